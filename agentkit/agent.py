@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from agentkit.agent_tool import agent_tool
+from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, Summarise, as_compacted, check_compaction, compacted
+from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
+from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
+from agentkit.models import model_names
 from agentkit.models.model import Model
-from agentkit.models.model_names import changed_model, model_named
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
@@ -29,28 +29,32 @@ from agentkit.run.events import Event
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits, checked_limits
-from agentkit.run.listening import Channel, Listening, both
+from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options, listed
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, check_deps, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
+from agentkit.threads import in_thread
+from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import TextPrompt
-from agentkit_tools import Toolset, by_name
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
 
 __all__ = ["Agent"]
@@ -58,8 +62,10 @@ __all__ = ["Agent"]
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
 _NO_OPTIONS = RecallOptions()
+_NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
+@refusing_unknown(**ELSEWHERE)
 class Agent(Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
@@ -72,7 +78,7 @@ class Agent(Generic[Deps, Output]):
             With plain text as layers, what is recalled stands before the input.
         recall: How memory is asked.
         compaction: What is done with a conversation that has grown long: `Trim()` or `Summarise(model)`.
-        output: The type of the answer.
+        output: The type of the answer, a function that ends the run, or an `OutputSpec`; see `Chain`.
         budget: Tokens a composition may have at most.
         tokenizer: Counts tokens; a fast estimate when not given.
         deps: The type of what tools receive in their `ToolContext`; only for type checkers.
@@ -88,9 +94,8 @@ class Agent(Generic[Deps, Output]):
 
     __slots__ = (
         "_ask",
-        "_at",
-        "_given",
-        "_ready",
+        "_equipment",
+        "_text",
         "chain",
         "compaction",
         "limits",
@@ -107,17 +112,16 @@ class Agent(Generic[Deps, Output]):
     """The tools as the model is offered them."""
 
     @overload
+    def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
+    @overload
     def __init__(
         self,
-        model: Chain[Output],
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
+        output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -125,16 +129,19 @@ class Agent(Generic[Deps, Output]):
         model: Model | str,
         layers: Layers | TextPrompt | str = ...,
         *,
-        tools: Tools = ...,
-        memory: RecallSource | None = ...,
-        recall: RecallOptions = ...,
-        compaction: Compaction | None = ...,
-        output: type[Output] = ...,
-        budget: int | Budget | None = ...,
-        tokenizer: TokenCounter | None = ...,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
-        limits: Limits = ...,
-        name: str = ...,
+        **options: Unpack[ModelAgentOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model | str,
+        layers: Layers | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        deps: type[Deps] = ...,
+        **options: Unpack[ModelAgentOptions],
     ) -> None: ...
     def __init__(
         self,
@@ -145,7 +152,7 @@ class Agent(Generic[Deps, Output]):
         memory: RecallSource | None = None,
         recall: RecallOptions = _NO_OPTIONS,
         compaction: Compaction | None = None,
-        output: type[Any] = str,
+        output: Any = str,
         budget: int | Budget | None = None,
         tokenizer: TokenCounter | None = None,
         deps: type[Any] = NoneType,
@@ -156,11 +163,11 @@ class Agent(Generic[Deps, Output]):
         self.name = name
         self.memory = memory
         self.compaction = compaction
+        self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
-                model = model_named(model)
-            if memory is not None or compaction is not None:
-                layers = self._placed(layers)
+                model = model_names.model(model)
+            layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
             raise AgentDefinitionError(
@@ -179,41 +186,41 @@ class Agent(Generic[Deps, Output]):
                 "instead of the prompter"
             )
         self.chain: Chain[Output] = model
-        given: Any = tools
-        self._given: Tools = given if isinstance(given, list | tuple) or hasattr(given, "at") else listed(given)
-        self._at = None if type(tools) is Toolset else getattr(tools, "at", None)
-        self.tools = by_name(cast(Iterable[Tool], self._given)) if self._at is None else {}
-        self.specs = tuple([tool.spec for tool in self.tools.values()])
+        self._equipment = Equipment(tools, model.answer)
+        self.tools, self.specs = self._equipment.tools, self._equipment.specs
         self.recall = recall
         self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = checked_limits(limits)
-        self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
-        """Return the agent with another model, settings, layers, tools, output or limits. Raises like the class."""
+        """Return the agent with something in place of what it was made with: see `Changes`. Raises like the class."""
         check_options(changes, Changes)
-        chain = self.chain
-        if not changes.keys().isdisjoint(("model", "settings", "layers", "output")):
+        chain, text = self.chain, self._text
+        memory, compaction = changes.get("memory", self.memory), changes.get("compaction", self.compaction)
+        if not changes.keys() <= _NOT_OF_THE_CHAIN:
+            layers: Any = chain.prompter or chain.layers
+            if "layers" in changes:
+                layers = changes["layers"]
+                text = layers if isinstance(layers, TextPrompt | str) else None
             chain = Chain(
-                changed_model(chain.model, changes),
-                self._placed(changes["layers"]) if "layers" in changes else chain.prompter or chain.layers,
+                model_names.changed_model(chain.model, changes),
+                layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
                 budget=chain.budget,
                 redact=chain.redact,
             )
-        return Agent(
+        changed: Agent[Deps, Any] = Agent(
             chain,
-            tools=changes.get("tools", self._given),
-            memory=self.memory,
-            recall=self.recall,
-            compaction=self.compaction,
+            tools=changes.get("tools", self._equipment.given),
+            memory=memory,
+            recall=changes.get("recall", _NO_OPTIONS if memory is None else self.recall),
+            compaction=compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
         )
-
-    def _placed(self, layers: Layers | TextPrompt | str) -> Any:
-        return placed(layers, recalls=self.memory is not None, compacts=isinstance(self.compaction, Summarise))
+        changed._text = text
+        return changed
 
     def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
@@ -243,8 +250,8 @@ class Agent(Generic[Deps, Output]):
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
             ctx = as_compacted(self.compaction, ctx, session)
-        if self._at is not None:
-            tools = run_blocking(self._equip(ctx))
+        if self._equipment.is_own:
+            tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None:
             is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
@@ -316,14 +323,14 @@ class Agent(Generic[Deps, Output]):
         return await self._now(options)._go_on(journal, options)
 
     async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else await asyncio.to_thread(Journal.read, journal)
+        known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
         session = checked_session(options.get("session"))
-        await asyncio.to_thread(check_journal, known, self.name, session, options.get("approve"))
+        await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
         keep = None if isinstance(journal, Journal) else journal
-        return await self._run(known.anew(), ctx, memory, options, known=known, keep=keep)
+        return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
         self,
@@ -337,7 +344,8 @@ class Agent(Generic[Deps, Output]):
         keep: Keep | None = None,
     ) -> RunResult[Output]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
-        declarations, needing = self._known()
+        equipment = self._equipment
+        declarations, needing = equipment.known()
         check_deps(needing, options.get("deps"))
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
@@ -345,7 +353,7 @@ class Agent(Generic[Deps, Output]):
         driver = AsyncDriver(
             model=chain.model,
             tools=self.tools,
-            equip=None if self._at is None else partial(self._equip, deps=options.get("deps")),
+            equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
             compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
@@ -359,28 +367,15 @@ class Agent(Generic[Deps, Output]):
         loop = run_loop(
             chain,
             ctx,
-            self.tools if self._at is None else None,
+            None if equipment.is_own else self.tools,
             nesting.limits,
             journal,
             recalls=memory is not None,
             compacts=self.compaction is not None,
+            equips_steps=equipment.is_each_step,
             memo=session.memo if session is not None else Memo(declarations),
         )
         return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
-
-    def _known(self) -> tuple[Declarations, tuple[Tool, ...]]:
-        """Return what every run declares, and the tools that need deps, where a run has no tools of its own."""
-        if self._ready is None:
-            needing = tuple([tool for tool in self.tools.values() if tool.deps_types])
-            self._ready = Declarations(self.specs, self.chain.output_schema), needing
-        return self._ready
-
-    async def _equip(self, ctx: PromptContext, **given: object) -> Mapping[str, Tool]:
-        """Return the tools that a run has, checked where its `deps` are given."""
-        tools = by_name(await cast(Any, self._at)(ctx))
-        for deps in given.values():
-            check_deps(tools.values(), deps)
-        return tools
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -391,27 +386,36 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(self.resume(journal, **options))
 
     def as_tool(
-        self, *, name: str, description: str, argument: str = "input", **policy: Unpack[PolicyOptions]
+        self,
+        *,
+        name: str,
+        description: str,
+        argument: str = "input",
+        history: History = "none",
+        **policy: Unpack[PolicyOptions],
     ) -> Tool[..., Any]:
         """Return this agent as a tool for another one.
 
         Each call is a run of its own, without a session: the model that calls asks in one text, and the
         additional kwargs that the prompts of this agent require are parameters of the tool. What goes wrong in the
-        run is an error result of the call. The run gets the `deps` of the outer one and its approver; it is cancelled
-        with it; its tokens count there and it may use no more than are left there; its events arrive as `Nested`.
+        run is an error result of the call. The run gets the `deps` of the outer one and its approver, pauses with it
+        and is cancelled with it; its tokens count there and it may use no more than are left there; its journal is part
+        of that one's; its events arrive as `Nested`. With `final=True` its answer is that of the outer run: a hand-off.
 
         Args:
             name: Name for the model.
             description: Text for the model: what this agent is good for, and what it cannot do.
             argument: Name of the parameter that is the user input of this agent.
+            history: What this agent sees of the conversation before: `none` of it; the `text` of users and assistants;
+                `all`, tool calls and results included; or a function that is given all messages and returns some.
             **policy: Fields of `ToolPolicy`; `timeout` is 600 seconds if it is not given.
 
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
-        return agent_tool(self, name, description, argument, policy)
+        return agent_tool(self, name, description, argument, history, policy)
 
-    async def stream(
+    def stream(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
     ) -> AsyncGenerator[Event[Output], None]:
         """Answer one user input, yielding events; the last one is `RunFinished`. Raises what `run` does.
@@ -419,18 +423,7 @@ class Agent(Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
         going on, use `contextlib.aclosing`.
         """
-        channel = Channel()
-        options["on_event"] = both(options.get("on_event"), channel.pass_on)
-        run = asyncio.create_task(self.run(user_input, **options))
-        run.add_done_callback(channel.end)
-        try:
-            async for event in channel:
-                yield event
-            await run
-        finally:
-            if not run.done():
-                run.cancel()
-                await asyncio.wait([run])
+        return streaming(self._passing_on(user_input, options))
 
     def stream_sync(
         self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]
@@ -439,10 +432,9 @@ class Agent(Generic[Deps, Output]):
 
         The run waits for who reads the events once a few are waiting. Leaving early cancels it: close the generator.
         """
+        return streamed(self._passing_on(user_input, options))
+
+    def _passing_on(self, user_input: Input | None, options: Any) -> Callable[[PassOn], Coroutine[Any, Any, object]]:
+        """Return what runs, passing each event on to who reads the stream."""
         listener = options.get("on_event")
-
-        def run(pass_on: Any) -> Any:
-            options["on_event"] = both(listener, pass_on)
-            return self.run(user_input, **options)
-
-        yield from streamed(run)
+        return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
 from typing_extensions import TypeVar
 
-from agentkit.errors import AgentDefinitionError, OutputError
-from agentkit.models.model import Model, Reply
+from agentkit.errors import AgentDefinitionError
+from agentkit.models.model import Model, OnDelta, Reply
+from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
+from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
@@ -26,6 +25,11 @@ from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from typing_extensions import TypeForm
+
+    from agentkit.output.output_spec import OutputSpec
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues
 
@@ -34,48 +38,84 @@ __all__ = ["Chain"]
 Output = TypeVar("Output", default=str)
 
 
+class _Options(TypedDict, total=False):
+    tokenizer: TokenCounter | None
+    budget: int | Budget | None
+    redact: Callable[[Composition], Composition] | None
+
+
+@refusing_unknown(**ELSEWHERE)
 class Chain(Generic[Output]):
     """A prompt bound to a model: one composition in, one answer out.
 
     Args:
         model: Where the composition is sent.
         layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
-        output: The type of the answer: `str`, or anything pydantic validates, read from the reply as JSON.
+        output: The type of the answer: `str`, or anything pydantic validates; a function, which is called with the
+            answer and ends the run; or an `OutputSpec`, which says how it is asked for and checked. In the mode
+            `prompted` the schema stands at the end of `system`, or where a prompt with the name `output` stands.
         tokenizer: Counts tokens; a fast estimate when not given.
         budget: Tokens a composition may have at most; prompts give way by their `size`.
         redact: Sees every composition before it is sent and returns the one to send, such as
             `lambda composition: composition.mapped(mask)`. It may raise to stop the run.
 
     Raises:
-        AgentDefinitionError: The output type cannot be described as JSON Schema.
+        AgentDefinitionError: The output type cannot be described as JSON Schema, or asked for from this model.
         PromptError: A prompt can never render.
     """
 
     __slots__ = (
         "_asks",
         "_fenced",
-        "_output",
+        "_sent",
+        "answer",
         "budget",
         "layers",
         "model",
         "output",
-        "output_schema",
         "prompter",
         "redact",
         "tokenizer",
     )
 
-    output_schema: JsonSchema | None
-    """JSON Schema of the answer; None for text."""
+    answer: AnswerReader
+    """What is asked for as the answer, and what reads it."""
     prompter: Prompter | None
     """What reads the input of a run, where the chain was made with one."""
 
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: TypeForm[Output] = ...,
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
+        **options: Unpack[_Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        model: Model,
+        layers: Layers | Prompter | TextPrompt | str = ...,
+        *,
+        output: Callable[..., Output],
+        **options: Unpack[_Options],
+    ) -> None: ...
     def __init__(
         self,
         model: Model,
         layers: Layers | Prompter | TextPrompt | str = "",
         *,
-        output: type[Output] = str,  # type: ignore[assignment]  # pyright: ignore[reportArgumentType]
+        output: Any = str,
         tokenizer: TokenCounter | None = None,
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,
@@ -92,16 +132,19 @@ class Chain(Generic[Output]):
             self.prompter, self.layers = layers, layers.layers
         else:
             raise AgentDefinitionError(f"layers: expected Layers, a prompter or text, got {_type_name(type(layers))}")
-        self.output: type[Output] = output
+        self.output: Any = output
         self.tokenizer = tokenizer
         self.budget = budget
         self.redact = redact
-        self._output: TypeAdapter[Output] | None = None
-        self.output_schema = None
+        self.answer = AnswerReader(output, model)
+        self._sent = _asking(self.layers, self.answer.prompt)
         self._fenced: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
-        if output is not str:
-            self._output, self.output_schema = _adapter(cast(Any, output))
+
+    @property
+    def output_schema(self) -> JsonSchema | None:
+        """JSON Schema of the answer, or of the arguments of the function that is called with it; None for text."""
+        return self.answer.schema
 
     @property
     def fenced(self) -> bool:
@@ -137,12 +180,12 @@ class Chain(Generic[Output]):
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
         """Return everything that would be sent for `ctx`, redacted, without sending it."""
         composition = compose(
-            self.layers,
+            self._sent,
             ctx,
             budget=self.budget,
             tokenizer=self.tokenizer,
             memo=memo,
-            output_schema=self.output_schema,
+            output_schema=self.answer.request,
         )
         return composition if self.redact is None else self.redact(composition)
 
@@ -173,7 +216,10 @@ class Chain(Generic[Output]):
         self.preflight(ctx.user_input)
         if self.layers.plan.selecting:
             ctx = ctx.evolve(selections=await self.selections(ctx))
-        return self.parse(await self.model.request(self.compose(ctx), on_text=on_text))
+        if self.answer.tool is not None or self.answer.validators:
+            raise AgentDefinitionError("output functions and validators run in an agent: use Agent(chain).run(...)")
+        reply = await self.model.request(self.compose(ctx), on_delta=_texts_only(on_text))
+        return self.parse(self.answer.reply(reply))
 
     def run_sync(
         self,
@@ -193,22 +239,19 @@ class Chain(Generic[Output]):
         return (await prepare(self.layers, ctx)).selections
 
     def parse(self, reply: Reply) -> Output:
-        """Return the answer of a reply as the output type.
+        """Return the answer of a reply as the output type. Output functions and validators are not called.
 
         Raises:
             OutputError: It is not; the message names the reason.
         """
-        text = reply.message.text
-        if self._output is None:
-            return cast(Output, text)
-        try:
-            return self._output.validate_json(_without_fence(text))
-        except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}"
-                for item in error.errors(include_url=False, include_context=False, include_input=False)
-            )
-            raise OutputError(_type_name(self.output), text, problems) from error
+        return cast(Output, self.answer.read(reply))
+
+
+def _asking(layers: Layers, prompt: TextPrompt | None) -> Layers:
+    """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
+    if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
+        return layers
+    return layers.model_copy(update={"system": (*layers.system, prompt)})
 
 
 @lru_cache(maxsize=256)
@@ -217,26 +260,12 @@ def _layers(system: TextPrompt | str) -> Layers:
     return Layers(system) if system else Layers()
 
 
-@lru_cache(maxsize=256)
-def _adapter(output: Any) -> tuple[TypeAdapter[Any], JsonSchema]:
-    """Build the validator of a type once: it is shared by all chains."""
-    try:
-        adapter = TypeAdapter(output)
-        return adapter, freeze(adapter.json_schema())
-    except PydanticUserError as error:
-        why = str(error).partition("\n")[0]
-        raise AgentDefinitionError(
-            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
-        ) from error
+def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:
+    """Return what passes the text of a reply on, piece by piece."""
+    if on_text is None:
+        return None
+    return lambda delta: on_text(delta.text) if delta.kind in ("text", "refusal") else None
 
 
 def _type_name(output: Any) -> str:
     return getattr(output, "__name__", None) or str(output)
-
-
-def _without_fence(text: str) -> str:
-    """Models like to put JSON in a code fence."""
-    text = text.strip()
-    if text.startswith("```") and text.endswith("```"):
-        return text[3:-3].removeprefix("json").strip()
-    return text

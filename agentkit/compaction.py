@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.session import Session
+from agentkit.threads import in_thread
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import brief
 from agentkit_prompts.tokens.budget import Budget, Size
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 from agentkit_prompts.tree.layers import Layers
@@ -49,6 +52,7 @@ class Compacted:
     """What summarising took."""
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Trim:
     """Leaves the first messages of a conversation out of the prompt once they take more than `tokens`.
@@ -66,6 +70,7 @@ class Trim:
         _check(self.tokens, self.keep)
 
 
+@refusing_unknown(max_tokens="tokens", limit="tokens")
 @dataclass(frozen=True, slots=True)
 class Summarise:
     """Shows a summary, written by a model, in place of the first messages once they take more than `tokens`.
@@ -92,7 +97,7 @@ Compaction: TypeAlias = Trim | Summarise
 
 def _check(tokens: object, keep: object) -> None:
     wrong = [
-        f"{name}={given!r:.40} must be a number of tokens, {least} or more"
+        f"{name}={brief(given, 40)} must be a number of tokens, {least} or more"
         for name, given, least in (("tokens", tokens, 1), ("keep", keep, 0))
         if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < least)
     ]
@@ -144,7 +149,7 @@ async def compacted(
     """
     conversation, limit = ctx.conversation, _limit(compaction, chain)
     assert limit is not None
-    known = await asyncio.to_thread(_known, compaction, conversation, session)
+    known = await in_thread(partial(_known, compaction, conversation, session))
     count = message_tokens(chain.tokenizer or ESTIMATE)
     if conversation[known.messages :].total(count) <= limit:
         return known
@@ -166,7 +171,7 @@ async def compacted(
     keep_note: Callable[..., None] | None = getattr(session, "keep_note", None)
     if keep_note is not None:
         noted = {"messages": made.messages, "text": made.summary}
-        await asyncio.to_thread(keep_note, _SUMMARY, noted, made.messages)
+        await in_thread(partial(keep_note, _SUMMARY, noted, made.messages))
     return made
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import Picklable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from agentkit_prompts.context.messages import Message, ToolCall
 
@@ -15,19 +16,27 @@ __all__ = [
     "AgentDefinitionError",
     "AgentError",
     "ApprovalError",
+    "AskAgain",
     "DepsMismatch",
     "JournalError",
     "LimitExceeded",
     "NothingToContinue",
     "OutputError",
+    "OutputStopped",
     "Paused",
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
+    "UnknownOption",
 ]
 
 
 _UNITS = {"money": "US dollars"}
+_STOPPED = {
+    "refusal": "the model refused to answer",
+    "length": "it was cut at the tokens that the model may answer with: allow more (max_tokens), or ask for less",
+    "content_filter": "the content filter of the endpoint stopped it",
+}
 
 
 class AgentError(Picklable):
@@ -44,6 +53,10 @@ class AgentError(Picklable):
 
 class AgentDefinitionError(AgentError, ValueError):
     """An agent, chain or limit that can never work as it was written."""
+
+
+class UnknownOption(AgentDefinitionError, TypeError):
+    """Options that do not exist, and so would be ignored. The message names all of them, and those that were meant."""
 
 
 class ApprovalError(AgentError, TypeError):
@@ -98,21 +111,41 @@ class OutputError(AgentError):
         self.problems = problems
 
 
+class OutputStopped(OutputError):
+    """The model stopped before there was an answer of the output type. Asking again would not help: it is not repaired.
+
+    Attributes:
+        reason: Why it stopped: `refusal`, `length` (the answer was cut) or `content_filter`.
+    """
+
+    def __init__(self, type_name: str, text: str, reason: str) -> None:
+        super().__init__(type_name, text, _STOPPED.get(reason, f"the model stopped ({reason})"))
+        self.reason = reason
+
+
+class AskAgain(AgentError):
+    """An output validator raises it: the model reads the message and answers again, as `Limits.repairs` allows."""
+
+
 class Paused(AgentError):
     """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` goes on with it.
 
     Attributes:
-        calls: The calls that wait, none of which has run.
+        calls: The calls that wait, none of which has run. That of an agent that runs as a tool has the id of the
+            tool's call, a slash and its own, such as `c1/c7`.
+        agents: The tool that each such call comes from, by the id of the call; `a/b` where `b` is a tool of agent `a`.
         journal: The run until here; `journal.dumps()` is text to store.
     """
 
-    def __init__(self, calls: Sequence[ToolCall]) -> None:
-        names = ", ".join(f"{call.name} ({call.id})" for call in calls)
+    def __init__(self, calls: Sequence[ToolCall], agents: Mapping[str, str] = MappingProxyType({})) -> None:
+        whose = {call: f" of {name}" for call, name in agents.items()}
+        names = ", ".join(f"{call.name} ({call.id}){whose.get(call.id, '')}" for call in calls)
         super().__init__(
             f"the run waits for a decision about {names}: resume it with approve=, a function or a mapping of call ids "
             "to decisions"
         )
         self.calls = tuple(calls)
+        self.agents = dict(agents)
 
 
 class RunIdReused(AgentError):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch
 from agentkit.session import Session
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 from agentkit_prompts.tree.layers import Layers
@@ -48,6 +49,7 @@ RecallSource: TypeAlias = Recaller | Callable[[str], Sequence[Document | Recalle
 """What an agent takes as its memory."""
 
 
+@refusing_unknown(top_k="limit", k="limit", max_results="limit")
 @dataclass(frozen=True, slots=True)
 class RecallOptions:
     """How an agent asks its memory. None leaves it to the memory."""

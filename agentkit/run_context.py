@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.chain import Chain
+from agentkit.compaction import Compaction, Summarise
 from agentkit.errors import DepsMismatch
+from agentkit.recaller import RecallSource
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
@@ -17,7 +19,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
-    from agentkit_prompts.prompters.prompter import Prompter
+    pass
 
 __all__ = ["Input", "check_deps", "placed", "run_context", "with_key"]
 
@@ -59,10 +61,9 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
     return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
 
 
-def placed(
-    layers: Layers | Prompter | TextPrompt | str, *, recalls: bool, compacts: bool
-) -> Layers | Prompter | TextPrompt | str:
+def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
     """Return the layers of an agent: where they are text, what it recalls and summarises stands before the input."""
+    recalls, compacts = memory is not None, isinstance(compaction, Summarise)
     if not isinstance(layers, TextPrompt | str) or not (recalls or compacts):
         return layers
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []

@@ -69,13 +69,29 @@ class InMemorySession:
         self._positions: dict[str, int] = {}
         self._notes: dict[str, dict[int, Any]] = {}
 
-    def append(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> Conversation:
-        """Add messages, once per key."""
-        if key is None or key not in self._positions:
-            read = read_messages(messages, where="append", before=self.conversation)
-            if key is not None:
-                self._positions[key] = len(self.conversation)
-            self.conversation = self.conversation.append(*read)
+    def append(
+        self, *messages: Message | Mapping[str, Any], key: str | None = None, allow_media: bool = False
+    ) -> Conversation:
+        """Add messages, once per key.
+
+        `allow_media`: whether media of mappings may be in a file of this machine, or at an address that is not public.
+
+        Raises:
+            KeyReused: The key was used for other messages.
+            MessageError: A value is not a message.
+        """
+        read = read_messages(messages, where="append", before=self.conversation, allow_media=allow_media)
+        if key is not None and (used := self._positions.get(key)) is not None:
+            if tuple(self.conversation[used : used + len(read)]) != tuple(read):
+                from agentkit_memory.errors import KeyReused
+
+                raise KeyReused(self.id, key, used + 1)
+            return self.conversation
+        if not read:
+            return self.conversation
+        if key is not None:
+            self._positions[key] = len(self.conversation)
+        self.conversation = self.conversation.append(*read)
         return self.conversation
 
     def append_now(self, *messages: Message | Mapping[str, Any], key: str | None = None) -> bool:

@@ -74,6 +74,8 @@ class ChatServer:
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/completions", self._chat, methods=["POST"]),
+                Route("/v1/responses", self._chat, methods=["POST"]),
+                Route("/v1/messages", self._chat, methods=["POST"]),
             ]
         )
         config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
@@ -120,7 +122,7 @@ class ChatServer:
                     protocol.transport.write(raw)
                     protocol.transport.close()
 
-        check = problems if request.url.path.endswith("/chat/completions") else completion_problems
+        check = _CHECKS[request.url.path]
         if problem := next(check(body), None):
             return _refusal(problem)
         asked = Asked(body["model"], body, dict(request.headers), cut)
@@ -210,6 +212,87 @@ def completion_problems(body: Any) -> Iterator[str]:
         yield f"stop: {body['stop']!r}"
     for unknown in {"messages", "tools"} & body.keys():
         yield f"{unknown}: not an argument of raw completions"
+
+
+def responses_problems(body: Any) -> Iterator[str]:
+    """Yield what the Responses API refuses about a body."""
+    if not isinstance(body.get("input"), list) or not body["input"]:
+        yield "input: expected a list with at least one item"
+        return
+    for unknown in {"messages", "max_tokens", "stop", "seed", "response_format", "reasoning_effort"} & body.keys():
+        yield f"Unknown parameter: {unknown}"
+    open_calls: set[str] = set()
+    thought = ""
+    for index, item in enumerate(body["input"]):
+        where, kind = f"input[{index}]", item.get("type", "message")
+        if thought and (kind not in ("message", "function_call") or item.get("role", "assistant") != "assistant"):
+            yield f"{where}: the reasoning item {thought} was provided without its required following item"
+        thought = ""
+        if kind == "function_call_output":
+            if item.get("call_id") not in open_calls:
+                yield f"No tool call found for function call output with call_id {item.get('call_id')}"
+            open_calls.discard(item["call_id"])
+        elif kind == "function_call":
+            open_calls.add(item["call_id"])
+            json.loads(item["arguments"])
+        elif kind == "reasoning":
+            thought = item.get("id", "?")
+            if not item.get("encrypted_content") or not isinstance(item.get("summary"), list):
+                yield f"{where}: reasoning without its encrypted_content or summary"
+        elif kind != "message" or item.get("role") not in ("user", "assistant", "system", "developer"):
+            yield f"{where}: {kind} of {item.get('role')}"
+        elif not isinstance(item.get("content"), str | list):
+            yield f"{where}.content: {item.get('content')!r}"
+    if open_calls:
+        yield f"No tool output found for function call {sorted(open_calls)}"
+    for tool in body.get("tools", ()):
+        if tool.get("type") == "function" and ("strict" not in tool or not _NAME.fullmatch(tool["name"])):
+            yield f"tools: {tool!r}"
+
+
+def anthropic_problems(body: Any) -> Iterator[str]:
+    """Yield what Anthropic's messages API refuses about a body."""
+    if not isinstance(body.get("max_tokens"), int):
+        yield "max_tokens: Field required"
+    for unknown in {"response_format", "stop", "seed", "reasoning_effort", "instructions"} & body.keys():
+        yield f"{unknown}: Extra inputs are not permitted"
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages or messages[0]["role"] != "user":
+        yield "messages: first message must use the user role"
+        return
+    waiting: set[str] = set()
+    marks = sum([json.dumps(body.get(key, "")).count('"cache_control"') for key in ("system", "tools", "messages")])
+    if marks > 4:
+        yield f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
+    for index, message in enumerate(messages):
+        blocks = message["content"]
+        where = f"messages.{index}"
+        if message["role"] not in ("user", "assistant") or not blocks:
+            yield f"{where}: {message!r:.200}"
+        results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if message["role"] == "user" and set(results) != waiting:
+            yield f"{where}: tool_use ids {sorted(waiting)} were found without tool_result blocks, got {results}"
+        waiting = {block["id"] for block in blocks if block["type"] == "tool_use"}
+        for block in blocks:
+            if block["type"] == "text" and not block["text"].strip():
+                yield f"{where}: text content blocks must be non-empty"
+            if block["type"] == "thinking" and not block.get("signature"):
+                yield f"{where}: thinking.signature: Field required"
+            if block["type"] == "tool_use" and not isinstance(block["input"], dict):
+                yield f"{where}: input: {block['input']!r}"
+        is_thinking = body.get("thinking", {}).get("type") == "enabled"
+        if is_thinking and waiting and blocks[0]["type"] not in ("thinking", "redacted_thinking"):
+            yield f"{where}: Expected `thinking` or `redacted_thinking`, but found `{blocks[0]['type']}`"
+    if waiting:
+        yield f"tool_use ids {sorted(waiting)} were found without tool_result blocks"
+
+
+_CHECKS: Mapping[str, Callable[[Any], Iterator[str]]] = {
+    "/v1/chat/completions": problems,
+    "/v1/completions": completion_problems,
+    "/v1/responses": responses_problems,
+    "/v1/messages": anthropic_problems,
+}
 
 
 def _refusal(problem: str) -> Response:

@@ -6,18 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.endpoint import EndpointModel
+from agentkit.models.harmony import HarmonyReply
+from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.settings import ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
-from agentkit_prompts.composition.targets.chat_text import chat_template_of
+from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
+from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import REASONING
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from pydantic import JsonValue
 
     from agentkit.models.model import Reply
+    from agentkit.models.model_errors import ModelRequestError
     from agentkit_prompts.chat_templates.guard.taint import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
@@ -30,7 +36,8 @@ _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 class CompletionModel(EndpointModel):
     """Sends the text of a composition to a completions endpoint through the official `openai` SDK.
 
-    `chat_template` writes the text; a name is looked up among the registered templates. `control_tokens` is what
+    `chat_template` writes the text: a template, the name of a registered one or of a model, a `ChatTemplateConfig`, a
+    file, or the folder of a model. Without it the one that fits the model's name is taken. `control_tokens` is what
     happens to untrusted text that would form one of its control tokens (see `Composition.to_text`), and
     `template_kwargs` are what else the template reads, such as `enable_thinking`.
 
@@ -39,13 +46,13 @@ class CompletionModel(EndpointModel):
     `extra` is merged over the request body last; a None in it takes a field out. The schema of an output type is sent
     as `response_format`.
 
-    Tool calls that the model writes into its text, in one of the JSON forms that templates teach, become tool calls
-    of the reply; other forms stay text. `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those
-    of `OpenAIModel`.
+    Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
+    names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text.
+    `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those of `OpenAIModel`.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        ChatTemplateError: No chat template has this name.
+        ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
     """
 
     path = "/completions"
@@ -53,7 +60,7 @@ class CompletionModel(EndpointModel):
     def __init__(
         self,
         model: str,
-        chat_template: ChatTemplate | str,
+        chat_template: GivenTemplate | None = None,
         *,
         api_key: str | None = None,
         base_url: str | None = None,
@@ -81,8 +88,9 @@ class CompletionModel(EndpointModel):
             price=price,
             settings=ModelSettings(timeout=timeout),
         )
-        chat_template = chat_template_of(chat_template)
-        self.chat_template: ChatTemplate = chat_template
+        template = find_chat_template(chat_template, model)
+        self.chat_template: ChatTemplate = template
+        self._format = checked_format(getattr(template, "tool_call_format", None))
         given = {
             "temperature": temperature,
             "top_p": top_p,
@@ -91,47 +99,60 @@ class CompletionModel(EndpointModel):
         }
         settings = {
             "max_tokens": max_tokens,
-            **{name: getattr(chat_template, name, None) if given[name] is None else given[name] for name in _SAMPLING},
+            **{name: getattr(template, name, None) if given[name] is None else given[name] for name in _SAMPLING},
             "seed": seed,
-            "stop": list(chat_template.stop_words or ()) or None if stop is None else stop,
+            "stop": list(template.stop_words or ()) or None if stop is None else stop,
         }
         self._sent = {name: value for name, value in settings.items() if value is not None}
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
 
-    def _body(self, composition: Composition) -> dict[str, object]:
+    def _body(self, composition: Composition) -> dict[str, Any]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, object] = {"model": self.name, "prompt": clean(text), **self._sent}
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), **self._sent}
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body.update(self._extra)
         return {name: value for name, value in body.items() if value is not None}
 
+    def _stream_options(self) -> dict[str, Any]:
+        return usage_options(self._clients, self._extra)
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        return without_usage(self._clients, error)
+
     def _reader(self, composition: Composition) -> ReplyReader:
-        return _CompletionReader([tool.name for tool in composition.tools])
+        return _CompletionReader({tool.name: tool.parameters for tool in composition.tools}, self._format)
 
 
 class _CompletionReader(ReplyReader):
-    """Reads completions: text instead of messages, and the tool calls in it where there are tools."""
+    """Reads completions: text instead of messages, and what the format of the model has in it beside text."""
 
-    def __init__(self, tools: Sequence[str]) -> None:
+    def __init__(self, schemas: Schemas, format: str | None) -> None:
         super().__init__()
-        self._text_calls = TextToolCalls(frozenset(tools)) if tools else None
+        self._inside: TextToolCalls | HarmonyReply | None = None
+        if format == HARMONY:
+            self._inside = HarmonyReply()
+        elif schemas:
+            self._inside = TextToolCalls(schemas, format)
 
-    def _delta(self, choice: dict[str, object]) -> object:
+    def _delta(self, choice: dict[str, Any]) -> object:
         return {"content": choice.get("text")}
 
     def _spoken(self, text: str, *, last: bool) -> str:
-        calls = self._text_calls
-        if calls is None:
+        if self._inside is None:
             return text
-        text = calls.add(text)
-        return text + calls.end() if last else text
+        text = self._inside.add(text)
+        return text + self._inside.end() if last else text
 
     def reply(self, model: str) -> Reply:
         self.end()
-        for call in self._text_calls.calls if self._text_calls is not None else ():
-            self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+        if self._inside is not None:
+            for call in self._inside.calls:
+                self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+            self._inside.calls.clear()
+            if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
+                self._kept[REASONING[0]] = thought
         return super().reply(model)

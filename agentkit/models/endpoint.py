@@ -1,92 +1,116 @@
-"""What every model behind an HTTP endpoint shares: one client per event loop, streaming, and typed errors."""
+"""What every model behind an HTTP endpoint shares: the request, the stream, another attempt, and typed errors."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
+import random
+import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from agentkit.models.model import OutputMode, Reply, passed_on
+from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
 from agentkit.models.model_errors import (
-    ModelAuthError,
     ModelError,
     ModelInterrupted,
+    ModelRateLimited,
     ModelRequestError,
+    ModelUnavailable,
     NetworkRefused,
     spellings,
 )
 from agentkit.models.prices import Price, known_price
-from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.reply_body import DONE, documents
+from agentkit.models.reply_reader import IncompleteCall, Reader
+from agentkit.models.request_limit import RequestLimit
+from agentkit.models.sdk_clients import OPENAI, Clients, Sdk
+from agentkit.models.sdk_errors import Asked, translate
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
-    from openai import AsyncOpenAI, AsyncStream
-
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OFFICIAL", "EndpointModel", "host_of", "no_real_models", "secrets_of"]
-
-OFFICIAL = "https://api.openai.com/v1"
-"""Where requests go by default."""
+__all__ = ["EndpointModel", "EndpointOptions", "no_real_models", "secrets_of"]
 
 _REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
-_NO_KEY = "no-key"
-_CONNECT_SECONDS = 5.0
 _SECONDS = 600.0
+_TAIL_SECONDS = 10.0
+"""How long is waited for what follows the end of a reply, such as its usage."""
+_END_SECONDS = 0.5
+"""How long is waited for the end of a stream that said it is over, so that its connection can be used again."""
 _MIN_SECRET = 8
-"""Shorter keys are placeholders; taking them out of messages would only garble the words."""
+"""Shorter values are placeholders; taking them out of messages would only garble the words."""
+_MAX_PAUSE = 8.0
+"""Seconds between two attempts, where the endpoint does not name them."""
+_MAX_ASKED_PAUSE = 60.0
+"""Seconds that are waited because the endpoint asks for them; a longer wait is the caller's to decide."""
+
+
+class EndpointOptions(TypedDict, total=False):
+    """What every model behind an endpoint can be made with; all of it may be left out."""
+
+    api_key: str | None
+    """The key; by default that of the environment, read at the first request. A server that is not the provider's own
+    may need none."""
+    base_url: str | None
+    """Where requests go; by default the address in the environment, or else the provider's own."""
+    settings: ModelSettings
+    """How it is to answer."""
+    max_retries: int
+    """Further attempts (2 when not given) after a 408, 409, 429 or 5xx, a connection that failed, or a stream that was
+    cut before anything of it was passed on."""
+    max_concurrency: int | None
+    """Requests at once; others wait for their turn."""
+    price: Price | None
+    """What `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the provider
+    itself is asked."""
 
 
 class EndpointModel(ABC):
-    """Talks to an endpoint through the official `openai` SDK; a subclass makes the body, and reads the reply.
+    """Talks to an endpoint through an official SDK; a subclass makes the body, and reads the reply.
 
-    The arguments are those of `OpenAIModel`.
+    The arguments are those of `EndpointOptions`. `client` is a ready client of the SDK, which stays yours to close, and
+    to use from one event loop only; otherwise each event loop gets a client of its own, closed when the loop ends, or
+    by `aclose`.
     """
 
+    sdk: Sdk = OPENAI
+    """Which SDK it talks through."""
     path: ClassVar[str]
     """Where requests go, behind the base URL."""
+    noun: ClassVar[str] = "completion"
+    """What a reply is called in errors."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
         self,
         model: str,
         *,
-        api_key: str | None,
-        base_url: str | None,
-        client: AsyncOpenAI | None,
-        max_retries: int,
-        price: Price | None,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: Any = None,
         settings: ModelSettings = NO_SETTINGS,
+        max_retries: int = 2,
+        max_concurrency: int | None = None,
+        price: Price | None = None,
     ) -> None:
         self.name = model
         self._price = price
-        self._api_key = api_key
-        self._base_url = base_url
-        self._given = client
         self._max_retries = max_retries
-        self._clients: dict[asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None]]] = {}
-        self._asks_for_usage = True
-        if base_url is not None:
-            _check(base_url, model)
+        self._limit = RequestLimit(max_concurrency)
+        self._clients = Clients(self.sdk, model, api_key, base_url, client)
         self._set(checked_settings(settings, f"model {model!r}: settings"))
 
     def with_settings(self, settings: ModelSettings) -> Self:
-        """Return this model with some settings in the place of its own; connections are shared.
+        """Return this model with some settings in the place of its own; connections and limits are shared.
 
         Raises:
             AgentDefinitionError: Names every setting that it cannot do.
         """
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__)
+        vars(made).update(vars(self))
         made._set(self.settings.under(settings))
         return made
 
@@ -116,11 +140,11 @@ class EndpointModel(ABC):
         return choice if composition.tools else None
 
     @abstractmethod
-    def _body(self, composition: Composition) -> dict[str, object]:
-        """Return the body of the request."""
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        """Return the body of the request, without settings."""
 
     @abstractmethod
-    def _reader(self, composition: Composition) -> ReplyReader:
+    def _reader(self, composition: Composition) -> Reader:
         """Return what reads the reply."""
 
     def __repr__(self) -> str:
@@ -129,14 +153,14 @@ class EndpointModel(ABC):
     @property
     def host(self) -> str:
         """Host and port of the endpoint, without credentials."""
-        return host_of(str(self._given.base_url) if self._given else self._endpoint())
+        return self._clients.host
 
     @property
     def price(self) -> Price | None:
         """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
         return self._price if self._price is not None else known_price(self.host, self.name)
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the reply; stream it when there is a listener.
 
         Raises:
@@ -145,26 +169,140 @@ class EndpointModel(ABC):
             ModelRateLimited: Still 429 after the retries.
             ModelUnavailable: Unreachable, too slow or failing after the retries.
             ModelInterrupted: The stream broke off; carries the text until then.
-            ModelReplyError: The endpoint answered something else than a completion.
+            ModelReplyCut: The reply reached its limit of tokens where half of it is of no use.
+            ModelReplyError: The endpoint answered something else than a reply.
         """
         if _REFUSED.get():
             raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
         try:
-            return await self._request(composition, on_text)
+            body = patched(self._body(composition), self._fixed)
+            async with self._limit:
+                return await self._attempts(body, composition, on_delta)
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-    async def _request(self, composition: Composition, on_text: Callable[[str], None] | None) -> Reply:
-        client = await self._client()
-        body, reader = patched(self._body(composition), self._fixed), self._reader(composition)
-        if on_text is not None:
-            return await self._stream(client, body, reader, on_text)
-        with self._translating(client):
-            # Not chat.completions.create: it walks every message by type, which is most of the cost of a long prompt.
-            answer = await client.post(self.path, body=body, cast_to=object, options=self._options())
-            reader.add(json.loads(answer) if isinstance(answer, str) else answer)
-            return reader.reply(self.name)
+    async def _attempts(self, body: dict[str, Any], composition: Composition, on_delta: OnDelta | None) -> Reply:
+        client, heard, attempt = await self._clients.client(), _Heard(on_delta), 0
+        while True:
+            reader = self._reader(composition)
+            try:
+                with self._translating(reader, heard):
+                    return await self._attempt(client, body, reader, heard)
+            except ModelError as error:
+                if heard.has_begun:
+                    raise
+                if isinstance(error, ModelRequestError) and self._adapts(error):
+                    continue
+                attempt += 1
+                pause = _pause(error, attempt)
+                if pause is None or attempt > self._max_retries:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _attempt(self, client: Any, body: dict[str, Any], reader: Reader, heard: _Heard) -> Reply:
+        async with asyncio.timeout(self._timeout):
+            response = await self._response(client, body, is_streamed=heard.on_delta is not None)
+        stream = documents(response)
+        try:
+            if heard.on_delta is not None:
+                await self._follow(stream, reader, heard)
+            else:
+                async with asyncio.timeout(self._timeout):
+                    async for document in stream:
+                        if document is not DONE and not reader.is_over:
+                            reader.add(document)
+        finally:
+            await stream.aclose()
+            await response.aclose()
+        tail = reader.end()
+        if reader.finish_reason is None and heard.on_delta is not None:
+            if not heard.has_begun:
+                why = "the stream ended before there was anything of a reply; ask again"
+                raise ModelUnavailable(why, model=self.name, host=self.host)
+            raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
+        await heard.all_of(tail)
+        return reader.reply(self.name)
+
+    async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: _Heard) -> None:
+        """Read a stream to its end. Pings keep nothing alive: what counts is that something new comes."""
+        latest, is_done = time.monotonic(), False
+        while True:
+            has_ended = reader.finish_reason is not None
+            seconds = self._timeout
+            if has_ended or is_done:
+                seconds = min(seconds, _END_SECONDS if is_done or reader.is_over else _TAIL_SECONDS)
+            try:
+                async with asyncio.timeout(max(0.0, latest + seconds - time.monotonic())):
+                    document = await anext(stream, None)
+            except TimeoutError:
+                if has_ended or is_done:
+                    return
+                raise TimeoutError(f"nothing new for {self._timeout:g} s") from None
+            if document is None:
+                return
+            is_done = is_done or document is DONE
+            new = [] if is_done or reader.is_over else reader.add(document)
+            if new:
+                await heard.all_of(new)
+            if new or (reader.finish_reason is not None and not has_ended):
+                latest = time.monotonic()
+
+    async def _response(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:
+        """Send a request and return its response, unread."""
+        from httpx2 import Response
+
+        if is_streamed:
+            body = {**self._stream_options(), **body, "stream": True}
+        # Not the methods of the SDK's resources: they walk every message by type, most of the cost of a long prompt.
+        return await client.post(
+            self.path,
+            body=body,
+            cast_to=Response,
+            options=self._clients.options(self._timeout, dict(self.settings.headers)),
+            stream=True,
+        )
+
+    def _stream_options(self) -> dict[str, Any]:
+        """Return what is sent with a stream request only."""
+        return {}
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        """Whether the request is to be sent again, as it is changed because of what the endpoint refused."""
+        return False
+
+    def _asked(self) -> Asked:
+        sdk, address = self.sdk, self._clients.address
+        return Asked(
+            self.name,
+            self.host,
+            self.path,
+            self.noun,
+            sdk.key,
+            f"{address} ends where {self.path} begins",
+            self._secrets(),
+        )
+
+    @contextmanager
+    def _translating(self, reader: Reader, heard: _Heard) -> Iterator[None]:
+        """Raise what goes wrong inside as one of our errors."""
+        try:
+            yield
+        except _ListenerError as error:
+            raise error.raised from error.raised.__cause__
+        except ModelError:
+            raise
+        except Exception as error:
+            received = reader.text if heard.has_begun or isinstance(error, IncompleteCall) else None
+            ours = translate(error, self._asked(), received)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _secrets(self) -> tuple[str, ...]:
+        values = [self._clients.key, *[value.strip() for value in self.settings.headers.values()]]
+        secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
+        return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without connections.
@@ -172,184 +310,59 @@ class EndpointModel(ABC):
         Raises:
             TypeError: It holds a secret: a key, a client, headers, or a base URL with a password.
         """
-        has_secret = self._api_key or self._given is not None or self.settings.headers
-        if has_secret or "@" in (self._base_url or ""):
+        if self._clients.holds_secret or self.settings.headers:
             raise TypeError(
-                f"{self!r} cannot be pickled or copied, as it holds a key, a client or a password: make it again "
-                "there, with the key in OPENAI_API_KEY"
+                f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
+                f"again there, with the key in {self.sdk.key}"
             )
-        return self.__dict__ | {"_clients": {}}
+        return dict(vars(self))
 
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
-        kept = self._clients.get(asyncio.get_running_loop())
-        if kept is not None:
-            await kept[1].aclose()
+        await self._clients.aclose()
 
-    async def _stream(
-        self, client: AsyncOpenAI, body: dict[str, object], reader: ReplyReader, on_text: Callable[[str], None]
-    ) -> Reply:
-        async with await self._open_stream(client, body) as stream:
-            while True:
-                with self._translating(client, reader):
-                    try:
-                        text = reader.add(await anext(stream))
-                    except StopAsyncIteration:
-                        break
-                if text:  # outside: what a listener raises is the listener's
-                    await passed_on(text, on_text)
-        tail = reader.end()
-        if reader.started and reader.finish_reason is None:
-            raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
-        if tail:
-            await passed_on(tail, on_text)
-        with self._translating(client, reader):
-            return reader.reply(self.name)
 
-    async def _open_stream(self, client: AsyncOpenAI, body: dict[str, object]) -> AsyncStream[object]:
-        from openai import AsyncStream, BadRequestError, UnprocessableEntityError
+class _ListenerError(Exception):
+    """What a listener raised: it is the listener's, whatever its class."""
 
-        with self._translating(client):
-            while True:
-                options = {"stream_options": {"include_usage": True}} if self._asks_for_usage else {}
+    def __init__(self, raised: Exception) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
+
+
+class _Heard:
+    """Passes pieces on to who listens, and knows whether there were any."""
+
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        self.on_delta = on_delta
+        self.has_begun = False
+
+    async def all_of(self, deltas: Sequence[Delta]) -> None:
+        if self.on_delta is None:
+            return
+        for delta in deltas:
+            if delta.text:
+                self.has_begun = True
                 try:
-                    return await client.post(
-                        self.path,
-                        body={**options, **body, "stream": True},
-                        cast_to=object,
-                        options=self._options(),
-                        stream=True,
-                        stream_cls=AsyncStream[object],
-                    )
-                except (BadRequestError, UnprocessableEntityError) as error:
-                    if not options or "stream_options" not in error.response.text:
-                        raise
-                    self._asks_for_usage = False  # an older server: do without the usage from now on
-
-    def _options(self) -> Any:
-        from openai import Timeout
-
-        timeout = Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS))
-        return {"timeout": timeout, **({"headers": dict(self.settings.headers)} if self.settings.headers else {})}
-
-    @contextmanager
-    def _translating(self, client: AsyncOpenAI, reader: ReplyReader | None = None) -> Iterator[None]:
-        """Raise what goes wrong inside as one of our errors."""
-        try:
-            yield
-        except Exception as error:
-            from agentkit.models.openai_errors import translate
-
-            received = None if reader is None else reader.text
-            ours = translate(
-                error, model=self.name, host=self.host, secrets=self._secrets(), path=self.path, received=received
-            )
-            if ours is None:
-                raise
-            raise ours from error
-
-    async def _client(self) -> AsyncOpenAI:
-        """Return the client of the running event loop: connections cannot move between loops."""
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        kept = self._clients.get(loop)
-        if kept is None:
-            for ended in [known for known in self._clients if known.is_closed()]:
-                self._clients.pop(ended, None)  # it was closed without a word to its generators
-            client = self._new_client()
-            keeper = _close_with_loop(client, lambda: self._clients.pop(loop, None))
-            kept = self._clients[loop] = client, keeper
-            await anext(keeper)
-        return kept[0]
-
-    def _new_client(self) -> AsyncOpenAI:
-        try:
-            from openai import AsyncOpenAI, DefaultAsyncHttpx2Client, Timeout
-        except ImportError as error:
-            raise ModelError(
-                "needs the openai SDK: pip install 'agentkit-prompt-tree[openai]'", model=self.name
-            ) from error
-        return AsyncOpenAI(
-            api_key=self._key(),
-            base_url=_check(self._endpoint(), self.name),
-            timeout=Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS)),
-            max_retries=self._max_retries,
-            http_client=DefaultAsyncHttpx2Client(verify=_certificates()),
-        )
-
-    def _secrets(self) -> tuple[str, ...]:
-        key = self._given.api_key if self._given else self._api_key or os.environ.get("OPENAI_API_KEY") or ""
-        values = [key.strip(), *[value.strip() for value in self.settings.headers.values()]]
-        secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
-        return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
-
-    def _endpoint(self) -> str:
-        return self._base_url or os.environ.get("OPENAI_BASE_URL") or OFFICIAL
-
-    def _key(self) -> str:
-        key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
-        if not key and self._endpoint() == OFFICIAL:
-            raise ModelAuthError(
-                "there is no API key: set OPENAI_API_KEY (or pass api_key=), or set OPENAI_BASE_URL (base_url=) to the "
-                "address of a server that needs none",
-                model=self.name,
-                host=self.host,
-            )
-        if not all("!" <= character <= "~" for character in key):
-            raise ModelAuthError(
-                "the API key (OPENAI_API_KEY or api_key=) holds a space, a line break or a character beyond ASCII, "
-                "which no header can carry: copy it again",
-                model=self.name,
-                host=self.host,
-            )
-        return key or _NO_KEY
+                    await passed_on(delta, self.on_delta)
+                except Exception as error:
+                    raise _ListenerError(error) from error
 
 
-async def _close_with_loop(client: AsyncOpenAI, forget: Callable[[], object]) -> AsyncGenerator[None]:
-    """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
-    try:
-        yield
-    finally:
-        forget()
-        await client.close()
-
-
-@lru_cache(maxsize=1)
-def _certificates() -> SSLContext:
-    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
-    from httpx2 import create_ssl_context
-
-    return create_ssl_context()
-
-
-def _check(url: str, model: str) -> str:
-    try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        if known and ("?" in url or "#" in url):
-            raise ModelRequestError(
-                f"base_url (OPENAI_BASE_URL) has a query or a fragment, which may hold a secret: give the address of "
-                f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
-                model=model,
-            )
-    except ValueError:  # an unfinished IPv6 address, or a port that is no number
-        known = False
-    if not known:
-        raise ModelRequestError(
-            f"base_url (OPENAI_BASE_URL) must be an address such as http://localhost:8000/v1, got {_shown(url)!r}",
-            model=model,
-        )
-    return url
-
-
-def _shown(url: str) -> str:
-    """Return an address without what may be a secret: what stands before an @, a query and a fragment."""
-    return url.rpartition("@")[2].partition("?")[0].partition("#")[0]
+def _pause(error: ModelError, attempt: int) -> float | None:
+    """Return how long to wait before another attempt; None where there is to be none."""
+    if isinstance(error, ModelRateLimited) and error.is_final:
+        return None
+    if not isinstance(error, ModelUnavailable | ModelRateLimited | ModelInterrupted):
+        return None
+    after = error.retry_after if isinstance(error, ModelRateLimited) else None
+    if after is not None:
+        return after if after <= _MAX_ASKED_PAUSE else None
+    return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.75, 1.0)
 
 
 def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
-    """Take out of the chain of an error what quotes the key: `raise ... from None` leaves it in `__context__`."""
+    """Take out of the chain of an error what quotes a secret: `raise ... from None` leaves it in `__context__`."""
     seen = {id(error)}
     todo, forms = [error], [form for secret in secrets for form in spellings(secret)]
     while forms and todo:
@@ -369,12 +382,10 @@ def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
 
 def secrets_of(model: object) -> tuple[str, ...]:
     """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
-    return model._secrets() if isinstance(model, EndpointModel) else ()
-
-
-def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials, query and fragment."""
-    return _shown(url.partition("://")[2].partition("/")[0])
+    inner = getattr(model, "models", ())
+    return (
+        model._secrets() if isinstance(model, EndpointModel) else tuple([s for one in inner for s in secrets_of(one)])
+    )
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.messages import Message
@@ -13,7 +13,18 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["NO_USAGE", "FinishReason", "Model", "OutputMode", "Reply", "Usage", "output_modes_of", "passed_on"]
+__all__ = [
+    "NO_USAGE",
+    "Delta",
+    "FinishReason",
+    "Model",
+    "OnDelta",
+    "OutputMode",
+    "Reply",
+    "Usage",
+    "output_modes_of",
+    "passed_on",
+]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 
@@ -60,6 +71,19 @@ class Usage:
 NO_USAGE = Usage()
 
 
+class Delta(NamedTuple):
+    """A piece of a reply that is streamed."""
+
+    text: str
+    kind: Literal["text", "thinking", "refusal", "arguments", "fallback"] = "text"
+    """Pieces of text and of a refusal, joined, are the text of the reply. A fallback is no piece: its text says why
+    another model, `name`, is asked."""
+    call: int = 0
+    """Which tool call of the reply a piece of arguments belongs to, from 0."""
+    name: str = ""
+    """The tool that is called, as far as its name is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """What a model answered."""
@@ -76,7 +100,8 @@ class Reply:
 class Model(Protocol):
     """A language model, or something that plays one.
 
-    Beside this a model may have a `price`, and `output_modes`: the ways in which it can be asked for an answer of a
+    Beside this a model may have `with_settings`, which returns it with some `ModelSettings` in the place of its own; a
+    `price`; and `output_modes`: the ways in which it can be asked for an answer of a
     type, the one to take first. A model that has none is asked by words in the prompt, which every model reads.
     """
 
@@ -85,12 +110,11 @@ class Model(Protocol):
         """The name to show and to log."""
         ...
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the whole reply.
 
-        With `on_text` the reply is streamed: each piece of text is passed to it as it arrives, and the pieces joined
-        are the text of the reply. A model that awaits what it returns, as `passed_on` does, reads no faster than who
-        listens.
+        With `on_delta` the reply is streamed: each piece is passed to it as it arrives. A model that awaits what it
+        returns, as `passed_on` does, reads no faster than who listens.
 
         Raises:
             ModelError: There is no reply; see its subclasses.
@@ -113,8 +137,12 @@ def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
     return modes
 
 
-async def passed_on(text: str, on_text: Callable[[str], object]) -> None:
-    """Pass a piece of text on, and wait until whoever listens has taken it."""
-    taken = on_text(text)
+OnDelta: TypeAlias = Callable[[Delta], object]
+"""Takes the pieces of a reply; what it returns is awaited where it can be."""
+
+
+async def passed_on(delta: Delta, on_delta: OnDelta) -> None:
+    """Pass a piece of a reply on, and wait until whoever listens has taken it."""
+    taken = on_delta(delta)
     if taken is not None and isawaitable(taken):
         await taken

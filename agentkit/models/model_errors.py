@@ -14,6 +14,7 @@ __all__ = [
     "ModelError",
     "ModelInterrupted",
     "ModelRateLimited",
+    "ModelReplyCut",
     "ModelReplyError",
     "ModelRequestError",
     "ModelUnavailable",
@@ -65,13 +66,21 @@ class ModelRateLimited(ModelError):
 
     Attributes:
         retry_after: Seconds to wait, when the endpoint names them.
+        is_final: Whether waiting does not help: the quota is used up.
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, retry_after: float | None = None, **where: Unpack[Where]
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        is_final: bool = False,
+        **where: Unpack[Where],
     ) -> None:
         super().__init__(message, status=status, **where)
         self.retry_after = retry_after
+        self.is_final = is_final
 
 
 class ModelUnavailable(ModelError):
@@ -98,6 +107,24 @@ class ModelInterrupted(ModelError):
 
 class ModelReplyError(ModelError):
     """A reply that does not follow the protocol."""
+
+
+class ModelReplyCut(ModelError):
+    """The reply reached its limit of tokens where half of it is of no use: inside a tool call, or while thinking.
+
+    Attributes:
+        text: The text of the reply until then.
+    """
+
+    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
+        super().__init__(message, **where)
+        self.text = text
+
+    @classmethod
+    def inside(cls, place: str, text: str, **where: Unpack[Where]) -> ModelReplyCut:
+        """Return the error of a reply that was cut there."""
+        message = f"the reply was cut at its limit of tokens {place}; allow more max_tokens in its settings"
+        return cls(message, text=text, **where)
 
 
 class ScriptExhausted(ModelError):

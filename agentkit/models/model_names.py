@@ -1,49 +1,86 @@
-"""Models by name: `openai:gpt-5-mini`."""
+"""Models by name: `openai:gpt-5-mini`, `anthropic:claude-opus-4-8`, `http://localhost:8000/v1#qwen3`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
-from agentkit.models.settings import with_settings
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
 from agentkit_prompts.errors import nearest
 
-__all__ = ["changed_model", "model_named"]
+__all__ = ["changed_model", "model"]
 
-_PROVIDERS = ("openai", "offline")
+_PROVIDERS = {
+    "openai": ("openai_chat", "OpenAIModel"),
+    "responses": ("openai_responses", "OpenAIResponsesModel"),
+    "anthropic": ("anthropic_model", "AnthropicModel"),
+    "gemini": ("compatible", "GeminiModel"),
+    "deepseek": ("compatible", "DeepSeekModel"),
+    "offline": ("offline", "OfflineModel"),
+}
 
 
-def model_named(name: str) -> Model:
-    """Return the model of a name, PROVIDER:MODEL.
+def model(name: str, *, settings: ModelSettings = NO_SETTINGS) -> Model:
+    """Return the model of a name.
+
+    Args:
+        name: PROVIDER:MODEL, where the provider is `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
+            `deepseek`; the address of a server that speaks chat completions, with the model behind a `#`; or `offline`.
+        settings: How it is to answer.
 
     Raises:
-        AgentDefinitionError: There is no such provider, or the name has none.
+        AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
+        ModelRequestError: The address is none.
     """
-    provider, colon, model = name.partition(":")
-    if provider == "offline" and not model:
-        from agentkit.models.offline import OfflineModel
+    if not isinstance(name, str):
+        raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
+    made = _made(name)
+    given = checked_settings(settings)
+    return made if given is NO_SETTINGS else with_settings(made, given)
 
-        return OfflineModel()
-    if colon and provider == "openai" and model:
-        from agentkit.models.openai_chat import OpenAIModel
 
-        return OpenAIModel(model)
-    if colon:
-        raise AgentDefinitionError(f"model {name!r}: there is no provider {provider!r}{nearest(provider, _PROVIDERS)}")
+def _made(name: str) -> Model:
+    if name.startswith(("http://", "https://")):
+        url, mark, served = name.rpartition("#")
+        if not mark or not served.strip():
+            raise AgentDefinitionError(
+                "model: an address needs the name of the model behind it, such as http://localhost:8000/v1#qwen3"
+            )
+        return _kind("openai")(served.strip(), base_url=url)
+    provider, colon, rest = (part.strip() for part in name.partition(":"))
+    if provider == "offline" and not rest:
+        return _kind(provider)()
+    if colon and provider not in _PROVIDERS:
+        shown = name.rpartition("@")[2]  # an address may hold a password
+        raise AgentDefinitionError(
+            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, _PROVIDERS)}"
+        )
+    if colon and rest and provider != "offline":
+        return _kind(provider)(rest)
+    if colon and not rest:
+        raise AgentDefinitionError(f"model {name!r:.80}: the name of the model behind the colon is missing")
     raise AgentDefinitionError(
-        f"model {name!r}: expected a model, such as OpenAIModel({name!r}), or its name with the provider, "
-        f'such as "openai:{name}"'
+        f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
+        f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
+        f"{nearest(name, _PROVIDERS)}"
     )
 
 
-def changed_model(model: Model, changes: Mapping[str, Any]) -> Model:
+def _kind(provider: str) -> Callable[..., Model]:
+    module, name = _PROVIDERS[provider]
+    kind: Callable[..., Model] = getattr(import_module(f"agentkit.models.{module}"), name)
+    return kind
+
+
+def changed_model(before: Model, changes: Mapping[str, Any]) -> Model:
     """Return the model of a run that is given another one, or other settings.
 
     Raises:
         AgentDefinitionError: There is no such model, or it cannot do one of the settings.
     """
-    found = changes.get("model", model)
-    found = model_named(found) if isinstance(found, str) else found
+    found = changes.get("model", before)
+    found = model(found) if isinstance(found, str) else found
     return with_settings(found, changes["settings"]) if "settings" in changes else found

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentkit.models.model import Reply
+from agentkit.models.model import OnDelta, Reply
 from agentkit.models.offline_tool_calls import requested_calls
 from agentkit.models.prices import Price
 from agentkit.models.scripted import speak
@@ -65,7 +65,7 @@ class OfflineModel:
         """Return this model: it stands in for one that has settings, and quotes whatever they are."""
         return self
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Return tool calls, tool results or quotes; never raises."""
         results = [message for message in composition.context.intermediate if message.role == "tool"]
         if results:
@@ -76,8 +76,8 @@ class OfflineModel:
                 return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
-        if on_text is not None:
-            await speak(text, on_text)
+        if on_delta is not None:
+            await speak(text, on_delta)
         return Reply(Message("assistant", text), model=self.name)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.models.endpoint import OFFICIAL, EndpointModel, host_of
-from agentkit.models.prices import Price
+from agentkit.models.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.reply_reader import ReplyReader
-from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, by_request
+from agentkit.models.sdk_clients import Clients
+from agentkit.models.settings import Fields, by_request
+from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OpenAIModel"]
+__all__ = ["OpenAIModel", "usage_options", "without_usage"]
 
 _FIELDS: Fields = {
     "temperature": "temperature",
@@ -31,20 +34,18 @@ _OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
 _OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
 """The newest name of a limit where it is required, the oldest everywhere else."""
 
+_REQUIRED: Mapping[str, Required] = {
+    "generativelanguage.googleapis.com": "thought_signature",
+    "api.deepseek.com": "reasoning_content",
+}
+"""What endpoints want in replies of other models too."""
+
 
 class OpenAIModel(EndpointModel):
     """Talks to a chat-completions endpoint through the official `openai` SDK.
 
     `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
-    URL and no key a placeholder is sent, as local servers want it. `client` takes a ready `AsyncOpenAI` instead, which
-    stays yours to close, and to use from one event loop only; otherwise each event loop gets a client of its own,
-    closed when the loop ends, or by `aclose`.
-
-    `settings` are sent where they are given. `max_retries` counts the further attempts after a 408, 409, 429 or 5xx,
-    or a connection that failed; a stream that has begun is never tried again.
-
-    `price` is what `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the
-    provider itself is asked.
+    URL and no key a placeholder is sent, as local servers want it. The other options are those of `EndpointOptions`.
 
     What a reply holds that only its endpoint understands (what the model thought, signatures) goes back to the same
     host with the next request, and to no other.
@@ -55,33 +56,18 @@ class OpenAIModel(EndpointModel):
     """
 
     path = "/chat/completions"
+    noun = "chat completion"
+    required: Required | None = None
+    """What the endpoint wants in replies of other models too."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        client: AsyncOpenAI | None = None,
-        settings: ModelSettings = NO_SETTINGS,
-        max_retries: int = 2,
-        price: Price | None = None,
-    ) -> None:
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            client=client,
-            max_retries=max_retries,
-            price=price,
-            settings=settings,
-        )
+    def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
+        super().__init__(model, client=client, **options)
 
     def _fields(self) -> Fields:
-        return _OF_OPENAI if self.host == host_of(OFFICIAL) else _OF_OTHERS
+        return _OF_OPENAI if self._clients.is_official else _OF_OTHERS
 
-    def _body(self, composition: Composition) -> dict[str, object]:
-        body: dict[str, object] = {"model": self.name, **composition.to_openai(self.host)}
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        body = {"model": self.name, **composition.to_openai(self.host, required=self._required())}
         choice = self._tool_choice(composition)
         if choice is not None:
             named = {"type": "function", "function": {"name": choice}}
@@ -90,5 +76,27 @@ class OpenAIModel(EndpointModel):
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body
 
+    def _required(self) -> Required | None:
+        return self.required or _REQUIRED.get(self.host)
+
     def _reader(self, composition: Composition) -> ReplyReader:
         return ReplyReader(self.host)
+
+    def _stream_options(self) -> dict[str, Any]:
+        return usage_options(self._clients, self.settings.extra)
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        return without_usage(self._clients, error)
+
+
+def usage_options(clients: Clients, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what asks a stream for its usage, where the server knows that and nothing else was given."""
+    is_asked = clients.asks_for_usage and "stream_options" not in extra
+    return {"stream_options": {"include_usage": True}} if is_asked else {}
+
+
+def without_usage(clients: Clients, error: ModelRequestError) -> bool:
+    """Whether a server refused to be asked for the usage: it is not asked from now on."""
+    is_refused = clients.asks_for_usage and error.status in (400, 422) and "stream_options" in str(error)
+    clients.asks_for_usage = clients.asks_for_usage and not is_refused
+    return is_refused

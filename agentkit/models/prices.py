@@ -12,19 +12,24 @@ from typing import Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model, Usage
+from agentkit.unknown_options import refusing_unknown
+from agentkit_prompts.errors import brief
 
 __all__ = ["Price", "known_price", "price_of"]
 
 _MILLION = 1_000_000
+_MAX_PRICE = 1_000_000_000
+_MAX_TOKENS = 2**63
 _SNAPSHOT = re.compile(r"-(\d{4}-\d\d-\d\d|\d{8}|latest)$")
 
 
+@refusing_unknown()
 @dataclass(frozen=True, slots=True)
 class Price:
     """US dollars for a million tokens.
 
     Raises:
-        AgentDefinitionError: One of them is negative, or no number.
+        AgentDefinitionError: One of them is negative, no number, or larger than any price.
     """
 
     input: float
@@ -41,18 +46,18 @@ class Price:
             value = getattr(self, name)
             if value is None and name == "cached":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_PRICE:
                 raise AgentDefinitionError(
-                    f"Price: {name}={value!r:.80} must be US dollars for a million tokens, 0 or more"
+                    f"Price: {name}={brief(value)} must be US dollars for a million tokens, from 0 to {_MAX_PRICE:,}"
                 )
 
         if self.long is not None:
             match self.long:
-                case (int(tokens), Price()) if tokens >= 0:
+                case (int(tokens), Price()) if 0 <= tokens <= _MAX_TOKENS and not isinstance(tokens, bool):
                     pass
                 case other:
                     raise AgentDefinitionError(
-                        f"Price: long={other!r:.80} must be a number of tokens and the price from there on, such as "
+                        f"Price: long={brief(other)} must be a number of tokens and the price from there on, such as "
                         "(200_000, Price(input=6.0, output=22.5))"
                     )
 

@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from agentkit.models.model import OutputMode, Reply, passed_on
+from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
@@ -99,7 +99,7 @@ class ScriptedModel:
         made.settings = self.settings.under(settings)
         return made
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Return the next reply, word by word when there is a listener."""
         self.requests.append(composition)
         reply = next(self._replies, None)
@@ -110,19 +110,19 @@ class ScriptedModel:
                 "there are no replies left; give it one per request, or use ScriptedModel.repeat(...)", model=self.name
             )
         if type(reply) is not Reply:
-            reply = await self._on_cue(reply, on_text)
-        if on_text is not None:
-            await speak(reply.message.text, on_text)
+            reply = await self._on_cue(reply, on_delta)
+        if on_delta is not None:
+            await speak(reply.message.text, on_delta)
         return reply
 
-    async def _on_cue(self, reply: _Ready, on_text: Callable[[str], None] | None) -> Reply:
+    async def _on_cue(self, reply: _Ready, on_delta: OnDelta | None) -> Reply:
         """Return a reply that is late, or fail as the script says."""
         if isinstance(reply, Delayed):
             await asyncio.sleep(reply.seconds)
             reply = _ready(reply.reply, self.name)
         if isinstance(reply, CutOff):
-            if on_text is not None:
-                await speak(reply.text, on_text)
+            if on_delta is not None:
+                await speak(reply.text, on_delta)
             raise ModelInterrupted.after(reply.text, reply.reason, model=self.name)
         if isinstance(reply, Exception):
             raise reply
@@ -130,10 +130,10 @@ class ScriptedModel:
         return reply
 
 
-async def speak(text: str, on_text: Callable[[str], None]) -> None:
+async def speak(text: str, on_delta: OnDelta) -> None:
     """Pass `text` on word by word."""
     for word in _WORD.findall(text):
-        await passed_on(word, on_text)
+        await passed_on(Delta(word), on_delta)
 
 
 _Ready: TypeAlias = Reply | Exception | CutOff | Delayed

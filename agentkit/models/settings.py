@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from pydantic import JsonValue
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.errors import ContextError, nearest
 
@@ -37,6 +38,7 @@ _OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
 _OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
 
 
+@refusing_unknown(max_output_tokens="max_tokens", max_completion_tokens="max_tokens", reasoning_effort="effort")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
     """How a model is to answer. None leaves a thing to the endpoint.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import traceback
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,10 +15,11 @@ from agentkit.compaction import Compacted, Send
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
+from agentkit.output.checking import checked_output
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.begin import beginning
-from agentkit.run.decisions import Approved, Decision, Denied, decision
+from agentkit.run.decisions import Decision, decision
 from agentkit.run.effects import (
     Append,
     AskApproval,
@@ -26,21 +27,22 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
     Recall,
     SelectExamples,
 )
-from agentkit.run.journal_file import Keeper
+from agentkit.run.listening import DeltaListener
 from agentkit.run.nested_runs import Nesting
+from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
+from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
-from agentkit_prompts.context.wire.clean import clean
-from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.tool import Tool
@@ -74,12 +76,12 @@ class AsyncDriver:
     is_new: bool
     """Whether no run had this id before."""
     nesting: Nesting
-    decided: set[str] = field(default_factory=set)
-    """Ids of the calls that there were decisions about, before this run goes on or since."""
-    keeper: Keeper | None = None
-    """What keeps the journal: nothing is done before all lines are written."""
+    resumes: bool = False
+    """Whether the run goes on from a journal."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    writing: Future[None] | None = None
+    """What adds messages to the conversation now."""
     beside: Usage = NO_USAGE
     """What model calls took that are no step of the run and that no answer to an effect tells yet."""
     sent: Composition | None = None
@@ -90,12 +92,12 @@ class AsyncDriver:
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
         """Perform effects until the loop returns."""
         answer: Any = None
-        is_logged = _log.isEnabledFor(logging.DEBUG)
+        is_logged, keeper = _log.isEnabledFor(logging.DEBUG), self.nesting.keeper
         try:
             effect = loop.send(None)
             while True:
-                if self.keeper is not None:
-                    await self.keeper.written()
+                if keeper is not None:
+                    await keeper.written()
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
@@ -116,12 +118,16 @@ class AsyncDriver:
                     answer = await self._compact(effect)
                 elif isinstance(effect, SelectExamples):
                     answer = await self.select(effect.ctx)
+                elif isinstance(effect, CheckOutput):
+                    answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)
         except StopIteration as end:
-            if self.keeper is not None:
-                await self.keeper.written()
+            if keeper is not None:
+                await keeper.written()
+            if self.resumes:
+                self._check_decisions()
             return end.value  # type: ignore[no-any-return]
         finally:
             loop.close()
@@ -133,7 +139,7 @@ class AsyncDriver:
     async def _begin(self, effect: Begin) -> Beginning:
         if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
             return Beginning(self.conversation if self.session is None else self.session.conversation)
-        return await asyncio.to_thread(beginning, effect, self.session, self.conversation, is_new=self.is_new)
+        return await in_thread(partial(beginning, effect, self.session, self.conversation, is_new=self.is_new))
 
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
         assert self.equip is not None
@@ -155,6 +161,8 @@ class AsyncDriver:
         return reply
 
     async def _call_model(self, effect: CallModel) -> Reply:
+        if self.resumes:
+            self._check_decisions()
         self.sent = effect.composition
         reply = await self._request(self.model, effect.composition, effect.step)
         emit = self.nesting.emit
@@ -174,10 +182,9 @@ class AsyncDriver:
                 if (taken := emit(events.PromptComposed(step, composition))) is not None:
                     await taken
 
-                def on_text(text: str) -> Any:
-                    return emit(events.TextDelta(step, text))
-
-                reply = await model.request(composition, on_text=on_text)
+                heard = DeltaListener(emit, step, composition.output)
+                reply = await model.request(composition, on_delta=heard)
+                await heard.end()
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -194,30 +201,52 @@ class AsyncDriver:
 
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
-        approve = self.nesting.approve
+        nesting, approve = self.nesting, self.nesting.approve
         if isinstance(approve, Mapping):
-            ignored = [_named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
+            ignored = [named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
             if ignored:  # the tools have changed since the run paused
                 raise ApprovalError(
                     f"approve: {', '.join(ignored)} needs no approval now, or there is no such tool: the decision "
                     "would be ignored; the call did not run"
                 )
-        round_ = _Round(self, effect, loop)
+            if self.resumes:
+                self._check_decisions()
+        nesting.calls = effect.calls
+        round_ = ToolRound(self, effect, loop)
         try:
             calls = await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
+        except CallWaits:
+            pass
         except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
             await self._keep(round_, error)
             raise
+        if nesting.stopped:
+            raise what_stopped(effect.calls, nesting.stopped)
         return round_.effect
 
-    async def _keep(self, round_: _Round, error: BaseException) -> None:
+    def _check_decisions(self, asked: Collection[str] = ()) -> None:
+        """Refuse decisions about calls that do not wait: neither `asked`, nor decided before, nor of an agent inside.
+
+        Raises:
+            ApprovalError: Names all of them.
+        """
+        given, journal = self.nesting.approve, self.nesting.journal
+        if not isinstance(given, Mapping) or not given or journal is None:
+            return
+        inside, decided = self.nesting.unfinished, journal.decisions
+        unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
+        if unknown:
+            raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
+
+    async def _keep(self, round_: ToolRound, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
         try:
             last = round_.cut_short()
             if isinstance(last, Append):
                 await self._append(last)
-                round_.loop.send(None)
+                with suppress(StopIteration):  # one of them was the answer
+                    round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
@@ -228,13 +257,10 @@ class AsyncDriver:
         try:
             if session.append_now(*effect.messages, key=effect.key):
                 return
-            writing = asyncio.get_running_loop().run_in_executor(None, _appended, session, effect)
-            try:
-                await asyncio.shield(writing)
-            except asyncio.CancelledError:  # nobody may use the session before the write has ended
-                await asyncio.wait([writing])
-                raise
-        except Exception:
+            self.writing = begin_in_thread(partial(_appended, session, effect))
+            await ended(self.writing)
+            self.writing.result()
+        except BaseException:
             self.unkept = effect.messages
             raise
 
@@ -254,17 +280,15 @@ class AsyncDriver:
             await self._tell(events.ApprovalAsked(effect.step, tuple(asked)))
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
-            if unknown := given.keys() - {call.id for call in asked} - self.decided:
-                raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
+            self._check_decisions({call.id for call in asked})
             if waiting := [call for call in asked if call.id not in given]:
                 raise Paused(waiting)
-            made = {call.id: decision(given[call.id], _named(call)) for call in asked}
+            made = {call.id: decision(given[call.id], named(call)) for call in asked}
         else:
             made = {}
             for call in asked:
                 answer = approve(call)
-                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, _named(call))
-        self.decided |= made.keys()
+                made[call.id] = decision((await answer) if isinstance(answer, Awaitable) else answer, named(call))
         if emit is not None:
             for call in asked:
                 await self._tell(events.ApprovalGiven(effect.step, call, made[call.id]))
@@ -274,83 +298,9 @@ class AsyncDriver:
         return await self.tools[call.name].needs_approval(call, ToolContext(self.deps, self.run_id, call.id))
 
 
-class _Round:
-    """The calls of one reply: the context of each, the events of each, and what the loop says to each result."""
-
-    __slots__ = ("_driver", "_is_heard", "_nesting", "_started", "effect", "loop")
-
-    effect: Effect
-    """What the loop asks for now: the calls that have not ended, or what comes after them."""
-
-    def __init__(self, driver: AsyncDriver, effect: CallTools, loop: Generator[Effect, Any, Any]) -> None:
-        self._driver = driver
-        self._nesting = driver.nesting
-        self._started: set[str] = set()
-        self._is_heard = True
-        self.effect = effect
-        self.loop = loop
-
-    async def allowed(self) -> tuple[ToolCall, ...]:
-        """Return the calls that may run, as they were approved; the others end here."""
-        assert isinstance(self.effect, CallTools)
-        calls, decisions = self.effect.calls, self.effect.decisions
-        if not decisions:
-            return calls
-        found: list[ToolCall] = []
-        for call in calls:
-            made = decisions.get(call.id)
-            if isinstance(made, Denied):
-                reason = f"it was denied: {clean(made.reason)}" if made.reason else "it was denied."
-                denied = ToolResult(call.id, call.name, f"{call.name} was not called: {reason}", "denied")
-                if (taken := self.on_end(denied)) is not None:
-                    await taken
-            elif made is not None and made.arguments is not None:
-                found.append(replace(call, arguments=json.dumps(dict(made.arguments))))
-            else:
-                found.append(call)
-        return tuple(found)
-
-    def context(self, call: ToolCall) -> ToolContext[Any]:
-        driver = self._driver
-        assert isinstance(self.effect, CallTools)
-        approved = isinstance(self.effect.decisions.get(call.id), Approved)
-        return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls)
-
-    def on_start(self, call: ToolCall) -> Awaitable[None] | None:
-        self._started.add(call.id)
-        if (emit := self._nesting.emit) is None:
-            return None
-        assert isinstance(self.effect, CallTools)
-        return emit(events.ToolStarted(self.effect.step, call))
-
-    def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        if not self._is_heard:  # the loop has ended: what was answered could not be written down
-            return None
-        step = self.effect.step if isinstance(self.effect, CallTools) else 0
-        if result.error is not None and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
-            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
-        self._is_heard = False
-        self.effect = self.loop.send((result, self._nesting.inner_usage()))
-        self._is_heard = True
-        if self._driver.keeper is not None:
-            self._driver.keeper.begin()  # other calls may take hours
-        return None if (emit := self._nesting.emit) is None else emit(events.ToolFinished(step, result))
-
-    def cut_short(self) -> Effect:
-        """Tell the loop how the calls that did not end were cut short, and return what it asks for then."""
-        while self._is_heard and isinstance(self.effect, CallTools):
-            call = self.effect.calls[0]
-            text = f"{call.name} was not called: the run was cancelled first."
-            if call.id in self._started:
-                text = f"{call.name} was cancelled with the run. It may still have had an effect."
-            cancelled = ToolResult(call.id, call.name, text, "cancelled")
-            self.effect = self.loop.send((cancelled, self._nesting.inner_usage()))
-        return self.effect
-
-
-def _named(call: ToolCall) -> str:
-    return f"{call.name} ({call.id})"
+def _outer(call: object) -> str | None:
+    """Return the id of the call whose agent a decision is for; None where it is for the run itself."""
+    return call.partition("/")[0] if isinstance(call, str) and "/" in call else None
 
 
 def _no_reply(answer: object) -> str:

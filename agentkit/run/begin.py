@@ -8,7 +8,7 @@ from agentkit.errors import ApprovalError, JournalError, NothingToContinue
 from agentkit.run.decisions import decision
 from agentkit.run.effects import Begin, Beginning
 from agentkit.run.journal import Journal
-from agentkit.run.loop import REPAIR
+from agentkit.run.loop import is_repair
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -26,7 +26,7 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
         is_new: Whether no run had this id before.
 
     Raises:
-        NothingToContinue: There is no new input, and no message of a user without an answer.
+        NothingToContinue: There is no new input, and no message of a user.
         JournalError: The conversation is shorter than it was when the run began.
     """
     if session is not None:
@@ -91,12 +91,10 @@ def _cut(conversation: Conversation, first: int, last: int) -> Beginning:
 
 def _unanswered(conversation: Conversation) -> Beginning:
     """Return the conversation with its last run cut off, which has no answer yet."""
-    first = next((at for at in range(len(conversation) - 1, -1, -1) if conversation[at].role == "user"), None)
+    asked = (at for at in range(len(conversation) - 1, -1, -1) if conversation[at].role == "user")
+    first = next((at for at in asked if not is_repair(conversation[at])), None)
     if first is None:
         raise NothingToContinue("the conversation has no message of a user to answer: give the run an input")
-    last = conversation[-1]
-    if last.role == "assistant" and not last.tool_calls:
-        raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     return _cut(conversation, first, len(conversation))
 
 
@@ -104,11 +102,14 @@ def _own(run_id: str, session: Session, first: int) -> tuple[Message, ...]:
     """Return the messages of a run, which were kept step by step; those of another writer may stand between them."""
     conversation = session.conversation
     own, step = [conversation[first]], 1
-    while (found := session.position(f"{run_id}:{step}")) is not None:
-        own.append(conversation[found])
-        for message in conversation[found + 1 :]:
-            if message.role != "tool" and not message.text.endswith(REPAIR):
-                break
-            own.append(message)
+    found = session.position(f"{run_id}:1")
+    while found is not None:
         step += 1
+        following = session.position(f"{run_id}:{step}")
+        for at in range(found, len(conversation)):
+            message = conversation[at]
+            if at == following or (message.role == "user" and not is_repair(message)):
+                break  # the next step, or another writer
+            own.append(message)
+        found = following
     return tuple(own)

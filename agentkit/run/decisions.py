@@ -31,7 +31,8 @@ Decision: TypeAlias = Approved | Denied
 Decisions: TypeAlias = Mapping[str, Decision | bool]
 """Decisions by the ids of the calls."""
 Approver: TypeAlias = Callable[[ToolCall], "Decision | bool | Awaitable[Decision | bool]"]
-"""Decides about one call: `True` or `Approved(...)` lets it run, `Denied(...)` does not; nothing else is an answer."""
+"""Decides about one call: `True` or `Approved(...)` lets it run, `False` or `Denied(...)` does not; nothing else is an
+answer."""
 
 
 def decision(answer: object, call: str) -> Decision:
@@ -46,10 +47,11 @@ def decision(answer: object, call: str) -> Decision:
         return answer
     if isinstance(answer, Denied) and isinstance(answer.reason, str):
         return answer
-    if answer is True:
-        return Approved()
+    if isinstance(answer, bool):
+        return Approved() if answer else Denied()
     raise ApprovalError(
-        f"approval of {call}: expected True, Approved() or Denied(reason), got {answer!r:.80}; the call did not run"
+        f"approval of {call}: expected True, False, Approved() or Denied(reason), got {answer!r:.80}; "
+        "the call did not run"
     )
 
 

@@ -5,10 +5,12 @@ They are not frozen, as that would make each of them twice as slow to build; tre
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.output.output_spec import OutputValidator
 from agentkit.run.decisions import Decision
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
@@ -22,6 +24,7 @@ __all__ = [
     "Beginning",
     "CallModel",
     "CallTools",
+    "CheckOutput",
     "Compact",
     "Effect",
     "Equip",
@@ -83,7 +86,11 @@ class Recall:
 
 @dataclass(slots=True)
 class Append:
-    """Keep messages at the end of the conversation. Answered with nothing."""
+    """Keep messages at the end of the conversation.
+
+    Answered with nothing; where a run goes on from its journal, with the message that asked the model to repair the
+    answer that is kept, if there was one: the output type may be another now.
+    """
 
     messages: tuple[Message, ...]
     key: str
@@ -117,6 +124,21 @@ class CallTools:
     step: int
     decisions: Mapping[str, Decision]
     """What a person decided, by the id of the call."""
+    usage: Usage = NO_USAGE
+    """What the run used so far."""
+    messages: tuple[Sequence[Message], ...] = ()
+    """The messages until here, the one with the calls last, in pieces."""
 
 
-Effect: TypeAlias = Begin | Compact | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools
+@dataclass(slots=True)
+class CheckOutput:
+    """Call the validators with an answer. Answered with `Checked`."""
+
+    output: Any
+    validators: Sequence[tuple[OutputValidator, bool]]
+    step: int
+
+
+Effect: TypeAlias = (
+    CheckOutput | Begin | Compact | Equip | SelectExamples | Recall | Append | CallModel | AskApproval | CallTools
+)

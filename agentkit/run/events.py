@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
-from agentkit.models.model import Reply
+from agentkit.models.model import Delta, Reply
 from agentkit.run.decisions import Decision
 from agentkit.run.loop import RunResult
 from agentkit_prompts.composition.composition import Composition
@@ -21,16 +21,22 @@ from agentkit_tools.calling.tool_result import ToolResult
 __all__ = [
     "ApprovalAsked",
     "ApprovalGiven",
+    "ArgumentsDelta",
     "ConversationCompacted",
     "Event",
+    "ModelFellBack",
     "ModelReplied",
     "Nested",
+    "PartialOutput",
     "PromptComposed",
     "Recalled",
     "RunFinished",
     "TextDelta",
+    "ThinkingDelta",
     "ToolFinished",
+    "ToolProgress",
     "ToolStarted",
+    "delta_event",
 ]
 
 Answer = TypeVar("Answer", default=Any)
@@ -72,6 +78,47 @@ class TextDelta:
 
     step: int
     text: str
+    is_refusal: bool = False
+    """Whether the model refuses to answer, and says so."""
+
+
+@dataclass(slots=True)
+class ThinkingDelta:
+    """A piece of what the model thinks before it answers arrived."""
+
+    step: int
+    text: str
+
+
+@dataclass(slots=True)
+class ArgumentsDelta:
+    """A piece of the arguments of a tool call arrived: JSON text."""
+
+    step: int
+    text: str
+    call: int
+    """Which call of the reply it belongs to, from 0."""
+    name: str
+    """The tool that is called, as far as its name is known."""
+
+
+@dataclass(slots=True)
+class ModelFellBack:
+    """A model could not answer, and another one is asked: see `FallbackModel`."""
+
+    step: int
+    reason: str
+    model: str
+    """The one that is asked now."""
+
+
+@dataclass(slots=True)
+class PartialOutput:
+    """The answer of a type has grown."""
+
+    step: int
+    output: Any
+    """What there is of it, as JSON data: nothing is validated yet, and a text at the end may be half of one."""
 
 
 @dataclass(slots=True)
@@ -108,6 +155,19 @@ class ToolStarted:
 
 
 @dataclass(slots=True)
+class ToolProgress:
+    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+
+    step: int
+    call: ToolCall
+    message: str
+    done: float | None = None
+    """How much is done, in units of the tool's own."""
+    total: float | None = None
+    """How much there is to do, where that is known."""
+
+
+@dataclass(slots=True)
 class ToolFinished:
     """A tool call ended, one way or another."""
 
@@ -138,11 +198,27 @@ Event: TypeAlias = (
     | ConversationCompacted
     | PromptComposed
     | TextDelta
+    | ThinkingDelta
+    | ArgumentsDelta
+    | ModelFellBack
+    | PartialOutput
     | ModelReplied
     | ApprovalAsked
     | ApprovalGiven
     | ToolStarted
+    | ToolProgress
     | ToolFinished
     | Nested
     | RunFinished[Answer]
 )
+
+
+def delta_event(step: int, delta: Delta) -> TextDelta | ThinkingDelta | ArgumentsDelta | ModelFellBack:
+    """Return the event of a piece of a reply."""
+    if delta.kind == "thinking":
+        return ThinkingDelta(step, delta.text)
+    if delta.kind == "arguments":
+        return ArgumentsDelta(step, delta.text, delta.call, delta.name)
+    if delta.kind == "fallback":
+        return ModelFellBack(step, delta.text, delta.name)
+    return TextDelta(step, delta.text, delta.kind == "refusal")

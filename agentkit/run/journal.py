@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from agentkit.compaction import Compacted
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
+from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit_prompts.context.messages import Message
@@ -20,9 +21,16 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, To
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
-__all__ = ["Entry", "Journal"]
+__all__ = ["Entry", "Journal", "inner_id"]
 
 _FORMAT = 1
+_MAX_DEPTH = 100
+"""How deep journals may be inside of each other."""
+
+
+def inner_id(outer: str, call: str) -> str:
+    """Return the id that a call of an agent has in the run around it, where the agent runs as the tool of `outer`."""
+    return f"{outer}/{call}"
 
 
 class Entry(NamedTuple):
@@ -43,9 +51,22 @@ class Journal:
         scope: The names of the scope whose memory was read; None where memory has no scopes.
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
+        inner: The journals of agents that run as tools, by the ids of their calls.
+        lines: How many lines it was read from.
     """
 
-    __slots__ = ("_write", "_written", "agent", "context", "entries", "goes_on", "run_id", "scope", "session")
+    __slots__ = (
+        "_write",
+        "agent",
+        "context",
+        "entries",
+        "goes_on",
+        "inner",
+        "lines",
+        "run_id",
+        "scope",
+        "session",
+    )
 
     def __init__(
         self,
@@ -64,26 +85,44 @@ class Journal:
         self.scope = scope
         self.context = context
         self.entries: list[Entry] = []
+        self.inner: dict[str, Journal] = {}
+        self.lines = 0
         self._write: Callable[[str], object] | None = None
-        self._written = 0
 
     def add(self, effect: str, answer: Any) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
         self.entries.append(Entry(effect, answer))
-        if self._write is not None and len(self.entries) > self._written:
+        if self._write is not None:
             self._write(_line({"effect": effect, "answer": _forms()[effect][0](answer)}))
 
-    def kept_by(self, write: Callable[[str], object], *, lines: int = 0) -> None:
-        """Pass every line on as soon as there is one, except for the first `lines`, which are kept already."""
-        self._write, self._written = write, lines - 1
-        if not lines:
+    def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
+        """Add the journal of an agent that runs as a tool; who keeps this one gets its lines too."""
+        self.inner[call] = journal
+        if (write := self._write) is not None:
+            journal.kept_by(lambda line: write(_inner_line(call, line)), is_new=is_new)
+
+    def kept_by(self, write: Callable[[str], object], *, is_new: bool) -> None:
+        """Pass every line on as soon as there is one; those until now are kept already, unless the run is a new one."""
+        self._write = write
+        if is_new:
             write(self._head())
 
-    def anew(self) -> Self:
-        """Return a journal of the same run without entries."""
-        return type(self)(
+    def copy(self) -> Journal:
+        """Return a journal that goes on by itself."""
+        copied = Journal(
             self.agent, self.run_id, self.context, session=self.session, goes_on=self.goes_on, scope=self.scope
         )
+        copied.entries = [*self.entries]
+        copied.inner = {call: journal.copy() for call, journal in self.inner.items()}
+        return copied
+
+    @property
+    def unfinished(self) -> dict[str, Journal]:
+        """The journals of agents that run as tools and have not answered, by the ids of their calls."""
+        if not self.inner:
+            return {}
+        ended = {result.call_id for result in self.tool_results}
+        return {call: journal for call, journal in self.inner.items() if call not in ended}
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -92,8 +131,11 @@ class Journal:
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """What was decided about calls so far, by their ids."""
-        return {call: made for name, answer in self.entries if name == "AskApproval" for call, made in answer.items()}
+        """What was decided about calls so far, by their ids: those of agents inside are behind the id of their call."""
+        made = {call: one for name, answer in self.entries if name == "AskApproval" for call, one in answer.items()}
+        for outer, journal in self.inner.items():
+            made.update({inner_id(outer, call): one for call, one in journal.decisions.items()})
+        return made
 
     @property
     def tool_results(self) -> list[ToolResult]:
@@ -109,12 +151,16 @@ class Journal:
                 spent += answer.usage
             elif name == "CallTools" and answer[1] is not None:
                 spent += answer[1]
+        for journal in self.unfinished.values():
+            spent += journal.usage
         return spent
 
     def dumps(self) -> str:
-        """Return the journal as lines of JSON: the run, then an entry a line."""
+        """Return the journal as lines of JSON: the run, an entry a line, and the lines of the journals inside."""
         forms = _forms()
         lines = [_line({"effect": name, "answer": forms[name][0](answer)}) for name, answer in self.entries]
+        for call, journal in self.inner.items():
+            lines += [_inner_line(call, line) for line in journal.dumps().splitlines(keepends=True)]
         return self._head() + "".join(lines)
 
     def _head(self) -> str:
@@ -145,9 +191,17 @@ class Journal:
         if not found:
             what = "its first line was cut" if rest[:1] == b"{" else "it has no first line"
             raise JournalError(f"journal: {what}: nothing of the run is known, start it anew")
-        head = found[0]
-        if not isinstance(version := head.get("journal"), int):
-            raise JournalError("journal, line 1: expected an object with `journal`, the number of its format")
+        journal = cls._built(list(enumerate(found, 1)))
+        journal.lines = len(found)
+        return journal
+
+    @classmethod
+    def _built(cls, lines: list[tuple[int, Any]], depth: int = 0) -> Self:
+        """Build a journal from its lines, each with its number in the text."""
+        first, head = lines[0]
+        version = head.get("journal") if isinstance(head, Mapping) else None
+        if not isinstance(version, int) or isinstance(version, bool):
+            raise JournalError(f"journal, line {first}: expected an object with `journal`, the number of its format")
         if version > _FORMAT:
             raise JournalError(
                 f"journal: format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
@@ -164,12 +218,22 @@ class Journal:
                 scope=None if names is None else tuple(names),
             )
         except (KeyError, ValueError, TypeError) as error:
-            raise JournalError(f"journal, line 1: {type(error).__name__}: {error}") from error
-        for number, entry in enumerate(found[1:], 2):
+            raise JournalError(f"journal, line {first}: {type(error).__name__}: {error}") from error
+        inner: dict[str, list[tuple[int, Any]]] = {}
+        for number, entry in lines[1:]:
             try:
-                journal.entries.append(Entry(entry["effect"], _forms()[entry["effect"]][1](entry["answer"])))
+                if "call" in entry:
+                    line, call = entry["line"], _text(entry["call"])
+                    if "journal" in line:  # begun anew, as a tool is that is called once more after it failed
+                        inner.pop(call, None)
+                    inner.setdefault(call, []).append((number, line))
+                else:
+                    journal.entries.append(Entry(entry["effect"], _forms()[entry["effect"]][1](entry["answer"])))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise JournalError(f"journal, line {number}: {type(error).__name__}: {error}") from error
+        if inner and depth >= _MAX_DEPTH:
+            raise JournalError(f"journal, line {first}: more than {_MAX_DEPTH} agents inside of each other")
+        journal.inner = {call: cls._built(found, depth + 1) for call, found in inner.items()}
         return journal
 
     @classmethod
@@ -206,6 +270,10 @@ def _read(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
 
 def _line(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+def _inner_line(call: str, line: str) -> str:
+    return f'{{"call":{json.dumps(call)},"line":{line.rstrip()}}}\n'
 
 
 @lru_cache(maxsize=1)
@@ -258,6 +326,7 @@ def _forms() -> Mapping[str, _Form]:
             lambda data: {call: _read_decision(one) for call, one in data.items()},
         ),
         "CallTools": (write_result, read_result),
+        "CheckOutput": (lambda made: made.problem, lambda data: Checked(None, None if data is None else _text(data))),
     }
 
 

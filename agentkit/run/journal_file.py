@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from asyncio import CancelledError
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
+from agentkit.threads import begin_in_thread, ended, in_thread
 
 __all__ = ["Keep", "Keeper", "keeping"]
 
@@ -28,10 +26,11 @@ Keep: TypeAlias = Path | str | Callable[[str], object]
 class Keeper:
     """Lines that are written in order, in threads, so that no other run waits for the disk."""
 
-    __slots__ = ("_lines", "_lock", "_write")
+    __slots__ = ("_close", "_lines", "_lock", "_write")
 
-    def __init__(self, write: Callable[[str], object]) -> None:
+    def __init__(self, write: Callable[[str], object], close: Callable[[], object] = lambda: None) -> None:
         self._write = write
+        self._close = close
         self._lines: deque[str] = deque()
         self._lock = Lock()
 
@@ -41,13 +40,12 @@ class Keeper:
 
     def begin(self) -> None:
         """Begin to write them; what fails now fails again when they are waited for."""
-        with suppress(RuntimeError):  # the loop is about to end: who ends it writes them
-            asyncio.get_running_loop().run_in_executor(None, self._try)
+        begin_in_thread(self.write)
 
     async def written(self) -> None:
         """Wait until all of them are written. Raises what the writer does."""
         if self._lines:
-            await asyncio.to_thread(self.write)
+            await in_thread(self.write)
 
     def write(self) -> None:
         """Write them, from any thread."""
@@ -56,14 +54,17 @@ class Keeper:
                 self._write(self._lines[0])
                 self._lines.popleft()
 
-    def _try(self) -> None:
-        with suppress(Exception):
+    def close(self) -> None:
+        """Write what is left, and close what they are written to."""
+        try:
             self.write()
+        finally:
+            self._close()
 
 
-@contextmanager
-def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Iterator[Keeper]:
-    """Keep a journal until the end of the block.
+@asynccontextmanager
+async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> AsyncIterator[Keeper]:
+    """Keep a journal until the end of the block, and write what is left then, however the block ends.
 
     Args:
         journal: What is kept.
@@ -78,65 +79,107 @@ def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> Itera
         if not callable(keep):
             raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
         keeper = Keeper(keep)
-        journal.kept_by(keeper.add)
-        with _to_the_end(keeper):
-            yield keeper
-        return
-    with os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+    else:
+        opening = begin_in_thread(partial(_opened, keep, known))
+        try:
+            await ended(opening)
+        except BaseException:
+            opening.add_done_callback(_close_unused)
+            raise
+        keeper = opening.result()
+    journal.kept_by(keeper.add, is_new=known is None)
+    try:
+        yield keeper
+    except BaseException as error:
+        closing = begin_in_thread(keeper.close)
+        try:
+            if not isinstance(error, GeneratorExit):
+                await ended(closing, is_last=True)
+            if not closing.done():
+                error.add_note("The end of the journal is not written yet: the writer hangs.")
+            else:
+                closing.result()
+        except CancelledError:
+            raise
+        except BaseException as failure:
+            if failure is not error:
+                error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
+        raise
+    await in_thread(keeper.close)
+
+
+def _opened(keep: Path | str, known: Journal | None) -> Keeper:
+    """Open the file of a journal, and have it to oneself."""
+    file = os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    try:
         if not _locked(file.fileno()):
             raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
-        if known is not None and text.count(b"\n") != len(known.entries) + 1:
+        if known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
         if text and known is None:
             raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for the new run")
         whole = text.rfind(b"\n") + 1
         file.truncate(whole)
         file.seek(whole)
+    except BaseException:
+        file.close()
+        raise
 
-        def write(line: str) -> None:
-            file.write(line.encode("ascii"))
-            file.flush()
-            os.fsync(file.fileno())
+    def write(line: str) -> None:
+        file.write(line.encode("ascii"))
+        file.flush()
+        os.fsync(file.fileno())
 
-        keeper = Keeper(write)
-        journal.kept_by(keeper.add, lines=text.count(b"\n"))
-        try:
-            with _to_the_end(keeper):
-                yield keeper
-        finally:
+    def close() -> None:
+        with file:
             _unlock(file.fileno())
 
+    return Keeper(write, close)
 
-def _locked(file: int) -> bool:
-    """Have a file to oneself until it is closed; return False when another run has it, in any process."""
-    if fcntl is not None:
+
+def _close_unused(opening: Future[Keeper]) -> None:
+    """Close a file that was opened too late."""
+    with suppress(BaseException):
+        opening.result().close()
+
+
+if os.name == "nt":  # pragma: no cover - Windows
+    import msvcrt
+
+    _FAR = 0x7FFF_FFFE
+    """Where the byte is that is locked: behind what anybody reads, since others may not read what is locked."""
+
+    def _lock(file: int) -> None:
+        os.lseek(file, _FAR, os.SEEK_SET)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
-    return True
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError as error:
+            raise BlockingIOError from error
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
 
+    def _unlock(file: int) -> None:
+        """Closing the file does it."""
 
-def _unlock(file: int) -> None:
-    """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
-    if fcntl is not None:
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(file: int) -> None:
+        """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-@contextmanager
-def _to_the_end(keeper: Keeper) -> Iterator[None]:
-    """Write what is left when the block ends, however it does."""
+def _locked(file: int) -> bool:
+    """Have a file to oneself until it is closed; return False when another run has it, in any process."""
     try:
-        yield
-    except BaseException as error:
-        try:
-            keeper.write()
-        except Exception as failure:
-            if failure is not error:
-                error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
-        raise
-    keeper.write()
+        _lock(file)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True

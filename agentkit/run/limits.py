@@ -8,12 +8,31 @@ from typing import Literal
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Usage
+from agentkit.unknown_options import refusing_unknown
+from agentkit_prompts.errors import brief
 
 __all__ = ["Limits", "checked_limits"]
 
 _NO_LIMITS = (None, None, None, None)
 
 
+@refusing_unknown(
+    timeout="seconds",
+    max_time="seconds",
+    turns="steps",
+    max_turns="steps",
+    iterations="steps",
+    max_iterations="steps",
+    requests="steps",
+    max_requests="steps",
+    cost="money",
+    max_cost="money",
+    budget="money",
+    retries="repairs",
+    max_retries="repairs",
+    max_tokens="tokens",
+    depth="nested_runs",
+)
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one run may use at most. None means no limit.
@@ -53,17 +72,17 @@ class Limits:
             **dict.fromkeys(("tool_calls", "nested_runs", "repairs"), 0),
         }
         wrong = [
-            f"{name}={value!r} must be {low} or more"
+            f"{name}={brief(value)} must be {low} or more"
             for name, low in lowest.items()
             if (value := getattr(self, name)) is not None and not (_is_number(value) and value >= low)
         ]
         wrong += [
-            f"{name}={value!r} must be above 0, or None"
+            f"{name}={brief(value)} must be above 0, or None"
             for name in ("seconds", "money")
             if (value := getattr(self, name)) is not None and not (_is_number(value) and value > 0)
         ]
         if self.on_limit not in ("raise", "return"):
-            wrong.append(f"on_limit={self.on_limit!r} must be 'raise' or 'return'")
+            wrong.append(f"on_limit={brief(self.on_limit)} must be 'raise' or 'return'")
         if wrong:
             raise AgentDefinitionError(f"limits: {'; '.join(wrong)}")
 
@@ -88,7 +107,12 @@ class Limits:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Number) and not isinstance(value, bool | complex)
+    if not isinstance(value, Number) or isinstance(value, bool | complex):
+        return False
+    try:
+        return (value == value and float(value) >= 0) or bool(value < 0)  # type: ignore[operator, arg-type]
+    except (ArithmeticError, TypeError, ValueError):  # such as a signalling NaN, or what no float can hold
+        return False
 
 
 def checked_limits(limits: object) -> Limits:
@@ -99,4 +123,4 @@ def checked_limits(limits: object) -> Limits:
     """
     if isinstance(limits, Limits):
         return limits
-    raise AgentDefinitionError(f"limits: expected Limits, such as Limits(steps=8, seconds=60), got {limits!r:.60}")
+    raise AgentDefinitionError(f"limits: expected Limits, such as Limits(steps=8, seconds=60), got {brief(limits, 60)}")

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
-from agentkit.run.events import Event, TextDelta
+from agentkit.models.model import Delta
+from agentkit.output.growing import GrowingOutput
+from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
+from agentkit_prompts.composition.declarations import OutputRequest
 
-__all__ = ["Channel", "Emit", "Listener", "ListenerErrors", "Listening", "both"]
+__all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
+PassOn: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
+"""Passes an event on to who iterates."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
 Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
 """Passes an event on; what it returns has to be awaited before there is another one."""
@@ -82,6 +87,8 @@ class Listening:
                 return None
             self._is_async, self._lock = True, asyncio.Lock()
             waiting.append(answer)
+        elif type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
+            waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
         return _Taken(self)
@@ -120,6 +127,11 @@ class Listening:
             _log.warning("a listener failed", exc_info=error)
 
 
+def _is_of(waiting: object, event: ToolProgress) -> bool:
+    """Whether what waits is the progress of the same call."""
+    return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
+
+
 class _Taken:
     """Awaits that events were taken; may be left alone."""
 
@@ -132,7 +144,7 @@ class _Taken:
         return self._listening.taken().__await__()
 
 
-def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[None]]) -> Listener:
+def both(listener: Listener | None, pass_on: PassOn) -> Listener:
     """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
@@ -145,7 +157,7 @@ def both(listener: Listener | None, pass_on: Callable[[Event[Any]], Awaitable[No
     return listen
 
 
-class Channel:
+class _Channel:
     """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
 
     def __init__(self) -> None:
@@ -167,7 +179,7 @@ class Channel:
         self._has_ended = True
         self._more.set()
 
-    def __aiter__(self) -> Channel:
+    def __aiter__(self) -> _Channel:
         return self
 
     async def __anext__(self) -> Event[Any]:
@@ -179,3 +191,66 @@ class Channel:
         event = self._events.popleft()
         self._room.set()
         return event
+
+
+async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
+    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
+    channel = _Channel()
+    running = asyncio.create_task(run(channel.pass_on))
+    running.add_done_callback(channel.end)
+    try:
+        async for event in channel:
+            yield event
+        await running
+    finally:
+        if not running.done():
+            running.cancel()
+            await asyncio.wait([running])
+
+
+class DeltaListener:
+    """What a model is given to pass its reply on to: it makes events of the pieces, and of an answer that grows.
+
+    Args:
+        emit: Passes an event on.
+        step: The step of the run.
+        request: How an answer of a type was asked for; None for text.
+    """
+
+    __slots__ = ("_emit", "_growing", "_step")
+
+    def __init__(self, emit: Emit, step: int, request: OutputRequest | None) -> None:
+        self._emit = emit
+        self._step = step
+        self._growing = None if request is None else GrowingOutput(request)
+
+    def __call__(self, delta: Delta) -> Awaitable[None] | None:
+        taken = self._emit(delta_event(self._step, delta))
+        if self._growing is None or (grown := self._growing.add(delta)) is None:
+            return taken
+        event = PartialOutput(self._step, grown)
+        return self._emit(event) if taken is None else _Then(taken, self._emit, event)
+
+    async def end(self) -> None:
+        """Pass on what of an answer was not seen yet."""
+        if self._growing is not None and (grown := self._growing.now()) is not None:
+            taken = self._emit(PartialOutput(self._step, grown))
+            if taken is not None:
+                await taken
+
+
+class _Then:
+    """Passes an event on when the one before it was taken; nothing happens where nobody waits for that."""
+
+    __slots__ = ("_before", "_emit", "_event")
+
+    def __init__(self, before: Awaitable[None], emit: Emit, event: Event[Any]) -> None:
+        self._before = before
+        self._emit = emit
+        self._event = event
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        yield from self._before.__await__()
+        taken = self._emit(self._event)
+        if taken is not None:
+            yield from taken.__await__()

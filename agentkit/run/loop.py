@@ -14,8 +14,9 @@ from typing import Any, Generic, cast
 from agentkit.chain import Chain, Output
 from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
-from agentkit.errors import LimitExceeded, OutputError, RunIdReused
+from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
+from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
 from agentkit.run.effects import (
@@ -25,6 +26,7 @@ from agentkit.run.effects import (
     Beginning,
     CallModel,
     CallTools,
+    CheckOutput,
     Compact,
     Effect,
     Equip,
@@ -37,14 +39,14 @@ from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, RecalledMessage, UserInput
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
-__all__ = ["REPAIR", "RunResult", "remembering", "run_loop", "visible"]
+__all__ = ["RunResult", "is_repair", "remembering", "run_loop", "visible"]
 
-REPAIR = "Answer again, with valid JSON only."
-"""How the message ends that asks the model to repair its answer."""
+_REPAIR = "Answer again, with valid JSON only."
+"""How a message ends that asks the model to repair its answer."""
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
@@ -102,6 +104,7 @@ def run_loop(
     *,
     recalls: bool = False,
     compacts: bool = False,
+    equips_steps: bool = False,
     memo: Memo | None = None,
 ) -> Generator[Effect, Any, RunResult[Output]]:
     """Answer one user input.
@@ -114,6 +117,7 @@ def run_loop(
         journal: Names the run, and goes into its result. The keys of its appends begin with the id of the run.
         recalls: Whether memory is asked.
         compacts: Whether a long conversation is compacted.
+        equips_steps: Whether each step has tools of its own.
         memo: Fragments rendered for earlier turns.
     """
     run_id, goes_on = journal.run_id, journal.goes_on
@@ -121,6 +125,13 @@ def run_loop(
     if begun.conversation is not ctx.conversation:
         ctx = ctx.evolve(conversation=begun.conversation)
     messages = begun.done
+    answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
+    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+    output, repair = cast(Output, None), cast("Message | None", None)
+    if answer is not None:
+        output, repair = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
+    if goes_on and answer is not None and repair is None:
+        raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
         if not goes_on and messages[0] != ctx.user_input.message:
             raise RunIdReused(run_id)
@@ -142,18 +153,23 @@ def run_loop(
     if recalls:
         ctx = remembering(ctx, (yield Recall(ctx.user_input.text, visible(chain, ctx, memo, is_cut=is_cut))))
     composition = chain.compose(ctx, memo=memo)  # before anything is kept: a prompt that cannot render costs nothing
-    repairs, step = 0, sum([message.role == "assistant" for message in messages])
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
-    elif (last := messages[-1]).role == "assistant" and not last.tool_calls:  # the answer is there already
-        return RunResult(chain.parse(Reply(last)), messages, composition, usage, step, "stop", run_id, journal)
+    elif answer is not None:
+        if repair is None:
+            return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+        yield Append((repair,), f"{run_id}:{step}:repair")
+        messages += (repair,)
+        ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
+        composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
     seen = {call.id for message in messages for call in message.tool_calls}
+    gone: set[str] = set()
     while True:
         if limits.steps is not None and step >= limits.steps:
             raise LimitExceeded("steps", limits.steps, "the model did not come to an answer; allow more")
         step += 1
-        reply: Reply = yield CallModel(composition, step)
+        reply: Reply = chain.answer.reply((yield CallModel(composition, step)))
         usage = usage + reply.usage
         message = reply.message
         if message.tool_calls:
@@ -165,34 +181,110 @@ def run_loop(
             decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
             results: dict[str, ToolResult] = {}
             while calls:
-                result, inside = yield CallTools(calls, step, decisions)
+                result, inside = yield CallTools(
+                    calls, step, decisions, usage, (ctx.conversation, messages, (message,))
+                )
                 results[result.call_id] = result
                 calls = tuple([call for call in calls if call.id != result.call_id])
                 if inside is not None:
                     usage = usage + inside
             fresh = (message, *[results[call.id].message for call in message.tool_calls])
-            gone = {result.name for result in results.values() if result.status == "unavailable"}
-            if gone:  # they failed too often: the model is not offered them any more
+            lost = {result.name for result in results.values() if result.status == "unavailable"}
+            if lost:  # they failed too often: the model is not offered them any more
+                gone |= lost
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
-        else:
-            try:
-                output = chain.parse(reply)
-            except OutputError as error:
-                if repairs == limits.repairs:
-                    yield Append((message,), f"{run_id}:{step}")
+            if (final := _final(message, tools, results)) is not None:  # its result is the answer
+                answered = Message("assistant", final.message.text)
+                try:
+                    output = chain.parse(Reply(answered))
+                except OutputError:
+                    yield Append(fresh, f"{run_id}:{step}")
                     raise
-                repairs += 1
-                fresh = (message, Message("user", f"{error}. {REPAIR}"))
+                yield Append((*fresh, answered), f"{run_id}:{step}")
+                messages += (*fresh, answered)
+                return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
+            ending = None if chain.answer.tool is None else chain.answer.ending(message, results)
+            if ending is not None and ending.ok:  # the function that takes the answer was called
+                output, text = chain.answer.returned(ending)
+                output, repair = yield from _check(chain, output, step, may_repair=repairs < limits.repairs)
+                fresh += (repair or Message("assistant", text),)
+                yield Append(fresh, f"{run_id}:{step}")
+                if repair is None:
+                    messages += fresh
+                    return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
             else:
-                yield Append((message,), f"{run_id}:{step}")
+                yield Append(fresh, f"{run_id}:{step}")
+            if ending is not None:
+                if repairs >= limits.repairs:
+                    raise chain.answer.failed(ending)
+                repairs += 1
+        else:
+            repair = yield Append((message,), f"{run_id}:{step}")
+            if repair is None:
+                may_repair = repairs < limits.repairs
+                output, repair = yield from _read(chain, reply, (), step, may_repair=may_repair)
+            if repair is None:
                 messages += (message,)
                 return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
-        yield Append(fresh, f"{run_id}:{step}")
+            repairs += 1
+            yield Append((repair,), f"{run_id}:{step}:repair")
+            fresh = (message, repair)
         messages += fresh
         limits.check(usage)
         traffic = ctx.intermediate
         ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
+        if equips_steps:
+            tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
+            ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values() if tool.name not in gone]))
         composition = chain.compose(ctx, memo=memo)
+
+
+def is_repair(message: Message | RecalledMessage) -> bool:
+    """Return whether a message asks the model to repair its answer."""
+    return message.role == "user" and message.text.endswith(_REPAIR)
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and not message.tool_calls
+
+
+def _read(
+    chain: Chain[Output], reply: Reply, messages: Sequence[Message], step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return the answer of a reply, or the message that asks the model to repair it; `messages` are those of the run.
+
+    Raises:
+        OutputError: It is not the output type, or a validator does not take it, and it may not be repaired.
+    """
+    if chain.answer.tool is not None and len(messages) > 1 and messages[-2].role == "tool":
+        output = chain.answer.restored(reply.message.text)  # the function was called by an earlier attempt
+    else:
+        try:
+            output = chain.parse(reply)
+        except OutputError as error:
+            if not may_repair or isinstance(error, OutputStopped):
+                raise
+            return cast(Output, None), _repairing(error)
+    return (yield from _check(chain, output, step, may_repair=may_repair))
+
+
+def _check(
+    chain: Chain[Output], output: Output, step: int, *, may_repair: bool
+) -> Generator[Effect, Any, tuple[Output, Message | None]]:
+    """Return what the validators make of an answer, or the message that asks the model to answer again."""
+    if not chain.answer.validators:
+        return output, None
+    checked: Checked = yield CheckOutput(output, chain.answer.validators, step)
+    if checked.problem is None:
+        return checked.output, None
+    error = chain.answer.refused(output, checked.problem)
+    if not may_repair:
+        raise error
+    return output, _repairing(error)
+
+
+def _repairing(error: OutputError) -> Message:
+    return Message("user", f"{error}. {_REPAIR}")
 
 
 def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, is_cut: bool = False) -> int | None:
@@ -210,7 +302,7 @@ def remembering(ctx: PromptContext, found: Found) -> PromptContext:
 
     What asked a model to repair its answer stands in the name of the user, and may quote the model: it is left out.
     """
-    recalled = tuple([message for message in found.recalled if not message.text.endswith(REPAIR)])
+    recalled = tuple([message for message in found.recalled if not is_repair(message)])
     knowledge = (*ctx.knowledge, *found.knowledge)
     return ctx.evolve(documents=found.documents, knowledge=knowledge, recalled=recalled)
 
@@ -220,12 +312,23 @@ def _asking(calls: tuple[ToolCall, ...], tools: Mapping[str, Tool]) -> tuple[Too
     return tuple([call for call in calls if call.name in tools and tools[call.name].policy.approval != "never"])
 
 
+def _final(message: Message, tools: Mapping[str, Tool], results: Mapping[str, ToolResult]) -> ToolResult | None:
+    """Return the result of the first call that ends the run: that of a final tool which ran to its end."""
+    for call in message.tool_calls:
+        if (tool := tools.get(call.name)) is not None and tool.policy.final and results[call.id].ok:
+            return results[call.id]
+    return None
+
+
 def _with_own_ids(message: Message, seen: set[str], step: int) -> Message:
-    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it."""
+    """Give a call without an id, or with one this run has seen, another: results, approval, idempotency go by it.
+
+    One with a slash gets another too: a slash stands between the id of a call and those of the agent that it runs.
+    """
     calls = []
     for number, call in enumerate(message.tool_calls, 1):
         own = call.id
-        if not own or own in seen:
+        if not own or own in seen or "/" in own:
             own = f"call_{step}_{number}"
             while own in seen:
                 own += "_"

@@ -6,6 +6,8 @@ count in the outer run, and it may use no more than what is left there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import replace
 
@@ -13,9 +15,12 @@ from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Model, Reply, Usage
 from agentkit.models.prices import Price, price_of
 from agentkit.run.decisions import Approver, Decisions
+from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keeper
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Emit
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.tokens.counter import message_tokens
 
 __all__ = ["Nesting", "current_run"]
@@ -37,7 +42,6 @@ class Nesting:
     __slots__ = (
         "_around",
         "_cost",
-        "_counted",
         "_deepest",
         "_inner",
         "_is_limited",
@@ -46,23 +50,43 @@ class Nesting:
         "_token",
         "_used",
         "approve",
+        "call_id",
+        "calls",
         "emit",
+        "journal",
+        "keeper",
         "limits",
         "price",
+        "stopped",
+        "unfinished",
     )
 
     _is_limited: bool
     """Whether this run or one around it has a limit of tokens or money."""
+    call_id: str
+    """Id of the call in the run around this one whose tool this run is; "" where it was started in another way."""
+    calls: tuple[ToolCall, ...]
+    """The tool calls that are under way."""
+    journal: Journal | None
+    """What this run is recorded in."""
+    keeper: Keeper | None
+    """What keeps the journal: nothing is done before all lines are written."""
+    stopped: dict[str, Exception]
+    """What stopped agents that run as tools, by the ids of their calls: it stops this run too."""
+    unfinished: dict[str, Journal]
+    """The journals of agents that ran as tools when this run was stopped, by the ids of their calls."""
 
     def __init__(self, limits: Limits, emit: Emit | None, approve: Approver | Decisions | None, model: Model) -> None:
         self.emit = emit
         self.approve = approve
         self._used = self._reserved = 0
         self._cost = self._reserved_cost = 0.0
-        self._inner: list[Usage] = []  # appending is atomic: a tool may run an agent in another thread
-        self._counted = 0
-        self._token: Token[Nesting | None] | None = None
-        outer = _current.get()
+        self._inner: list[tuple[str, Usage]] = []  # appending is atomic: a tool may run an agent in another thread
+        self._token: Token[tuple[Nesting, str] | None] | None = None
+        self.calls = ()
+        self.journal = self.keeper = None
+        self.stopped, self.unfinished = {}, {}
+        outer, self.call_id = _current.get() or _OUTSIDE
         self._around: tuple[Nesting, ...] = () if outer is None else (outer, *outer._around)
         self._deepest = limits.nested_runs
         if outer is not None:
@@ -90,12 +114,31 @@ class Nesting:
         return price
 
     def __enter__(self) -> Nesting:
-        self._token = _current.set(self)
+        self._token = _current.set((self, ""))
         return self
 
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
         _current.reset(self._token)
+
+    @contextmanager
+    def calling(self, call_id: str) -> Iterator[None]:
+        """Have the run that begins in the block be that of an agent that runs as the tool of a call."""
+        token = _current.set((self, call_id))
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def record(self, journal: Journal, known: Journal | None) -> None:
+        """Have this run recorded in a journal, which is part of that of the run around it where this one is a tool."""
+        self.journal = journal
+        if known is not None:
+            self.unfinished = known.unfinished
+            self._spent_before(known.usage)
+        if self.call_id and (around := self._around[0]).journal is not None:
+            around.journal.add_inner(self.call_id, journal, is_new=known is None)
+            self.keeper = around.keeper
 
     def reserve(self, composition: Composition, price: Price | None) -> tuple[int, float]:
         """Set aside what sending a composition takes, here and in all runs around this one; return tokens and money.
@@ -141,14 +184,18 @@ class Nesting:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
         used, cost = usage.input_tokens + usage.output_tokens, usage.money or 0.0
         self._count(used, cost, reserved)
+        call_id = self.call_id
         for run in self._around:
             run._count(used, cost, reserved)
-            run._inner.append(usage)
+            run._inner.append((call_id, usage))
+            call_id = run.call_id
 
-    def spent_before(self, usage: Usage) -> None:
-        """Count what a run had used when it was stopped, before it goes on."""
+    def _spent_before(self, usage: Usage) -> None:
+        """Count what this run had used when it was stopped: the run around it has counted that as its own."""
         self._used += usage.input_tokens + usage.output_tokens
         self._cost += usage.money or 0.0
+        if self.call_id:
+            self._around[0]._inner.append((self.call_id, usage))
 
     def _count(self, used: int, cost: float, reserved: tuple[int, float]) -> None:
         self._used += used
@@ -157,13 +204,19 @@ class Nesting:
         # Sums of floats do not come out even, and a rest would stand for a prompt that is on its way.
         self._reserved_cost = self._reserved_cost - reserved[1] if self._reserved else 0.0
 
-    def inner_usage(self) -> Usage | None:
-        """Return what the runs inside have spent since this was asked last, or None when there were none."""
-        if len(self._inner) == self._counted:
+    def inner_usage(self, calls: Iterable[ToolCall] = (), ended: str = "") -> Usage | None:
+        """Return what the runs inside have spent since this was asked last, or None when there were none.
+
+        What agents spent that run as tools of `calls` is returned when these have ended, as now the call `ended`.
+        """
+        if not self._inner:
             return None
-        fresh = self._inner[self._counted :]
-        self._counted += len(fresh)
-        return sum(fresh, Usage())
+        later = {call.id for call in calls if call.id != ended}
+        fresh = self._inner[:]
+        del self._inner[: len(fresh)]
+        self._inner += [one for one in fresh if one[0] in later]
+        spent = [usage for call_id, usage in fresh if call_id not in later]
+        return sum(spent, Usage()) if spent else None
 
 
 def _no_price(model: Model, allowed: float) -> str:
@@ -175,9 +228,11 @@ def _no_price(model: Model, allowed: float) -> str:
     )
 
 
-_current: ContextVar[Nesting | None] = ContextVar("agentkit_run", default=None)
+_current: ContextVar[tuple[Nesting, str] | None] = ContextVar("agentkit_run", default=None)
+"""The run whose tool is running, and the id of its call where an agent is about to run as that tool."""
+_OUTSIDE: tuple[None, str] = None, ""
 
 
 def current_run() -> Nesting | None:
     """Return the run whose tool is running, or None outside of tools."""
-    return _current.get()
+    return (_current.get() or _OUTSIDE)[0]

@@ -14,14 +14,18 @@ R = TypeVar("R")
 
 
 def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Effect, Any, R]:
-    """Run `loop`, and add every answer to the journal before the loop has it."""
+    """Run `loop`, and add every answer to the journal before the loop has it, but for those the journal begins with."""
     answer: Any = None
+    known = len(journal.entries)
     while True:
         try:
             effect = loop.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         answer = yield effect
+        if known:
+            known -= 1
+            continue
         kind = type(effect)
         noted = _NOTED.get(kind)
         journal.add(kind.__name__, answer if noted is None else noted(effect, answer))

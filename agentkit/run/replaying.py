@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.errors import JournalError
-from agentkit.run.effects import Append, Begin, CallModel, CallTools, Effect, Equip
-from agentkit.run.journal import Journal
+from agentkit.run.effects import Append, Begin, CallModel, CallTools, CheckOutput, Effect, Equip
+from agentkit.run.journal import Entry, Journal
+from agentkit.run.loop import is_repair
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools.tool import Tool
 
@@ -30,18 +32,18 @@ def replaying(
     Raises:
         JournalError: The loop asks for something else than the journal has the answer of.
     """
-    known = iter(list(journal.entries))
+    known, at = [*journal.entries], 0
     answer: Any = None
     while True:
         try:
             effect = loop.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        entry = next(known, None)
-        if entry is None:
+        if at == len(known):
             answer = yield effect
             continue
-        name, answer = entry
+        name, answer = known[at]
+        at += 1
         if name != type(effect).__name__ or not _fits(effect, answer):
             raise JournalError(
                 f"journal of run {journal.run_id!r}: it goes on with {name}, the run with {type(effect).__name__}: "
@@ -49,10 +51,20 @@ def replaying(
             )
         if isinstance(effect, CallModel) and was_sent is not None:
             was_sent(effect.composition)
+        elif isinstance(effect, Append):
+            answer = _repair(known[at]) if at < len(known) else None
         elif isinstance(effect, Begin):
             answer = yield replace(effect, at=answer)
+        elif isinstance(effect, CheckOutput) and answer.problem is None:  # a journal cannot hold the answer
+            answer = yield effect
         elif isinstance(effect, Equip):
             answer = _as_they_were(answer, (yield effect))
+
+
+def _repair(entry: Entry) -> Message | None:
+    """Return the message that asked the model to repair its answer, if that is what came next."""
+    message = entry.answer[-1] if entry.effect == "Append" and entry.answer else None
+    return message if isinstance(message, Message) and is_repair(message) else None
 
 
 def _fits(effect: Effect, answer: Any) -> bool:

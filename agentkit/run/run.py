@@ -19,7 +19,6 @@ from agentkit.run.listening import Listening
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
-from agentkit.session import Session
 from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 from agentkit_tools.calling.failures_in_a_row import counts_after
@@ -38,7 +37,7 @@ class Run(Generic[Output]):
 
     Args:
         driver: What performs its effects.
-        journal: What it is recorded in.
+        journal: What it is recorded in; a copy of `known` where there is one.
         known: The journal it goes on from.
         keep: Where the journal is kept while the run goes on: a file, or a function that is given each line.
         listening: Who listens.
@@ -59,9 +58,8 @@ class Run(Generic[Output]):
         self._driver = driver
         self._known = known
         if known is not None:
-            driver.decided = {*known.decisions}
+            driver.resumes = True
             driver.calls = counts_after(known.tool_results)
-            driver.nesting.spent_before(known.usage)
         self._keep = keep
         self._listening = listening
 
@@ -73,21 +71,19 @@ class Run(Generic[Output]):
             LimitExceeded: It took longer than it may.
             BaseException: Whatever ended it; it has the attributes `messages`, `usage` and `journal`.
         """
-        driver, journal, seconds = self._driver, self.journal, self._driver.nesting.limits.seconds
+        driver, journal, nesting = self._driver, self.journal, self._driver.nesting
+        seconds = nesting.limits.seconds
         began = 0.0 if seconds is None else get_running_loop().time()
         loop = recording(loop, journal)
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:
-            with _Alone(driver.session):
-                if self._keep is None:
-                    result = await self._within(seconds, self._driven(loop))
-                else:
-                    with keeping(journal, self._keep, self._known) as driver.keeper:
-                        result = await self._within(seconds, self._driven(loop))
+            with _Alone(driver):
+                work = self._driven(loop) if self._keep is None else self._kept(loop, self._keep)
+                result = await self._within(seconds, work)
         except BaseException as error:
             self._complete(error)
-            if not isinstance(error, LimitExceeded) or driver.nesting.limits.on_limit == "raise" or driver.sent is None:
+            if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
         if self._listening is not None:
@@ -103,21 +99,16 @@ class Run(Generic[Output]):
 
     def _complete(self, error: BaseException) -> None:
         """Give an error what there is of the run."""
-        journal = self._longest()
+        journal = self.journal
         with suppress(Exception):  # an exception without attributes
             error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
             error.usage, error.journal = journal.usage + self._driver.beside, journal  # type: ignore[attr-defined]
 
-    def _longest(self) -> Journal:
-        """Return what is known of the run: it may have ended before it came to where it was to go on."""
-        known = self._known
-        return known if known is not None and len(known.entries) > len(self.journal.entries) else self.journal
-
     def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
         """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
-        journal = self._longest()
+        journal = self.journal
         texts = [message.text for message in journal.messages if message.role == "assistant"]
-        output: Any = None if sent.output_schema is not None else next(filter(None, reversed(texts)), "")
+        output: Any = None if sent.output is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
@@ -133,29 +124,40 @@ class Run(Generic[Output]):
             raise error
         return cast(T, result)
 
+    async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]], keep: Keep) -> RunResult[Output]:
+        """Perform the effects of the loop, keeping the journal."""
+        async with keeping(self.journal, keep, self._known) as self._driver.nesting.keeper:
+            return await self._driven(loop)
+
     async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
-        with self._driver.nesting:
+        nesting = self._driver.nesting
+        nesting.record(self.journal, self._known)
+        with nesting:
             return await self._driver.drive(loop)
 
 
 class _Alone:
     """Has the conversation of a session to itself: also when others have sessions of their own on it."""
 
-    __slots__ = ("_key", "_session")
+    __slots__ = ("_driver", "_key")
 
-    def __init__(self, session: Session | None) -> None:
-        self._session = session
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
 
     def __enter__(self) -> None:
-        session = self._session
+        session = self._driver.session
         if session is not None:
             self._key = getattr(session, "address", None) or id(session)
             if _RUNNING.setdefault(self._key, self) is not self:
                 raise SessionBusy(session.id)
 
     def __exit__(self, *_: object) -> None:
-        if self._session is not None:
+        if self._driver.session is None:
+            return
+        if (writing := self._driver.writing) is None:
             del _RUNNING[self._key]
+        else:  # a write that hangs was left behind: nobody may use the conversation before it has ended
+            writing.add_done_callback(lambda _: _RUNNING.pop(self._key, None))
 
 
 _RUNNING: dict[object, object] = {}

@@ -12,18 +12,32 @@ from agentkit.run.events import Event
 from agentkit.run.journal_file import Keep
 from agentkit.run.listening import ListenerErrors
 from agentkit.session import Session
-from agentkit_prompts.errors import nearest
+from agentkit.unknown_options import ELSEWHERE, check_names
 
 if TYPE_CHECKING:
+    from agentkit.compaction import Compaction
     from agentkit.models.model import Model
     from agentkit.models.settings import ModelSettings
+    from agentkit.recaller import RecallOptions, RecallSource
     from agentkit.run.limits import Limits
     from agentkit_memory import Scope
+    from agentkit_prompts.tokens.budget import Budget
+    from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
     from agentkit_prompts.tree.leaves import TextPrompt
     from agentkit_tools import Tool, TurnTools
 
-__all__ = ["CHANGES", "Changes", "ResumeOptions", "RunOptions", "Tools", "check_options", "listed"]
+__all__ = [
+    "CHANGES",
+    "AgentOptions",
+    "Changes",
+    "ModelAgentOptions",
+    "ResumeOptions",
+    "RunOptions",
+    "Tools",
+    "check_options",
+    "listed",
+]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
 Deps = TypeVar("Deps", default=Any)
@@ -38,8 +52,29 @@ class Changes(TypedDict, total=False):
     """Those that are given take the place of the model's, field by field."""
     layers: Layers | TextPrompt | str
     tools: Tools
+    memory: RecallSource | None
+    recall: RecallOptions
+    compaction: Compaction | None
     output: Any
     limits: Limits
+
+
+class AgentOptions(TypedDict, total=False):
+    """What an agent may be made with, whatever its model; see `Agent`."""
+
+    tools: Tools
+    memory: RecallSource | None
+    recall: RecallOptions
+    compaction: Compaction | None
+    limits: Limits
+    name: str
+
+
+class ModelAgentOptions(AgentOptions, total=False):
+    """What an agent may be made with that is given no chain; see `Agent`."""
+
+    budget: int | Budget | None
+    tokenizer: TokenCounter | None
 
 
 class ResumeOptions(Changes, Generic[Deps, Output], total=False):
@@ -71,6 +106,7 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
+_MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps", "history": "session"}
 CHANGES = frozenset(Changes.__annotations__)
 
 
@@ -78,12 +114,11 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     """Refuse options that would be ignored.
 
     Raises:
-        TypeError: Names all of them.
+        UnknownOption: Names all of them.
     """
     names = known.__annotations__
     if not names.keys() >= options.keys():
-        unknown = [name for name in options if name not in names]
-        raise TypeError("; ".join(f"there is no option {name!r}{nearest(name, names)}" for name in unknown))
+        check_names("", options, names, _MEANT)
 
 
 def listed(tools: Any) -> Any:

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
 from agentkit.models.endpoint import secrets_of
-from agentkit.models.model import Model, Reply, output_modes_of, passed_on
+from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
 from agentkit.models.prices import Price, price_of
 from agentkit.models.scripted import speak
@@ -31,7 +31,7 @@ _MASK = "[secret]"
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _MIN_SECRET = 8
 _REPLY = TypeAdapter(Reply)
-_DETAILS = ("model", "host", "status", "retry_after", "text")
+_DETAILS = ("model", "host", "status", "retry_after", "is_final", "text")
 
 
 class ReplayError(ModelError):
@@ -80,28 +80,32 @@ class RecordedModel:
         made._model = with_settings(self._model, settings)
         return made
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Ask the model. Raises what it raises."""
-        pieces: list[str] = []
+        pieces: list[Delta] = []
 
-        def heard(text: str) -> Any:
-            pieces.append(text)
-            return None if on_text is None else on_text(text)
+        def heard(delta: Delta) -> Any:
+            pieces.append(delta)
+            return None if on_delta is None else on_delta(delta)
 
         try:
-            reply = await self._model.request(composition, on_text=None if on_text is None else heard)
+            reply = await self._model.request(composition, on_delta=None if on_delta is None else heard)
         except ModelError as error:
             self._keep(composition, pieces, {"error": _written(error)})
             raise
         self._keep(composition, pieces, {"reply": _REPLY.dump_python(reply, mode="json")})
         return reply
 
-    def _keep(self, composition: Composition, pieces: list[str], answer: dict[str, Any]) -> None:
+    def _keep(self, composition: Composition, pieces: list[Delta], answer: dict[str, Any]) -> None:
         secrets = _secrets(*secrets_of(self._model))
-        text = "".join(pieces)
-        if any(secret in text for secret in secrets):  # perhaps in two pieces
-            pieces = [text]
-        line = _line({"request": composition.to_openai(), "pieces": pieces, **answer}, secrets)
+        kinds = {delta[1:]: "" for delta in pieces}
+        for delta in pieces:
+            kinds[delta[1:]] += delta.text
+        if any(secret in text for secret in secrets for text in kinds.values()):  # perhaps in two pieces
+            pieces = [Delta(text, *kind) for kind, text in kinds.items()]
+        line = _line(
+            {"request": composition.to_openai(), "pieces": [_piece(delta) for delta in pieces], **answer}, secrets
+        )
         with self._path.open("a", encoding="ascii") as file:
             file.write(line)
 
@@ -130,7 +134,7 @@ class ReplayModel:
         """Return this model: an exchange is known by its prompt, and the model was asked with its settings then."""
         return self
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Return the recorded reply, or raise the recorded error.
 
         Raises:
@@ -148,14 +152,14 @@ class ReplayModel:
             text = f"{self._path}: another prompt than the one recorded; if it should be, record it anew\n{difference}"
             raise ReplayError(text, difference=difference, model=self.name)
         self._left.remove(exchange)
-        if on_text is not None:
+        if on_delta is not None:
             for piece in exchange["pieces"]:
-                await passed_on(piece, on_text)
+                await passed_on(_delta(piece), on_delta)
         if "error" in exchange:
             raise _read_error(exchange["error"])
         reply = _REPLY.validate_python(exchange["reply"])
-        if on_text is not None and not exchange["pieces"]:  # recorded without a listener
-            await speak(reply.message.text, on_text)
+        if on_delta is not None and not exchange["pieces"]:  # recorded without a listener
+            await speak(reply.message.text, on_delta)
         return reply
 
     def _read(self) -> list[Any]:
@@ -171,7 +175,7 @@ class ReplayModel:
                         )
                     one["model"] = str(one["model"])
                 else:
-                    _ = one["request"], "".join(one["pieces"])
+                    _ = one["request"], [_delta(piece) for piece in one["pieces"]]
                     _ = _read_error(one["error"]) if "error" in one else _REPLY.validate_python(one["reply"])
             except ReplayError:
                 raise
@@ -182,6 +186,16 @@ class ReplayModel:
         if not found:
             raise ReplayError(f"{self._path}: the file is empty: record it with RecordedModel")
         return found
+
+
+def _piece(delta: Delta) -> Any:
+    return delta.text if delta.kind == "text" else list(delta)
+
+
+def _delta(piece: Any) -> Delta:
+    delta = Delta(piece) if isinstance(piece, str) else Delta(*piece)
+    _ = delta.text + delta.name, delta.call + 0
+    return delta
 
 
 def _line(data: Mapping[str, Any], secrets: Sequence[str]) -> str:

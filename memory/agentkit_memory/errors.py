@@ -93,7 +93,13 @@ class HeadMoved(StoreError):
 
 
 class KeyReused(StoreError):
-    """An idempotency key was used before, for other messages."""
+    """An idempotency key was used before, for other messages. Nothing was added."""
+
+    def __init__(self, session: str, key: str, first: int) -> None:
+        super().__init__(
+            f"conversation {session!r}: key {key!r} was used for other messages (message {first} on); "
+            "give every append a key of its own"
+        )
 
 
 class NameTaken(StoreError):

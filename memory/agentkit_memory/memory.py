@@ -169,7 +169,13 @@ class Memory:
         return found
 
     def session(
-        self, session_id: str, *, branch: str = "main", expires_at: float | None = None, load: bool = True
+        self,
+        session_id: str,
+        *,
+        branch: str = "main",
+        expires_at: float | None = None,
+        load: bool = True,
+        allow_media: bool = False,
     ) -> StoredSession:
         """Open a conversation of this scope, making it if there is none. One that has expired begins anew.
 
@@ -179,6 +185,8 @@ class Memory:
             expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and `expire`
                 deletes it. `math.inf` for never; None keeps what was set before.
             load: Whether to read the messages now. Reading pages of a long conversation does not need it.
+            allow_media: Whether the media of messages that are appended in the form of a provider may be in a file of
+                this machine, or at an address that is not public. Leave it where such messages come from others.
 
         Raises:
             ScopeError: A name is empty, too long or holds NUL, or the time is invalid.
@@ -192,7 +200,7 @@ class Memory:
         if not session_id:
             raise ScopeError("a session id cannot be empty: name the conversation")
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
-        return StoredSession(row, self.scope, load=load)
+        return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.

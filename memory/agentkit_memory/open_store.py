@@ -84,8 +84,6 @@ class OpenStore:
             each.wake()
 
     def close(self) -> None:
-        for threads in self.threads.values():
-            threads.close()
         self.embedders.close()  # first: whoever waits for one goes on at once
         for each in self.upkeep:
             each.stop(_MAX_WAIT)

@@ -27,6 +27,8 @@ __all__ = [
     "PrompterError",
     "SchemaConflict",
     "TemplateError",
+    "ToolFormWarning",
+    "brief",
     "nearest",
     "similar",
     "warn",
@@ -35,7 +37,7 @@ __all__ = [
 _MAX_NAME = 64
 _MAX_NAMES = 100
 _MAX_LISTED = 20
-_OURS = ("agentkit", "agentkit_prompts", "pydantic")
+_OURS = ("agentkit", "agentkit_prompts", "agentkit_tools", "pydantic")
 
 
 class Picklable(Exception):
@@ -184,6 +186,10 @@ class InContextWarning(UserWarning):
     """Something of an evaluation prompt is left out, as its format demands; the message names it."""
 
 
+class ToolFormWarning(UserWarning):
+    """A tool that a provider does not take as it is: its description is cut, or it is not strict there."""
+
+
 class LiteralTextWarning(UserWarning):
     """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
 
@@ -202,6 +208,14 @@ def similar(name: str, names: Iterable[str]) -> str | None:
 
     close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1)
     return close[0] if close else None
+
+
+def brief(value: object, most: int = 80) -> str:
+    """Return a value as an error names it, in at most so many characters, whatever its `repr` does."""
+    try:
+        return repr(value)[:most]
+    except Exception:  # such as a number of more digits than Python writes
+        return f"a {type(value).__name__} that cannot be written out"
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
-    "agentkit/models": "openai",
+    "agentkit/models": "openai anthropic",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
@@ -28,6 +28,7 @@ OF_EXTRAS = {
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",
     "tools/agentkit_tools/ready": "http",
+    "tools/agentkit_tools/schemas": "jsonschema",
 }
 """Folder -> the extras its modules may import."""
 MODULE_OF = {"fastembed": "fastembed", "sentence_transformers": "sentence-transformers"}

@@ -81,6 +81,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "durable",
         "http",
         "ingest",
+        "jsonschema",
         "mcp",
         "openai",
         "otel",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Model, ModelError, ModelSettings, OpenAIModel, Reply
+from agentkit import Delta, Model, ModelError, ModelSettings, OpenAIModel, Reply
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
 
@@ -40,7 +40,10 @@ def model_for(
 
 
 def ask(model: Model, composition: Composition | None = None, on_text: Callable[[str], None] | None = None) -> Reply:
-    return asyncio.run(model.request(composition or composed(), on_text=on_text))
+    def on_delta(delta: Delta) -> object:
+        return on_text(delta.text) if on_text is not None and delta.kind in ("text", "refusal") else None
+
+    return asyncio.run(model.request(composition or composed(), on_delta=on_delta if on_text is not None else None))
 
 
 def failure(model: Model, *, stream: bool = False) -> ModelError:

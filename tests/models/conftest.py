@@ -18,7 +18,8 @@ def server() -> Iterator[ChatServer]:
 
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"):
+    variables = ("API_KEY", "BASE_URL", "ORG_ID", "PROJECT_ID", "CUSTOM_HEADERS", "AUTH_TOKEN")
+    for name in [f"{who}_{what}" for who in ("OPENAI", "ANTHROPIC", "GEMINI", "DEEPSEEK") for what in variables]:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from agentkit import (
@@ -16,7 +20,7 @@ from agentkit import (
     Usage,
 )
 from agentkit.prompts import Conversation, Message, ToolCall, compose
-from agentkit.prompts.chat_templates import ChatTemplateError, ControlTokenError
+from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
 from agentkit_prompts import Layers, PromptContext
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.raw import ChatML, raw_model
@@ -198,3 +202,104 @@ def test_the_history_of_another_model_is_written_in_this_ones_template(server: C
     )
     ask(raw_model(server, name), composed("Sure?", conversation=history, tools=[ADD]))
     assert "tool\n<\u200b|im_end|><|im_end|>\n" in server.to(name)[-1].body["prompt"]
+
+
+# Which chat template
+
+
+MARKERS = {"model_name": "mine", "user": "<u>", "assistant": "<a>", "eoh": "</u>"}
+
+
+def test_without_a_chat_template_the_one_that_fits_the_model_is_taken() -> None:
+    assert type(CompletionModel("Qwen/Qwen2.5-7B-Instruct").chat_template).__name__ == "qwen2d5"
+    assert type(CompletionModel("openai/gpt-oss-20b").chat_template).__name__ == "gpt-oss"
+    assert type(CompletionModel("m", "lmsys/vicuna-7b-v1.5").chat_template).__name__ == "vicuna"
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen3-Coder"])
+def test_where_none_fits_the_error_says_which_are_near_and_what_can_be_given(name: str) -> None:
+    for model, given in (("m", name), (name, None)):
+        with pytest.raises(ChatTemplateError) as caught:
+            CompletionModel(model, given)
+        for word in (name, "qwen3", "qwen2d5", "CHAT_TEMPLATES", "folder or file"):
+            assert word in str(caught.value)
+
+
+def test_a_template_is_given_as_a_file_the_folder_of_a_model_or_a_config(tmp_path: Path, server: ChatServer) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    jinja = (
+        "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{% if add_generation_prompt %}[a]{% endif %}"
+    )
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": jinja, "eos_token": "</s>"}))
+    (tmp_path / "mine.jinja").write_text(jinja)
+    (tmp_path / "mine.json").write_text(json.dumps(MARKERS))
+    (tmp_path / "vicuna-7b-v1.5").mkdir()
+    name = server.on("raw-given", completes("Hello."))
+    wanted = "[system]Be brief.[user]Say hello.[a]"
+    for given, prompt in [
+        (folder, wanted),
+        (str(folder), wanted),
+        (folder / "tokenizer_config.json", wanted),
+        (tmp_path / "mine.jinja", wanted),
+        (str(tmp_path / "mine.jinja"), wanted),
+        (tmp_path / "mine.json", "<u>Say hello.</u><a>"),
+        (ChatTemplateConfig(**MARKERS), "<u>Say hello.</u><a>"),  # type: ignore[arg-type]
+        (tmp_path / "vicuna-7b-v1.5", "Be brief. USER: Say hello. ASSISTANT:"),
+    ]:
+        ask(raw_model(server, name, chat_template=given), composed())
+        assert server.to(name)[-1].body["prompt"].endswith(prompt)
+    assert CompletionModel(str(folder)).chat_template.stop_words == ("</s>",)
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("{% for m in messages %}{{ m }}{% endfor %}", r"JinjaChatTemplate\(text\)"),
+        (Path("/nowhere/model"), "cannot be read"),
+        ("/nowhere/model", "nor is it a file"),
+        ("model.gguf", "nor is it a file"),
+        (Path("model.gguf"), "holds the weights"),
+        (5, "got 5"),
+        (BaseTemplate, "has to be called"),
+        ("", "unknown chat template ''"),
+        ("\0" * 5000, "nor is it a file"),
+        (ChatTemplateConfig(model_name="x"), "no registered template"),
+    ],
+)
+def test_what_is_no_chat_template_is_refused_at_once(given: Any, what: str) -> None:
+    with pytest.raises(ChatTemplateError, match=what):
+        CompletionModel("m", given)
+
+
+def test_a_composition_takes_the_same_chat_templates(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(MARKERS))
+    texts = {composed().to_text(given) for given in (ChatTemplateConfig(**MARKERS), tmp_path / "mine.json")}  # type: ignore[arg-type]
+    assert len(texts) == 1
+    assert composed().to_text("lmsys/vicuna-7b-v1.5") == composed().to_text("vicuna")
+
+
+# Formats of tool calls, through the protocol
+
+
+@both
+def test_calls_are_read_in_the_format_of_the_template(server: ChatServer, stream: bool) -> None:
+    coder = "I add.\n<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>"
+    harmony = (
+        "<|channel|>analysis<|message|>2 and 3.<|end|><|start|>assistant<|channel|>commentary<|message|>I add.\n<|end|>"
+        '<|start|>assistant<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 2}<|call|>'
+    )
+    for format, text in (("qwen3_coder", coder), ("harmony", harmony)):
+        name = server.on(f"raw-format-{format}-{stream}", completes(text, size=4))
+        heard: list[str] = []
+        model = raw_model(server, name, chat_template=ChatML(tool_call_format=format))
+        reply = ask(model, composed(tools=[ADD]), heard.append if stream else None)
+        assert [(call.name, call.arguments) for call in reply.message.tool_calls] == [("add", '{"a": 2}')]
+        assert (reply.message.text, reply.finish_reason) == ("I add.\n", "tool_calls")
+        assert "".join(heard) == ("I add.\n" if stream else "")
+        assert reply.message.reasoning == ("2 and 3." if format == "harmony" else "")
+
+
+def test_an_unknown_format_of_a_template_is_an_error_when_the_model_is_made() -> None:
+    with pytest.raises(ChatTemplateError, match="there is no format 'qwen3coder'; did you mean 'qwen3_coder'"):
+        CompletionModel("m", ChatML(tool_call_format="qwen3coder"))

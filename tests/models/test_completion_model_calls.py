@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.text_tool_calls import FORMS, TextToolCalls
+from agentkit.models.text_tool_calls import TextToolCalls
+from agentkit_prompts.chat_templates.tool_calls.formats import forms_of
 
 ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
 ARGUMENTS = json.dumps(ADD["arguments"])
@@ -18,7 +19,7 @@ LLAMA = CALL.replace("arguments", "parameters")
 
 def heard(text: str, size: int = 1000) -> tuple[str, list[tuple[str, str]]]:
     """Return the text that is shown, and the calls."""
-    spoken = TextToolCalls({"add", "sub"})
+    spoken = TextToolCalls({"add": {}, "sub": {}})
     shown = "".join(spoken.add(text[at : at + size]) for at in range(0, len(text), size)) + spoken.end()
     return shown, [(call.name, call.arguments) for call in spoken.calls]
 
@@ -85,7 +86,7 @@ def test_what_is_no_call_stays_text(said: str, size: int) -> None:
 
 
 def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
-    spoken = TextToolCalls({"add"})
+    spoken = TextToolCalls({"add": {}})
     spoken.add(f"<tool_call>{CALL}</tool_call>" * 2)
     spoken.end()
     ids = {call.id for call in spoken.calls}
@@ -99,8 +100,8 @@ def test_a_long_reply_that_may_be_a_call_is_put_together_once() -> None:
 
 
 PIECES = st.sampled_from(
-    [form.opening for form in FORMS]
-    + [form.closing for form in FORMS]
+    [form.opening for form in forms_of(None)]
+    + [form.closing for form in forms_of(None)]
     + [CALL, ARGUMENTS, "add", ">", "[ARGS]", " ", "x", "<", "{"]
 )
 

@@ -121,6 +121,7 @@ def test_calls_and_thoughts_take_time_in_proportion_to_their_number(chunks: Any)
         for chunk in made:
             reader.add(chunk)
         taken = process_time() - start
+        reader.add({"choices": [{"delta": {"content": ""}}]})
         message = reader.reply("m").message
         assert message.tool_calls or message.reasoning or message.opaque
         return taken
@@ -134,6 +135,6 @@ def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> N
     (chunk,) = details(1)
     reader = ReplyReader()
     reader.add(chunk)
-    reader.add({"choices": [{"delta": {"reasoning_details": [{"text": "y"}]}}]})
+    reader.add({"choices": [{"delta": {"reasoning_details": [{"text": "y"}], "content": ""}}]})
     assert chunk == details(1)[0]
     assert reader.reply("m").message.opaque["openai"]["reasoning_details"] == [{"text": "x"}, {"text": "y"}]

@@ -221,7 +221,9 @@ def test_the_same_prompt_gets_the_same_answer() -> None:
 
 def test_the_words_heard_are_the_answer() -> None:
     heard: list[str] = []
-    reply = asyncio.run(OfflineModel().request(composed("What do dogs do?"), on_text=heard.append))
+    reply = asyncio.run(
+        OfflineModel().request(composed("What do dogs do?"), on_delta=lambda one: heard.append(one.text))
+    )
     assert "".join(heard) == reply.message.text
     assert len(heard) > 3
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import traceback
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
@@ -195,7 +196,11 @@ def test_an_error_event_instead_of_a_stream_is_reported_like_a_status(
         completion(tool_calls=[{"id": 1, "function": {"name": "add"}}]),
         completion(tool_calls=calls(("1", "", "{}"))),
         completion("hi", usage="many"),
-        {"error": {"message": "sorry"}},
+        completion(),
+        completion(reasoning_content="Let me see."),
+        {"choices": [{"message": None, "finish_reason": "stop"}]},
+        b"1" * 5_000,
+        b'{"choices": [{"message": {"content": "' + b"\xc3" + b'"}}]}',
     ],
     ids=lambda body: str(body)[:40],
 )
@@ -224,11 +229,12 @@ def test_no_answer_in_time(server: ChatServer) -> None:
 
 
 def test_a_stream_that_stalls_is_interrupted(server: ChatServer) -> None:
-    def stalls(asked: Any) -> Any:
-        return streams(chunk(content="a"), pause=0.5)(asked)
-
-    error = failure(model_for(server, server.on("stalls", stalls), timeout=0.2), stream=True)
+    late = server.on("stalls", streams(chunk(content="a"), pause=0.5))
+    assert isinstance(failure(model_for(server, late, timeout=0.2), stream=True), ModelUnavailable)
+    begun = server.on("begun", streams(lambda: chain([chunk(content="a")], repeat(b": ping\n\n")), pause=0.02))
+    error = failure(model_for(server, begun, timeout=0.3), stream=True)
     assert isinstance(error, ModelInterrupted)
+    assert error.text == "a"
 
 
 def test_nobody_listens_at_the_address() -> None:

@@ -195,7 +195,7 @@ def test_one_model_serves_many_event_loops(server: ChatServer) -> None:
     model = model_for(server, server.on("loops", says("Hi")))
     for _ in range(3):
         assert ask(model).message.text == "Hi"
-    assert not model._clients
+    assert not model._clients._of_loops
 
 
 def test_many_requests_at_once_in_one_loop(server: ChatServer) -> None:
@@ -260,10 +260,10 @@ def test_a_closed_client_of_the_caller_is_not_reported_as_a_model_error(server: 
 def test_an_event_loop_that_was_closed_without_ceremony_is_forgotten(server: ChatServer) -> None:
     model = model_for(server, server.on("abrupt", says("Hi")))
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(model._client())  # no request: nobody would close its socket
+    loop.run_until_complete(model._clients.client())  # no request: nobody would close its socket
     loop.close()
     assert asyncio.run(model.request(composed())).message.text == "Hi"
-    assert not model._clients
+    assert not model._clients._of_loops
 
 
 def test_a_whole_reply_that_is_cut_is_unavailable(server: ChatServer) -> None:
@@ -290,7 +290,7 @@ def test_cancelling_ends_the_stream_and_the_model_stays_usable(server: ChatServe
 
     async def main() -> str:
         heard = asyncio.Event()
-        task = asyncio.create_task(model.request(composed(), on_text=lambda text: heard.set()))
+        task = asyncio.create_task(model.request(composed(), on_delta=lambda delta: heard.set()))
         await heard.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -173,7 +173,7 @@ def test_a_call_that_is_cancelled_is_not_recorded(path: Path) -> None:
     class Hanging:
         name = "hanging"
 
-        async def request(self, composition: Any, *, on_text: Any = None) -> Reply:
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Reply:
             await asyncio.Event().wait()
             raise AssertionError
 

@@ -66,13 +66,13 @@ def test_requests_are_kept_all_or_the_last_few() -> None:
 @given(st.text())
 def test_words_heard_are_the_text(text: str) -> None:
     heard: list[str] = []
-    reply = ask(ScriptedModel([text]), on_text=heard.append)
+    reply = ask(ScriptedModel([text]), on_delta=lambda one: heard.append(one.text))
     assert "".join(heard) == reply.message.text == text
 
 
 def test_words_are_heard_one_by_one() -> None:
     heard: list[str] = []
-    ask(ScriptedModel(["Hello there, you."]), on_text=heard.append)
+    ask(ScriptedModel(["Hello there, you."]), on_delta=lambda one: heard.append(one.text))
     assert heard == ["Hello", " there,", " you."]
 
 

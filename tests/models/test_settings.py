@@ -178,7 +178,7 @@ def test_a_model_that_takes_no_settings_says_so() -> None:
     class Own:
         name = "own"
 
-        async def request(self, composition: Composition, *, on_text: Any = None) -> Any:
+        async def request(self, composition: Composition, *, on_delta: Any = None) -> Any:
             raise NotImplementedError
 
     with pytest.raises(AgentDefinitionError, match=r"'own' \(Own\) takes none"):

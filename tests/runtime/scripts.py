@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
+from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, OnDelta, Reply, ToolCall
 from agentkit_prompts import Conversation
 
 __all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]
@@ -56,7 +56,7 @@ class Never:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         self.asked.set()
         await asyncio.Event().wait()
         raise AssertionError

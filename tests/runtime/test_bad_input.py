@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from agentkit import (
     Layers,
     Message,
     ModelError,
+    OnDelta,
     PromptContext,
     Reply,
     ScriptedModel,
@@ -44,9 +44,9 @@ class Ticking:
     def __init__(self, script: list[Any]) -> None:
         self.model = ScriptedModel(script)
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         await asyncio.sleep(0)
-        reply = await self.model.request(composition, on_text=on_text)
+        reply = await self.model.request(composition, on_delta=on_delta)
         await asyncio.sleep(0)
         return reply
 
@@ -141,7 +141,7 @@ class Garbage:
     def __init__(self, answer: object) -> None:
         self.answer = answer
 
-    async def request(self, composition: Composition, *, on_text: Any = None) -> Any:
+    async def request(self, composition: Composition, *, on_delta: Any = None) -> Any:
         return self.answer
 
 
@@ -197,7 +197,7 @@ def test_a_selector_that_returns_garbage_or_raises_is_a_prompt_error(found: Any,
     assert caught.value.journal is not None  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("answer", [None, False, "yes", 1, b"yes", ValueError("no"), KeyError("k")], ids=repr)
+@pytest.mark.parametrize("answer", [None, 0, "yes", 1, b"yes", ValueError("no"), KeyError("k")], ids=repr)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_decider_that_raises_or_answers_with_garbage_runs_no_call_and_loses_nothing(
     answer: Any, is_async: bool

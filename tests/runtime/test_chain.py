@@ -43,7 +43,9 @@ def test_compose_shows_everything_and_sends_nothing() -> None:
     chain = Chain(model, "Be brief.", output=City)
     shown = chain.compose(PromptContext(user_input="go"))
     assert [message.text for message in shown.messages] == ["Be brief.", "go"]
-    assert shown.output_schema == chain.output_schema
+    assert shown.output_schema is not None
+    assert chain.output_schema is not None
+    assert shown.output_schema["required"] == chain.output_schema["required"] == ["name"]
     assert not model.requests
 
 

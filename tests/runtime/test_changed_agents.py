@@ -11,12 +11,19 @@ from agentkit import (
     Agent,
     AgentDefinitionError,
     Chain,
+    Document,
+    InMemorySession,
+    Layers,
     LimitExceeded,
     Limits,
+    Message,
     PromptContext,
+    RecallOptions,
     RunFinished,
     ScriptedModel,
+    Summarise,
     TextDelta,
+    Trim,
     tool,
 )
 from agentkit.tools import ToolDefinitionError
@@ -130,3 +137,46 @@ def test_what_is_none_of_its_kind_is_refused_when_it_is_given(given: Any, what: 
         Agent(ScriptedModel([])).run_sync("go", **given)
     with pytest.raises(AgentDefinitionError, match="steps='3' must be 1 or more"):
         Limits(steps="3")  # type: ignore[arg-type]
+
+
+def test_memory_and_compaction_may_be_others_for_a_while_or_for_one_run() -> None:
+    def library(*texts: str) -> Any:
+        return lambda query: [Document(text, source="x") for text in texts]
+
+    model = ScriptedModel.repeat("x")
+    plain = Agent(model, "Be brief.")
+    reading = plain.but(memory=library("It opens at noon."))
+    assert "noon" in reading.compose("when?").user.text and "noon" not in plain.compose("when?").user.text
+    assert "noon" not in reading.but(memory=None).compose("when?").user.text
+    assert reading.but(memory=None).compose("when?").messages == plain.compose("when?").messages
+    assert "nine" in reading.but(memory=library("It opens at nine.")).compose("when?").user.text
+    assert "noon" in reading.but(layers="Be kind.").compose("when?").user.text
+    with plain.override(memory=library("It opens at ten.")):
+        assert "ten" in plain.run_sync("when?").composition.user.text
+    assert "ten" in plain.run_sync("when?", memory=library("It opens at ten.")).composition.user.text
+    assert "ten" not in plain.run_sync("when?").composition.user.text
+
+    session = InMemorySession()
+    session.append(Message("user", "word " * 99), Message("assistant", "word " * 99))
+    notes = Summarise(ScriptedModel(["They said word."]), tokens=20, keep=0)
+    shown = plain.run_sync("and?", session=session, compaction=notes).composition
+    assert "They said word." in shown.user.text and len(shown.messages) == 2
+    assert len(plain.compose("and?", session=session).messages) == 6
+    trimmed = plain.but(compaction=notes).but(compaction=Trim(tokens=20, keep=0))
+    assert "They said" not in trimmed.run_sync("and?", session=session).composition.user.text
+
+
+def test_a_memory_that_no_prompt_shows_and_options_without_one_are_refused() -> None:
+    model = ScriptedModel.repeat("x")
+    placed = Agent(model, Layers("Be brief."))
+    with pytest.raises(AgentDefinitionError, match="no prompt of the layers shows"):
+        placed.but(memory=lambda query: [])
+    with pytest.raises(AgentDefinitionError, match="no prompt of the layers shows the summary"):
+        placed.but(compaction=Summarise(model, tokens=9))
+    with pytest.raises(AgentDefinitionError, match="recall= says how memory is asked"):
+        placed.but(recall=RecallOptions(limit=3))
+    with pytest.raises(AgentDefinitionError, match="memory: expected a memory"):
+        placed.run_sync("x", memory="folder")  # type: ignore[arg-type]
+    limited = Agent(model, "x", memory=lambda query: [], recall=RecallOptions(roles=("assistant",)))
+    assert limited.but(memory=None).memory is None
+    assert limited.but(memory=lambda query: []).recall == limited.recall

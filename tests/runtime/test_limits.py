@@ -167,7 +167,7 @@ def test_runs_at_the_same_time_draw_on_what_is_left_of_the_tokens_around_them() 
     class Counting:
         name = "counting"
 
-        async def request(self, composition: Composition, *, on_text: object = None) -> Reply:
+        async def request(self, composition: Composition, *, on_delta: object = None) -> Reply:
             sent.append(composition.tokens)
             await asyncio.sleep(0.05)
             return Reply(Message("assistant", "ok"), Usage(composition.tokens, 2))

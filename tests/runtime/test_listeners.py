@@ -14,6 +14,7 @@ import pytest
 from agentkit import (
     Agent,
     Composition,
+    Delta,
     Event,
     InMemorySession,
     LimitExceeded,
@@ -22,6 +23,7 @@ from agentkit import (
     ModelReplied,
     Nested,
     OfflineModel,
+    OnDelta,
     Reply,
     RunFinished,
     ScriptedModel,
@@ -54,10 +56,10 @@ class Talker:
         self.pause = pause
         self.said = 0
 
-    async def request(self, composition: Composition, *, on_text: Callable[[str], None] | None = None) -> Reply:
-        assert on_text is not None
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        assert on_delta is not None
         for number in range(MANY):
-            on_text("word ")
+            on_delta(Delta("word "))
             self.said = number
             if self.pause and number % self.pause == 0:
                 await asyncio.sleep(0)

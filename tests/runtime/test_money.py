@@ -122,7 +122,7 @@ def test_inner_agents_draw_on_what_is_left_of_the_money_around_them() -> None:
 
 def test_inner_agents_that_run_at_once_do_not_spend_it_many_times_over() -> None:
     question = "word " * 2_000
-    answer = Delayed(0.01, spent("answer", 2_000, 2_000))  # 0.04 dollars
+    answer = Delayed(0.1, spent("answer", 2_000, 2_000))  # 0.04 dollars
     models = [ScriptedModel([answer], price=Price(10, 10)) for _ in range(8)]
     tools = [Agent(model).as_tool(name=f"ask{at}", description="Asks.") for at, model in enumerate(models)]
     calls = calling(*[(f"ask{at}", {"input": question}) for at in range(8)])

@@ -149,6 +149,15 @@ def test_a_denied_call_tells_the_model_why() -> None:
     assert result.content == "wipe was not called: it was denied: too much money"
 
 
+def test_false_denies_without_a_reason() -> None:
+    (result,) = results(calling(("wipe", {"path": "/"})), always, approve=lambda call: False)
+    assert (result.status, result.content) == ("denied", "wipe was not called: it was denied.")
+    with pytest.raises(Paused) as paused:
+        Agent(ScriptedModel([calling(("wipe", {"path": "/"}, "c"))]), tools=[always]).run_sync("go")
+    later = Agent(ScriptedModel(["x"]), tools=[always]).resume_sync(paused.value.journal, approve={"c": False})
+    assert later.messages[2].text == result.content
+
+
 def test_approval_may_change_the_arguments_which_are_validated_again() -> None:
     calls = calling(("wipe", {"path": "/"}), ("wipe", {"path": "/"}))
     answers = iter([Approved({"path": "/tmp"}), Approved({"path": 5})])
@@ -157,7 +166,7 @@ def test_approval_may_change_the_arguments_which_are_validated_again() -> None:
     assert wrong.status == "error" and "path" in str(wrong.content)
 
 
-@pytest.mark.parametrize("answer", ["n", "too much money", "", 0, 1, None, False, [], {"approved": True}])
+@pytest.mark.parametrize("answer", ["n", "too much money", "", 0, 1, None, [], {"approved": True}])
 def test_anything_else_than_a_decision_ends_the_run_and_nothing_was_called(answer: Any) -> None:
     wiped: list[str] = []
 
@@ -167,7 +176,7 @@ def test_anything_else_than_a_decision_ends_the_run_and_nothing_was_called(answe
         wiped.append(path)
 
     agent = Agent(ScriptedModel([calling(("wipe", {"path": "/"})), "x"]), tools=[wipe])
-    with pytest.raises(ApprovalError, match="expected True, Approved"):
+    with pytest.raises(ApprovalError, match="expected True, False, Approved"):
         agent.run_sync("go", approve=lambda call: answer)
     assert wiped == []
 

@@ -39,7 +39,7 @@ async def quick() -> str:
 
 class Model:
     name = "hanging"
-    async def request(self, composition, *, on_text=None):
+    async def request(self, composition, *, on_delta=None):
         await swallow()
 
 class Selector:
@@ -139,8 +139,8 @@ WHAT = [
 
 CASES = [
     *[pytest.param(what, "run") for what in WHAT],
-    *[pytest.param(what, "stream_sync", marks=pytest.mark.long) for what in WHAT],
-    *[pytest.param(what, how, marks=pytest.mark.long) for how in ("run_sync", "stream") for what in ("tool", "last")],
+    *[pytest.param(what, "stream_sync", marks=pytest.mark.long) for what in ("tool", "thread", "recall", "last")],
+    *[pytest.param("last", how, marks=pytest.mark.long) for how in ("run_sync", "stream")],
 ]
 """What hangs, and how the run was started. Each takes some seconds, in which it waits."""
 

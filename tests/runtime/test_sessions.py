@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from agentkit import (
     SessionBusy,
     UserInput,
 )
-from agentkit.memory import HeadMoved, Memory, RecallError
+from agentkit.memory import HeadMoved, KeyReused, Memory, RecallError
 from agentkit.prompts import KwargsError, TemplateError, TextPrompt
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
 
@@ -304,3 +305,26 @@ def test_a_turn_of_run_sync_takes_the_same_work_however_long_the_session(open_se
     for _ in range(150):
         agent.run_sync("Note this.", session=session)
     assert work(10) < early + 20
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        session: Any = memory.session("s") if stored else InMemorySession(id="s")
+        first = Message("user", "one"), Message("assistant", "two")
+        session.append(*first, key="k")
+        session.append(Message("user", "three"))
+        assert len(session.append(*first, key="k")) == 3 and len(session.append(first[0], key="k")) == 3
+        for other in ([Message("user", "other")], [*first, Message("user", "four")], [first[1]]):
+            with pytest.raises(KeyReused, match=r"'s': key 'k' was used for other messages \(message 1 on\)"):
+                session.append(*other, key="k")
+            if not stored:
+                with pytest.raises(KeyReused):
+                    session.append_now(*other, key="k")
+        assert [message.text for message in session.conversation] == ["one", "two", "three"]
+        fork = session.fork(id="f", at=1)
+        with pytest.raises(KeyReused, match="'k' was used"):
+            fork.append(*first, key="k")
+        session.rewind(0)
+        session.append(Message("user", "other"), key="k")
+        assert len(session.append(key="never")) == 1 and session.position("never") is None

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Literal, assert_type
 
 from pydantic import BaseModel
 
 from agentkit import (
     Agent,
+    AskAgain,
     Chain,
     Event,
     InMemorySession,
+    Limits,
     Model,
+    OutputSpec,
     RunFinished,
     RunResult,
     ScriptedModel,
@@ -77,6 +80,42 @@ async def chains(model: Model) -> None:
     assert_type(await chain.run("hi"), City)
     assert_type(Agent(chain), Agent[None, City])
     assert_type(Agent(chain, deps=Db), Agent[Db, City])
+
+
+class Line(BaseModel):
+    text: str
+
+
+def book(flight: str) -> City:
+    """Book a flight."""
+    return City(name=flight)
+
+
+async def book_later(flight: str) -> City:
+    """Book a flight."""
+    return City(name=flight)
+
+
+def check(city: City, context: ToolContext[Db]) -> City:
+    """Check a city."""
+    raise AskAgain(f"another one than {city.name}")
+
+
+async def outputs(model: Model) -> None:
+    assert_type(Agent(model, output=City | Line), Agent[None, City | Line])
+    assert_type(Agent(model, output=City | Line).run_sync("hi").output, City | Line)
+    assert_type(Agent(model, output=City | None, deps=Db), Agent[Db, City | None])
+    assert_type(Agent(model, output=int | list[str]), Agent[None, int | list[str]])
+    assert_type(Agent(model, output=Literal["yes", "no"]), Agent[None, Literal["yes", "no"]])
+    assert_type(Agent(model, output=book), Agent[None, City])
+    assert_type(Agent(model, output=book_later), Agent[None, City])
+    assert_type(OutputSpec(City | Line, mode="tool"), OutputSpec[City | Line])
+    spec = OutputSpec(City, mode="prompted", output_validator=check)
+    assert_type(Agent(model, output=spec, limits=Limits(repairs=1)), Agent[None, City])
+    assert_type(Agent(model, output=OutputSpec(book_later)), Agent[None, City])
+    assert_type(Chain(model, output=City | Line), Chain[City | Line])
+    assert_type(await Chain(model, output=spec).run("hi"), City)
+    OutputSpec(City, mode="magic")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 async def events(model: Model) -> None:

@@ -4,6 +4,7 @@ from agentkit_tools.calling.tool_policy import PolicyOptions as PolicyOptions
 from agentkit_tools.calling.tool_policy import ToolPolicy as ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult as ToolResult
 from agentkit_tools.calling.tool_result import ToolStatus as ToolStatus
+from agentkit_tools.calling.tool_result import unknown_tool as unknown_tool
 from agentkit_tools.calling.tool_threads import abandoned_threads as abandoned_threads
 from agentkit_tools.errors import ArgumentProblem as ArgumentProblem
 from agentkit_tools.errors import MCPServerError as MCPServerError
@@ -14,6 +15,7 @@ from agentkit_tools.errors import ToolDescriptionWarning as ToolDescriptionWarni
 from agentkit_tools.errors import ToolError as ToolError
 from agentkit_tools.errors import ToolFailure as ToolFailure
 from agentkit_tools.export import to_anthropic as to_anthropic
+from agentkit_tools.export import to_gemini as to_gemini
 from agentkit_tools.export import to_mcp as to_mcp
 from agentkit_tools.export import to_openai as to_openai
 from agentkit_tools.export import to_text as to_text
@@ -28,8 +30,11 @@ from agentkit_tools.schemas.argument_reader import Arguments as Arguments
 from agentkit_tools.schemas.callables import wire_name as wire_name
 from agentkit_tools.tool import Tool as Tool
 from agentkit_tools.tool import tool as tool
-from agentkit_tools.tool import unknown_tool as unknown_tool
+from agentkit_tools.tool_context import RunState as RunState
+from agentkit_tools.tool_context import TokenUsage as TokenUsage
 from agentkit_tools.tool_context import ToolContext as ToolContext
+from agentkit_tools.toolsets.tool_search import ToolSearch as ToolSearch
+from agentkit_tools.toolsets.toolset import StepTools as StepTools
 from agentkit_tools.toolsets.toolset import Toolset as Toolset
 from agentkit_tools.toolsets.toolset import TurnTools as TurnTools
 from agentkit_tools.toolsets.toolset import by_name as by_name

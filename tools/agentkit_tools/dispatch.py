@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ends_run
-from agentkit_tools.tool import Tool, unknown_tool
+from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["call_tools"]

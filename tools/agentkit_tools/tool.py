@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import ContextError
 from agentkit_tools.calling.arguments import read_arguments, unreadable
 from agentkit_tools.calling.deadline import DeadlineError, outcome
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
@@ -28,17 +28,27 @@ from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
     ToolDescriptionWarning,
+    ToolFailure,
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader
-from agentkit_tools.schemas.callables import inner_function, is_unbound_method, mode_of, name_of, raw, wire_name
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader, named_reader
+from agentkit_tools.schemas.callables import (
+    docstring_of,
+    inner_function,
+    is_model,
+    is_unbound_method,
+    mode_of,
+    name_of,
+    raw,
+    wire_name,
+)
 from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.schemas.docstring import read_docstring
 from agentkit_tools.schemas.function_schema import context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["Tool", "tool", "unknown_tool"]
+__all__ = ["Tool", "tool"]
 
 P = ParamSpec("P", default=...)
 R = TypeVar("R", default=Any)
@@ -112,9 +122,12 @@ class Tool(Generic[P, R]):
     ) -> Tool[P, R]:
         """Make a tool from a function, a method or any callable: its parameters, types and docstring give the rest.
 
+        A decorator's own docstring and signature count before those of what it decorates.
+
         Args:
             function: Sync or async; a generator's items are collected. A parameter annotated `ToolContext` receives
-                the context of the call and is not shown to the model.
+                the context of the call and is not shown to the model. A model or dataclass of pydantic's gives a tool
+                that returns one, validated as a whole; what has no field is refused unless its config has `extra`.
             name: Name for the model; the name of the function if None.
             description: Text for the model; the prose of the docstring if None. Under `python -OO` there are no
                 docstrings: a tool without a description warns with `ToolDescriptionWarning`.
@@ -125,16 +138,21 @@ class Tool(Generic[P, R]):
         """
         inner = inner_function(function)
         name = name or name_of(function)
-        text = read_docstring(inner.__doc__ if hasattr(inner, "__code__") else function.__doc__)
+        text = read_docstring(docstring_of(function))
         if description is None and not text.text and sys.flags.optimize > 1:
             missing = f"tool {name} has no description: `python -OO` removes docstrings, so give it description=..."
             warn(missing, ToolDescriptionWarning, stacklevel=2)
-        takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
+        if is_model(function):
+            from agentkit_tools.schemas.model_schema import read_model
+
+            takes = read_model(function, text.parameters, tool=name)
+        else:
+            takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
         returns = getattr(inner, "__annotations__", {}).get("return")
         return cls(
             ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
             function,
-            takes.reader,
+            named_reader(takes.reader, takes.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
             _PLAIN.but(**policy),
             original_name=name,
@@ -150,6 +168,7 @@ class Tool(Generic[P, R]):
         function: Callable[P, R],
         *,
         trust: Trust = "trusted",
+        checks_all: bool = False,
         **policy: Unpack[PolicyOptions],
     ) -> Tool[P, R]:
         """Make a tool whose parameters are described elsewhere: by a server, in a file, in another framework.
@@ -164,6 +183,8 @@ class Tool(Generic[P, R]):
             function: Sync or async; a parameter annotated `ToolContext` receives the context of the call.
             trust: `untrusted` where name, description or schema are not the developer's, such as those of a server:
                 in a prompt for a local model their text then cannot become one of its control tokens.
+            checks_all: Whether what `validator_for` leaves out is checked, too, with the extra `jsonschema`, all but
+                patterns. Only for a schema that is trusted.
             **policy: Fields of `ToolPolicy`.
 
         Raises:
@@ -186,15 +207,47 @@ class Tool(Generic[P, R]):
             ) from error
         inner = inner_function(function)
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
+        reader = late_reader(partial(validator_for, spec.parameters))
+        if checks_all:
+            from agentkit_tools.schemas.whole_schema import whole_reader
+
+            if trust == "untrusted":
+                raise ToolDefinitionError(f"tool {name}: checks_all takes time without end on schemas of others")
+            reader = whole_reader(reader, spec.parameters, tool=name)
         return cls(
             spec,
             function,
-            late_reader(partial(validator_for, spec.parameters)),
+            named_reader(reader, spec.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
             _PLAIN.but(**policy),
             original_name=name,
             deps_types=takes.deps_types,
         )
+
+    @classmethod
+    def from_provider(cls, native: Mapping[str, Any], *, name: str | None = None) -> Tool[..., Any]:
+        """Return a tool that the provider of the model runs itself, such as a web search: sent as it is.
+
+        Args:
+            native: The entry that the provider takes, such as `{"type": "web_search_20250305", "name": "web_search"}`.
+            name: What it is called here; by default the `name` in it, or the `type`.
+
+        Raises:
+            ToolDefinitionError: There is neither, or it is not JSON.
+        """
+        found = name or native.get("name") or native.get("type") or next(iter(native), None)
+        if not isinstance(found, str):
+            raise ToolDefinitionError(f"a tool of a provider is a mapping with `type`, got {dict(native)!r:.200}")
+
+        async def answer(**arguments: Any) -> Any:
+            raise ToolFailure(f"{found} runs at the provider of the model, and cannot be called here")
+
+        made = cls.from_json_schema(found, "", None, cast(Any, answer))
+        try:
+            made.spec = replace(made.spec, native=native)
+        except ContextError as error:
+            raise ToolDefinitionError(f"tool {found}: {error}") from error
+        return made
 
     def but(
         self, *, name: str | None = None, description: str | None = None, **policy: Unpack[PolicyOptions]
@@ -245,6 +298,9 @@ class Tool(Generic[P, R]):
     def strict(self) -> Tool[P, R]:
         """Return the tool with a schema in OpenAI's strict subset, which keeps a model from writing anything else.
 
+        Every property is required, nothing is additional, and null stands for what may be left out. Limits the subset
+        has no words for are left out; the arguments are still validated against them.
+
         Raises:
             ToolDefinitionError: The parameters do not fit into that subset; every place at fault is named.
         """
@@ -283,6 +339,8 @@ class Tool(Generic[P, R]):
     def _read(self, text: str) -> tuple[Arguments, str]:
         is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
         validate, repair = self._reader.thoroughly, self.policy.repair
+        if self._reader.own_names is not None:
+            text = self._reader.own_names(text)
         return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
@@ -309,7 +367,7 @@ class Tool(Generic[P, R]):
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text = call.arguments or "{}"
-        at_once, max_chars, _ = self._reader
+        at_once, max_chars, *_ = self._reader
         if self._semaphores is not None or len(text) > max_chars:
             return self._call_under_policy(call, text, context)
         try:  # like `_read_at_once`: most calls
@@ -389,10 +447,3 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     if function is None:
         return partial(Tool.from_function, **options)
     return Tool.from_function(function, **options)
-
-
-def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
-    """Return the answer to a call of a tool that does not exist."""
-    name = call.name.encode("utf-8", "replace").decode()[:100]
-    hint = nearest(name, names) or ": there are no tools"
-    return ToolResult(call.id, call.name, f"There is no tool named {name!r}{hint}.", "error")

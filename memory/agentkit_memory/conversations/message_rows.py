@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["MAIN", "dump", "load"]
+__all__ = ["MAIN", "dump", "is_short", "load"]
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
+_MAX_SHORT = 65_536
+"""Characters that are stored within a fraction of a millisecond."""
 
 
 def dump(name: str, message: Message) -> str:
@@ -40,3 +44,14 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
         return MESSAGES.validate_json(body)
     except ValueError as error:
         raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error
+
+
+def is_short(messages: Sequence[Message]) -> bool:
+    """Return whether messages are text only, and not long."""
+    size = 0
+    for message in messages:
+        if type(message.content) is not str:
+            return False
+        size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
+        size += len(message.reasoning) if message.thinking else 0
+    return size <= _MAX_SHORT

@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.message_rows import dump
+from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
@@ -20,7 +20,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
@@ -30,8 +30,6 @@ __all__ = ["StoredSession", "shown"]
 
 _KWARGS = "additional_kwargs"
 """Name of the note that holds what stays in force."""
-_MAX_SHORT = 65_536
-"""Characters that are stored within a fraction of a millisecond."""
 _MAX_SEQ = 2**31 - 1
 """Greatest number of a message in a database."""
 
@@ -44,8 +42,9 @@ class StoredSession:
     date, so that nothing is lost or interleaved.
     """
 
-    def __init__(self, branch: Branch, scope: Scope, *, load: bool = True) -> None:
+    def __init__(self, branch: Branch, scope: Scope, *, load: bool = True, allow_media: bool = False) -> None:
         self._branch = branch
+        self._allow_media = allow_media
         self.scope = scope
         """Whose conversation it is."""
         self._lock = RLock()
@@ -103,7 +102,11 @@ class StoredSession:
             return self.conversation
 
     def append(
-        self, *messages: Message | Mapping[str, Any], key: str | None = None, said_at: float | None = None
+        self,
+        *messages: Message | Mapping[str, Any],
+        key: str | None = None,
+        said_at: float | None = None,
+        allow_media: bool = False,
     ) -> Conversation:
         """Add messages in one transaction and return the conversation with them at its end.
 
@@ -112,6 +115,8 @@ class StoredSession:
             key: Idempotency key: the second append under the same key and with the same messages adds nothing. A
                 fork knows the keys of the messages that it shares.
             said_at: The time of the messages, in seconds since 1970, if not now.
+            allow_media: Whether media of mappings may be in a file of this machine, or at an address that is not
+                public. So for each append where the session was opened so.
 
         Raises:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds its messages.
@@ -124,7 +129,7 @@ class StoredSession:
         _check(key, said_at)
         with self._lock:
             view = self.conversation
-            messages = _read(messages, view)
+            messages = _read(messages, view, allow_media or self._allow_media)
             if not messages:
                 return view
             known = len(view)
@@ -158,8 +163,8 @@ class StoredSession:
         view = self._view
         if view is None:
             return not messages
-        messages = _read(messages, view)
-        if not messages or not _short(messages) or not self._lock.acquire(blocking=False):
+        messages = _read(messages, view, self._allow_media)
+        if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
             if self._view is not view:  # another thread was first
@@ -227,7 +232,11 @@ class StoredSession:
             raise ScopeError("a fork needs a name to open it by again")
         if at is not None:
             _check_number("fork: at", at)
-        return StoredSession(self._branch.fork(id, len(self.conversation) if at is None else at), self.scope)
+        return StoredSession(
+            self._branch.fork(id, len(self.conversation) if at is None else at),
+            self.scope,
+            allow_media=self._allow_media,
+        )
 
     def note(self, name: str) -> Any:
         """Return what was last noted under a name about these messages; None where nothing was.
@@ -400,10 +409,7 @@ class StoredSession:
         if len(stored) != len(messages) or any(
             old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
         ):
-            raise KeyReused(
-                f"conversation {self.id!r}: key {key!r} was used for other messages (message {used} on); "
-                "give every append a key of its own"
-            )
+            raise KeyReused(self.id, key, used)
 
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
@@ -419,9 +425,11 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
     return session.id, session.places(last) if session._branch.database is database else ()
 
 
-def _read(messages: Sequence[Message | Mapping[str, Any]], view: Conversation) -> tuple[Message, ...]:
+def _read(
+    messages: Sequence[Message | Mapping[str, Any]], view: Conversation, allow_media: bool
+) -> tuple[Message, ...]:
     try:
-        return read_messages(messages, where="append", before=view)
+        return read_messages(messages, where="append", before=view, allow_media=allow_media)
     except MessageError as error:
         raise MessageUnreadable(str(error)) from error
 
@@ -430,20 +438,9 @@ def _check(key: str | None, said_at: float | None) -> None:
     if key is not None:
         check_name("idempotency key", key)
     if said_at is not None and not is_time(said_at):
-        raise ScopeError(f"said_at: expected seconds since 1970, got {said_at!r}")
+        raise ScopeError(f"said_at: expected seconds since 1970, got {brief(said_at)}")
 
 
 def _check_number(what: str, number: object) -> None:
     if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
-        raise ScopeError(f"{what}: expected the number of a message, got {number!r}")
-
-
-def _short(messages: Sequence[Message]) -> bool:
-    """Return whether messages are text only, and not long."""
-    size = 0
-    for message in messages:
-        if type(message.content) is not str:
-            return False
-        size += len(message.content) + sum([len(call.arguments) for call in message.tool_calls])
-        size += len(message.reasoning) if message.thinking else 0
-    return size <= _MAX_SHORT
+        raise ScopeError(f"{what}: expected the number of a message, got {brief(number)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -19,6 +20,8 @@ __all__ = ["OpenAIEmbedder"]
 _NO_KEY = "no-key"
 _MIN_SECRET = 8
 """Shorter keys are placeholders; removing them from messages would garble the text."""
+
+_MAX_SECONDS = 86_400
 
 
 class OpenAIEmbedder:
@@ -50,6 +53,13 @@ class OpenAIEmbedder:
         question_timeout: float = 2.0,
         max_retries: int = 4,
     ) -> None:
+        wrong = [
+            f"{what}={brief(given)} must be a number of seconds above 0"
+            for what, given in (("timeout", timeout), ("question_timeout", question_timeout))
+            if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= _MAX_SECONDS
+        ]
+        if wrong:
+            raise EmbedderError(f"OpenAIEmbedder: {'; '.join(wrong)}, at most {_MAX_SECONDS:,}")
         self._name = name
         self._dimensions = dimensions
         self._api_key = api_key

@@ -30,6 +30,7 @@ from agentkit_memory.store.outbox import enqueue, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
+from agentkit_prompts.errors import brief
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
 
@@ -226,7 +227,7 @@ class Facts:
         problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
-                problems.append(f"{name} is {value!r}, expected seconds since 1970")
+                problems.append(f"{name} is {brief(value)}, expected seconds since 1970")
         if not problems and valid_from is not None and valid_to is not None and valid_to <= valid_from:
             problems.append(f"it ends ({valid_to}) before it begins ({valid_from})")
         meta = "{}"

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from functools import partial
 from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
 from agentkit_memory.errors import StoreClosed
+from agentkit_memory.process.daemon_threads import DaemonThreads
 from agentkit_memory.process.forks import keep, track
 
 __all__ = ["LoopThread", "Threads"]
@@ -27,9 +27,7 @@ class Threads:
     """A few threads of a store, so that a locked database does not use up those of the event loop."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        track(self)
+        self._threads = DaemonThreads(_MAX_THREADS, "agentkit-memory")
 
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread and return what it returns, or raise what it raises.
@@ -37,10 +35,7 @@ class Threads:
         A call that has begun is never abandoned: a caller that is cancelled gets the cancellation after it has ended,
         so that no write goes on during what comes next. A call that has not begun is dropped.
         """
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_MAX_THREADS, thread_name_prefix="agentkit-memory")
-            begun = self._pool.submit(contextvars.copy_context().run, partial(act, *args, **kwargs))
+        begun = self._threads.submit(partial(act, *args, **kwargs))
         future = asyncio.wrap_future(begun)
         try:
             return await asyncio.shield(future)
@@ -49,18 +44,6 @@ class Threads:
                 await asyncio.wait([future])
                 future.exception()  # so that asyncio does not log it as never retrieved
             raise
-
-    def close(self) -> None:
-        """Let the threads end after their calls. A later `run` starts new ones."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown(wait=False)
-
-    def disown(self, why: str) -> None:
-        """Forget the threads, which exist in the parent of this process only."""
-        self._lock = Lock()
-        self._pool = None
 
 
 class LoopThread:

@@ -21,6 +21,7 @@ from agentkit_memory.recall.scorers import (
     SittingScorer,
     SpeakerScorer,
 )
+from agentkit_prompts.errors import brief
 
 __all__ = ["MAX_CANDIDATES", "POLICIES", "RecallPolicy", "named_policy"]
 
@@ -57,7 +58,7 @@ class RecallPolicy:
     def __post_init__(self) -> None:
         diversity: object = self.diversity
         problems = [
-            f"{name}: expected {wanted}, got {getattr(self, name)!r}"
+            f"{name}: expected {wanted}, got {brief(getattr(self, name))}"
             for name, right, wanted in (
                 ("name", isinstance(self.name, str), "text"),
                 (

@@ -16,6 +16,7 @@ from agentkit_memory.errors import RecallError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 from agentkit_memory.terms.sparse import held_terms, indexed_text
+from agentkit_prompts.errors import brief
 
 __all__ = [
     "DENSE",
@@ -76,7 +77,7 @@ class PolicyPart:
             least = self.minimum.get(name, -_MAX_NUMBER)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < _MAX_NUMBER:
                 wanted = f"a number from {least:g} up" if name in self.minimum else "a number"
-                problems.append(f"{name}: expected {wanted}, got {value!r}")
+                problems.append(f"{name}: expected {wanted}, got {brief(value)}")
         if problems:
             raise RecallError(f"{type(self).__name__}: " + "; ".join(problems))
 

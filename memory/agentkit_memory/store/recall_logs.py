@@ -17,6 +17,7 @@ from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
 from agentkit_memory.store.scope_rows import number_of, required
 from agentkit_memory.store.tables import recall_logs, scopes
+from agentkit_prompts.errors import brief
 
 __all__ = ["RecallLogs"]
 
@@ -111,7 +112,7 @@ class RecallLogs:
             raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
         for name, number in (("after", after), ("before", before)):
             if number is not None and not is_whole(number):
-                raise RecallError(f"recall logs: expected the number of a log as {name!r}, got {number!r}")
+                raise RecallError(f"recall logs: expected the number of a log as {name!r}, got {brief(number)}")
         bound = {
             "scopes": required(scope_ids),
             "after": after or 0,

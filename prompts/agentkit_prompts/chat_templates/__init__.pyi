@@ -7,5 +7,6 @@ from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES as CHAT_TEMP
 from agentkit_prompts.chat_templates.registry import ChatTemplateRegistry as ChatTemplateRegistry
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate as RoleMarkerTemplate
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig as ChatTemplateConfig
+from agentkit_prompts.chat_templates.tool_calls.formats import TOOL_CALL_FORMATS as TOOL_CALL_FORMATS
 from agentkit_prompts.errors import ChatTemplateError as ChatTemplateError
 from agentkit_prompts.errors import ControlTokenError as ControlTokenError

@@ -33,6 +33,8 @@ class BaseTemplate:
     capability: Capability | str | None = "chat"
     stop_words: Sequence[str] | None = None
     """What ends a reply."""
+    tool_call_format: str | None = None
+    """How the model writes tool calls; see `TOOL_CALL_FORMATS`. None: in any of the formats there are."""
 
     rewrites_text: ClassVar[bool] = True
     """Whether `messages2prompt` may change the text of a message: then the finished text is looked through as well."""

@@ -18,7 +18,7 @@ class ChatTemplate(Protocol):
     """How one model wants to hear a conversation.
 
     A template may have `capability`, `session_len` and sampling defaults (`temperature`, `top_p`, `top_k`,
-    `repetition_penalty`) beside this, as `BaseTemplate` does.
+    `repetition_penalty`) beside this, and `tool_call_format`: how the model writes tool calls, as `BaseTemplate` does.
     """
 
     @property

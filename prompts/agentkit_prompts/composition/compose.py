@@ -12,7 +12,7 @@ from operator import is_
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations
+from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations, OutputRequest
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.frozen import ReadOnlyDict
@@ -49,12 +49,12 @@ class Memo:
             self._sections = plan.fixed.copy()
         return self._sections
 
-    def declarations(self, tools: tuple[ToolSpec, ...], schema: JsonSchema | None) -> Declarations:
-        """Return those of the turn before when tools and schema are the same objects."""
+    def declarations(self, tools: tuple[ToolSpec, ...], output: OutputRequest | JsonSchema | None) -> Declarations:
+        """Return those of the turn before when the tools and what is asked for are the same objects."""
         known = self._declarations
-        same = known.tools is tools or (len(known.tools) == len(tools) and all(map(is_, known.tools, tools)))
-        if not same or known.schema is not schema:
-            known = self._declarations = Declarations(tools, schema)
+        same = known.given is tools or (len(known.given) == len(tools) and all(map(is_, known.given, tools)))
+        if not same or (known.output is not output and (known.output is None or known.output.schema is not output)):
+            known = self._declarations = Declarations(tools, output)
         return known
 
 
@@ -65,7 +65,7 @@ def compose(
     budget: int | Budget | None = None,
     tokenizer: TokenCounter | None = None,
     memo: Memo | None = None,
-    output_schema: JsonSchema | None = None,
+    output_schema: OutputRequest | JsonSchema | None = None,
 ) -> Composition:
     """Render `layers` over `ctx` into everything that would be sent.
 
@@ -75,7 +75,8 @@ def compose(
         budget: Tokens the composition may have at most; prompts give way as their `size` says.
         tokenizer: Counts tokens; a fast estimate when not given.
         memo: Fragments of earlier turns of the same session, reused where their inputs are the same objects.
-        output_schema: JSON Schema the answer must follow, for targets that can ask the model for it.
+        output_schema: JSON Schema the answer must follow, for targets that can ask the model for it; or how else it is
+            asked for.
 
     Raises:
         PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.

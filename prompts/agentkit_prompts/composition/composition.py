@@ -17,10 +17,11 @@ from agentkit_prompts.errors import BudgetError, ChatTemplateError
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.taint import Policy
-    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.explain import Diff, LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint
     from agentkit_prompts.composition.why import Why
+    from agentkit_prompts.context.wire.write_openai_chat import Required
 
 __all__ = ["Composition"]
 
@@ -121,12 +122,13 @@ class Composition(Contents):
             )
         return composition
 
-    def to_openai(self, provider: str | None = None) -> dict[str, Any]:
+    def to_openai(self, provider: str | None = None, *, required: Required | None = None) -> dict[str, Any]:
         """Return the payload of a chat-completions request: `messages`, and `tools` where there are any.
 
         `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
+        `required` is what an endpoint wants in every reply, also those of other models.
         """
-        return openai_payload(self, provider)
+        return openai_payload(self, provider, required)
 
     def to_anthropic(self) -> dict[str, Any]:
         """Return the payload of an Anthropic messages request: `messages`, and `system` and `tools` where there are."""
@@ -134,8 +136,14 @@ class Composition(Contents):
 
         return anthropic_payload(self)
 
+    def to_responses(self) -> dict[str, Any]:
+        """Return the payload of a Responses request: `input`, and `instructions` and `tools` where there are."""
+        from agentkit_prompts.composition.targets.responses_request import responses_payload
+
+        return responses_payload(self)
+
     def to_sample(
-        self, reply: Message | Mapping[str, Any] | str, chat_template: ChatTemplate | str | None = None, **kwargs: Any
+        self, reply: Message | Mapping[str, Any] | str, chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> dict[str, Any]:
         """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`."""
         from agentkit_prompts.composition.targets.training_row import sample
@@ -144,7 +152,7 @@ class Composition(Contents):
 
     def to_text(
         self,
-        chat_template: ChatTemplate | str | None = None,
+        chat_template: GivenTemplate | None = None,
         *,
         control_tokens: Policy = "escape",
         add_generation_prompt: bool = True,
@@ -153,8 +161,9 @@ class Composition(Contents):
         """Return everything as one string: with plain roles, or as the chat template of a local model writes it.
 
         Args:
-            chat_template: How the model wants to hear a conversation, or the name of a registered template. Without
-                one the other arguments say nothing. A Jinja template without a `now` has that of the context.
+            chat_template: How the model wants to hear a conversation: a template, the name of a registered one or of
+                a model, a `ChatTemplateConfig`, a file, or the folder of a model. Without it the other arguments say
+                nothing. A Jinja template without a `now` has that of the context.
             control_tokens: What happens where untrusted text would form one of the template's control tokens: `escape`
                 puts a zero-width space behind its first character, `reject` raises, `allow` lets it through.
             add_generation_prompt: Whether the text ends where the model's reply begins.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agentkit_prompts.composition.declarations import Declarations
+from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -109,8 +109,13 @@ class Contents:
 
     @property
     def output_schema(self) -> JsonSchema | None:
-        """JSON Schema the answer must follow; None for text."""
+        """JSON Schema that is declared to the endpoint: None for text, and where it is asked for in another way."""
         return self.declarations.schema
+
+    @property
+    def output(self) -> OutputRequest | None:
+        """How an answer of a type is asked for; None for text."""
+        return self.declarations.output
 
     @property
     def system(self) -> Rendered:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
 
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.items import ToolSpec
@@ -11,20 +13,49 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
 
-__all__ = ["NO_DECLARATIONS", "Declarations"]
+__all__ = ["NO_DECLARATIONS", "Declarations", "OutputRequest"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputRequest:
+    """How a model is asked for an answer that follows a schema."""
+
+    schema: JsonSchema
+    """JSON Schema of the answer: an object."""
+    mode: Literal["native", "tool", "prompted"] = "native"
+    """Whether the schema is declared to the endpoint, is that of a tool to call, or stands in a prompt."""
+    strict: bool = False
+    """Whether the schema keeps to the subset that endpoints enforce."""
+    tool: ToolSpec | None = None
+    """The tool, in that mode."""
+    wrapped: bool = False
+    """Whether the answer is the one property `value` of the object."""
 
 
 class Declarations(Deriving):
-    """Tools and the schema of the answer; their wire form and token counts are derived once.
+    """Tools and what is asked for as the answer; their wire form and token counts are derived once.
 
-    A `Memo` hands the same object to every composition with the same tools and schema.
+    A `Memo` hands the same object to every composition with the same tools and request.
+
+    Attributes:
+        given: The tools without the one that takes the answer.
+        tools: The tools the model may call.
+        output: How the answer is asked for; None where it is text.
     """
 
-    __slots__ = ("schema", "tools")
+    __slots__ = ("given", "output", "tools")
 
-    def __init__(self, tools: tuple[ToolSpec, ...], schema: JsonSchema | None) -> None:
-        self.tools = tools
-        self.schema = schema
+    def __init__(self, tools: tuple[ToolSpec, ...], output: OutputRequest | JsonSchema | None) -> None:
+        if output is not None and not isinstance(output, OutputRequest):
+            output = OutputRequest(output)
+        self.given = tools
+        self.output = output
+        self.tools = tools if output is None or output.tool is None else (*tools, output.tool)
+
+    @property
+    def schema(self) -> JsonSchema | None:
+        """JSON Schema of the answer, where it is declared to the endpoint."""
+        return self.output.schema if self.output is not None and self.output.mode == "native" else None
 
     def tokens(self, counter: TokenCounter) -> tuple[int, int, Callable[[Message], int]]:
         """Return what the tools cost as JSON, what the schema does, and the function that counts a message."""

@@ -47,7 +47,7 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "when": ("datetime or None", (datetime, type(None))),
 }
 """Per field, whatever item it belongs to: what is expected."""
-_DATA = ("metadata", "parameters")
+_DATA = ("metadata", "parameters", "native")
 _WORDS: dict[str, tuple[str, ...]] = {"trust": get_args(Trust), "role": get_args(Speaker)}
 """Fields that are one of a few words."""
 
@@ -55,6 +55,7 @@ _LABEL = re.compile(r"(?!\u200b)[^\[\]\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 _NO_LABEL = re.compile(r"[\[\]]+")
 _SHORT_ID = re.compile(r"[A-Za-z0-9_.-]{1,16}")
 _MAX_LABEL = 80
+_MAX_POSITION = 2**63 - 1
 """Characters of the name of a source in a label; of a longer one the end is kept."""
 
 
@@ -78,12 +79,12 @@ class _Item:
             elif name in _WORDS:
                 if not isinstance(value, str) or value not in _WORDS[name]:
                     problems.append((name, f"expected {' or '.join(map(repr, _WORDS[name]))}"))
-            elif type(value) is not FrozenDict:
+            elif type(value) is not FrozenDict and not (name == "native" and value is None):
                 if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
                     problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
                     continue
                 try:
-                    object.__setattr__(self, name, freeze(value, json_only=name == "parameters"))
+                    object.__setattr__(self, name, freeze(value, json_only=name != "metadata"))
                 except ContextError as error:
                     problems += [(name, what) for _, what in error.problems]
         if problems:
@@ -136,6 +137,8 @@ class Document(_Item):
 
     def __post_init__(self) -> None:
         _Item.__post_init__(self)
+        if self.position is not None and not -_MAX_POSITION <= self.position <= _MAX_POSITION:
+            raise ContextError("Document", [("position", f"expected at most {_MAX_POSITION:,}")])
         if not self.label:
             object.__setattr__(self, "label", _label(self))
         elif not isinstance(self.label, str) or "#" not in self.label or not _LABEL.fullmatch(self.label):
@@ -290,6 +293,8 @@ class ToolSpec(_Item, _WithJson):
     parameters: Data = field(default_factory=_any_object, hash=False)
     strict: bool = field(default=False, kw_only=True)
     trust: Trust = field(default="trusted", kw_only=True)
+    native: Data | None = field(default=None, hash=False, kw_only=True)
+    """The entry that a provider takes for a tool of its own, such as `{"type": "web_search"}`; sent as it is."""
 
     def __post_init__(self) -> None:
         if self.parameters is None:
@@ -299,7 +304,8 @@ class ToolSpec(_Item, _WithJson):
     def __getattr__(self, name: str) -> str:
         if name != "json":
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        spec = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        spec: Mapping[str, Any] = shown if self.native is None else self.native
         made = json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
         object.__setattr__(self, "json", made)
         return made

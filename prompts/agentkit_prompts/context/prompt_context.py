@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
@@ -181,7 +182,8 @@ class PromptContext(Derived):
 
     Documents, facts, recalled and other messages, examples and tools may be given as mappings of their fields,
     documents and facts also as text. `elements` is another name of `documents`. `TypeAdapter(PromptContext)` writes it
-    as JSON and reads it back.
+    as JSON and reads it back. `allow_media=True` lets messages in the form of a provider name media in files of this
+    machine, or at addresses that are not public; it is not a field.
 
     Raises:
         ContextError: Something has the wrong type, or there is no such field; names all problems with their places.
@@ -239,6 +241,7 @@ class PromptContext(Derived):
         extra: Mapping[str, Any] = NO_DATA,
         selections: Iterable[Selection] = (),
         kept_kwargs: Iterable[str] = (),
+        allow_media: bool = False,
         **others: Unpack[_Elements],
     ) -> None:
         problems: Problems = []
@@ -266,13 +269,18 @@ class PromptContext(Derived):
             "selections": selections,
             "kept_kwargs": kept_kwargs,
         }
-        self._fill({**_DEFAULTS}, given, problems)
+        self._fill({**_DEFAULTS}, given, problems, allow_media)
 
-    def _fill(self, values: dict[str, Any], given: Mapping[str, Any], problems: Problems) -> None:
+    def _fill(
+        self, values: dict[str, Any], given: Mapping[str, Any], problems: Problems, allow_media: bool = False
+    ) -> None:
         """Put the `values` of all fields, with those that are `given` in their places, which are checked."""
+        readers = _MEDIA_READERS if allow_media is True else _READERS
+        if not isinstance(allow_media, bool):
+            problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
         for name, value in given.items():
             if value is not values[name]:
-                values[name] = _READERS[name](value, name, problems)
+                values[name] = readers[name](value, name, problems)
         if problems:
             raise ContextError("PromptContext", problems)
         if (key := values["session_key"]) is not None:
@@ -297,17 +305,17 @@ class PromptContext(Derived):
             _put(self, "_derived", view)
         return view
 
-    def evolve(self, **changes: Unpack[_Given]) -> Self:
+    def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Given]) -> Self:
         """Return a copy with some fields replaced, which are checked. Raises like the class."""
         given: Mapping[str, Any] = changes
         if "session_key" in given or not _READERS.keys() >= given.keys():
             kept = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in given}
             if "elements" in given:
                 kept.pop("documents", None)
-            return type(self)(**kept, **given)
+            return type(self)(**kept, **given, allow_media=allow_media)
         values = self.view | {name: getattr(self, name) for name in _HIDDEN}
         copy = object.__new__(type(self))
-        copy._fill(values, given, [])
+        copy._fill(values, given, [], allow_media)
         return copy
 
 
@@ -335,6 +343,8 @@ _READERS: Mapping[str, Reader] = {
     "selections": _selections,
     "kept_kwargs": read_names,
 }
+_read_with_media: Reader = partial(read_conversation, allow_media=True)
+_MEDIA_READERS = {**_READERS, "conversation": _read_with_media, "intermediate": _read_with_media}
 _UNTRUSTED = frozenset(
     ("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate", "tools", "locale")
 )

@@ -107,12 +107,12 @@ def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
     return names
 
 
-def read_conversation(value: Any, place: str, problems: Problems) -> Conversation:
-    """Return messages of ours, or in the form of a provider, as a conversation."""
+def read_conversation(value: Any, place: str, problems: Problems, *, allow_media: bool = False) -> Conversation:
+    """Return messages of ours, or in the form of a provider, as a conversation; `allow_media` as `read_messages`."""
     if type(value) is Conversation:
         return value
     try:
-        return Conversation(read_messages(value, where=place))
+        return Conversation(read_messages(value, where=place, allow_media=allow_media))
     except MessageError as error:
         problems.append(("", str(error)))  # it names every place
     except Exception as error:

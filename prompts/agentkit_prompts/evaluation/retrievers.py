@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from random import Random
 
 from agentkit_prompts.context.prompt_context import Example
-from agentkit_prompts.errors import InContextError, PromptError
+from agentkit_prompts.errors import InContextError, PromptError, brief
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.tree.examples import ExampleSelector
 
@@ -149,5 +149,5 @@ def _enough(name: str, wanted: int, there: int) -> None:
 
 def _whole(what: str, number: int) -> int:
     if type(number) is not int or number < 0:
-        raise InContextError(f"{what} must be a whole number of 0 or more, got {number!r}")
+        raise InContextError(f"{what} must be a whole number of 0 or more, got {brief(number)}")
     return number

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-__all__ = ["JsonChecker", "Problem", "bound_faults", "compile_pattern", "resolve"]
+__all__ = ["JsonChecker", "Problem", "bound_faults", "compile_pattern", "resolve", "target_in"]
 
 _MAX_DEPTH = 64
 _MAX_STEPS = 1_000_000
@@ -219,8 +219,20 @@ def _is_json(value: Any, name: str) -> bool:
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a `#/...` reference inside a schema; {} where it leads nowhere."""
-    found: Any = root
-    for step in reference.split("/")[1:]:
-        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+    """Follow a `#/...` reference inside a schema; {} where it leads to no object."""
+    found = target_in(root, reference)
     return found if isinstance(found, Mapping) else {}
+
+
+def target_in(document: Mapping[str, Any], reference: object) -> Any:
+    """Return what a reference leads to; None where that is nothing in this document."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    target: Any = document
+    for step in reference.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(target, list | tuple) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
+        else:
+            target = target.get(name) if isinstance(target, Mapping) else None
+    return target

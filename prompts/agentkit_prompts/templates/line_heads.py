@@ -1,7 +1,8 @@
 """What begins a message or an item in plain text: the head of a line, which untrusted text must not write.
 
-A head counts at the start of a line, also behind characters that are not seen: white space, control characters,
-zero-width and bidirectional marks, fillers, variation selectors, tags and combining marks. A head that holds an
+A head counts at the start of a line, also behind characters that are not seen: white space, control and format
+characters (all of Cc, Cf and Zs), surrogates, fillers, variation selectors, tags, and the combining marks that go with
+any letter. A head that holds an
 untrusted character is broken by a zero-width space behind its first one. Letters that only look like those of a head,
 such as Cyrillic ones, are not covered.
 """
@@ -15,15 +16,17 @@ from typing import Any
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
 from agentkit_prompts.templates.spans import Segment, insert_breaks
 
-__all__ = ["CALL", "MESSAGE", "WORD_END", "LineHeads"]
+__all__ = ["CALL", "MESSAGE", "UNSEEN", "WORD_END", "LineHeads"]
 
 _UNSEEN = (
-    "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u061c\u115f\u1160\u1680\u17b4\u17b5"
+    "\x00-\x09\x0e-\x1b\x1f\x20\x7f-\x84\x86-\xa0\xad\u0300-\u036f\u0483-\u0489\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u1680\u17b4\u17b5"
     "\u180b-\u180f\u1ab0-\u1aff\u1dc0-\u1dff\u2000-\u200f\u202a-\u202f\u205f-\u206f\u20d0-\u20ff\u2800\u3000\u3164"
     "\ud800-\udfff\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\uffa0\ufff0-\ufffc\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U000e0000-\U000e0fff"
 )
-_SPACE = f"[{_UNSEEN}]*"
+UNSEEN = f"[{_UNSEEN}]"
+"""One character that is not seen and breaks no line, for a regular expression."""
+_SPACE = f"{UNSEEN}*"
 WORD_END = r"(?![^\W_\u115f\u1160\u3164\uffa0])"
 """Where a word of a pattern ends; fillers are letters to a regular expression, and are not seen."""
 _COLON = "[:\uff1a\ufe55\ufe13\u02d0\ua789\u2236]"

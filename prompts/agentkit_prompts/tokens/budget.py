@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, brief
 
 __all__ = ["Budget", "Cut", "Size"]
 
@@ -17,6 +17,7 @@ Cut: TypeAlias = Literal["none", "drop", "head", "tail", "middle", "items"] | Ca
 `items`: the first items (documents, facts, examples) are kept whole. A callable gets the text and the tokens it may
 take, and returns the text to send.
 """
+_MAX_TOKENS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ class Size:
         for name in ("min", "target", "max", "priority"):
             number = getattr(self, name)
             if type(number) is not int and (number is not None or name in ("min", "priority")):
-                raise PromptError(f"Size: {name} must be a whole number, got {number!r}")
+                raise PromptError(f"Size: {name} must be a whole number, got {brief(number)}")
         if not isinstance(self.flex, int | float):
-            raise PromptError(f"Size: flex must be a number, got {self.flex!r}")
+            raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}")
         if not isinstance(self.cut, str) and not callable(self.cut):
             raise PromptError(f"Size: cut must be a name or a callable, got {self.cut!r}")
         problems = []
@@ -81,10 +82,12 @@ class Budget:
 
     def __post_init__(self) -> None:
         for number in (self.limit, self.reserve):
-            if type(number) is not int:
-                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {number!r}")
+            if type(number) is not int or number > _MAX_TOKENS:
+                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}")
         if self.reserve < 0 or self.limit - self.reserve <= 0:
-            raise PromptError(f"Budget: a limit of {self.limit} tokens less a reserve of {self.reserve} leaves nothing")
+            raise PromptError(
+                f"Budget: a limit of {brief(self.limit)} tokens less a reserve of {brief(self.reserve)} leaves nothing"
+            )
 
     @property
     def tokens(self) -> int:

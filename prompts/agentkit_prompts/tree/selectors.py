@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.prompt_context import Example
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_prompts.ranking.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.ranking.mmr import mmr
@@ -134,8 +134,8 @@ class MMRSelector(VectorSelector):
     __slots__ = ("_keywords", "diversity")
 
     def __init__(self, embedder: Embedder | None = None, k: int = 4, *, diversity: float = 0.5) -> None:
-        if not 0 <= diversity <= 1:
-            raise PromptError(f"MMRSelector: diversity must be from 0.0 to 1.0, got {diversity}")
+        if not isinstance(diversity, int | float) or not 0 <= diversity <= 1:
+            raise PromptError(f"MMRSelector: diversity must be from 0.0 to 1.0, got {brief(diversity)}")
         if embedder is not None:
             super().__init__(embedder, k)
         else:
@@ -168,5 +168,5 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
 
 def _whole(what: str, number: int) -> int:
     if type(number) is not int or number < 0:
-        raise PromptError(f"{what} must be a whole number of 0 or more, got {number!r}")
+        raise PromptError(f"{what} must be a whole number of 0 or more, got {brief(number)}")
     return number

@@ -454,7 +454,8 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
     with Memory.open(target, index=index, embedder=Words("m0")) as memory:
         memory.ingest(docs)
     before, killed = "m0", []
-    for number, point in enumerate(POINTS, start=1):
+    points = POINTS if kind == "sqlite" else POINTS[::3]
+    for number, point in enumerate(points, start=1):
         model = f"m{number}"
         died = change(target, index, model, AGENTKIT_FAILPOINT=point)
         killed += [point] if died.returncode < 0 else []
@@ -468,7 +469,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
             whole(memory, model)
             assert kept(memory) == {model: 17}
         before = model
-    assert {"worker.deleted"} == set(POINTS) - set(killed)  # nothing is removed from an index here
+    assert set(points) - set(killed) <= {"worker.deleted"}  # nothing is removed from an index here
 
 
 def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home: Path, docs: Path) -> None:

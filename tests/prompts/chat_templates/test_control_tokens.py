@@ -101,7 +101,7 @@ def test_a_template_is_found_by_its_name() -> None:
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [("qwn", "did you mean"), (Small, "the class Small, which has to be called"), (5, "registered one, got 5")],
+    [("qwn", "did you mean"), (Small, "the class Small, which has to be called"), (5, "a file, got 5")],
 )
 def test_what_is_no_template_is_refused(given: Any, told: str) -> None:
     with pytest.raises(ChatTemplateError, match=told):

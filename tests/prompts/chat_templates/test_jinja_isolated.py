@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.chat_templates.jinja import isolated
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.templates import isolated_process
+from agentkit_prompts.templates.isolated_process import IsolatedProcess
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>"
@@ -29,6 +29,7 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "Hello"},
     {"role": "user", "content": "More"},
 ]
+WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 HI = [{"role": "user", "content": "Hi"}]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
 
@@ -86,7 +87,7 @@ def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     start = time.monotonic()
     with monkeypatch.context() as hurried:
-        hurried.setattr(isolated, "_MAX_SECONDS", 3.0)
+        hurried.setattr(isolated_process, "_MAX_SECONDS", 3.0)
         with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
             template.render(MESSAGES)
     assert time.monotonic() - start < 30
@@ -115,6 +116,6 @@ def test_a_template_with_another_time_shares_the_process() -> None:
 
 def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
     with pytest.raises(ChatTemplateError, match="passes JSON data"):
-        IsolatedProcess().ask("render", given=object())
-    assert isinstance(copy.deepcopy(IsolatedProcess()), IsolatedProcess)
-    assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess())), IsolatedProcess)
+        IsolatedProcess(WORKER, ChatTemplateError).ask("render", given=object())
+    assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
+    assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess(WORKER, ChatTemplateError))), IsolatedProcess)

@@ -72,9 +72,31 @@ def flood() -> None:
         OUT.write("x" * 1_000_000)
 
 
+def malformed() -> list[Any]:
+    """Return tools of which only the first and the last keep to the protocol."""
+    fine = {"type": "object"}
+    return [
+        {"name": "first", "inputSchema": fine},
+        {"name": "none"},
+        {"name": "listed", "inputSchema": []},
+        {"name": "text", "inputSchema": {"type": "string"}},
+        {"name": "odd", "inputSchema": {"type": "object", "properties": {"x": 5}}},
+        {"name": 5, "inputSchema": fine},
+        "nothing",
+        {"name": "last", "inputSchema": fine},
+    ]
+
+
+def many() -> list[Any]:
+    return [{"name": f"tool_{at}", "description": "x" * 50, "inputSchema": {"type": "object"}} for at in range(100_000)]
+
+
+MODES = {"malformed": malformed, "many": many}
+
+
 def main() -> None:
     mode = sys.argv[1]
-    if mode == "stubborn":
+    if mode in ("stubborn", "hung"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:
         message = json.loads(line)
@@ -86,13 +108,14 @@ def main() -> None:
             version = message["params"]["protocolVersion"]
             result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
             write(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}))
-        elif method == "tools/list" and mode != "no_list":
-            write(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": tools()}}))
+        elif method == "tools/list" and mode not in ("no_list", "hung"):
+            listed = MODES.get(mode, tools)()
+            write(json.dumps({"jsonrpc": "2.0", "id": number, "result": {"tools": listed}}))
         elif method == "tools/call":
             answer(number, message["params"]["name"])
         elif number is not None and method != "tools/list":
             write(json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": "unknown"}}))
-    while mode == "stubborn":  # its pipes were closed, and it stays
+    while mode in ("stubborn", "hung"):  # its pipes were closed, and it stays
         time.sleep(1)
 
 

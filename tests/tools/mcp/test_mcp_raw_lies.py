@@ -147,3 +147,40 @@ def test_a_server_that_ignores_everything_ends_with_the_process_that_started_it(
     while is_alive(server) and time.monotonic() < end:
         time.sleep(0.1)
     assert not is_alive(server)
+
+
+def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() -> None:
+    with MCPToolset([sys.executable, str(PEER), "malformed"]) as server:
+        assert [tool.name for tool in server] == ["first", "last"]
+        problems = [str(problem) for problem in server.problems]
+    assert [problem.partition(":")[0] for problem in problems] == [
+        *("tool none", "tool listed", "tool text", "tool odd"),
+        *["tool (without a name)"] * 2,
+    ]
+    assert "tool text: its JSON Schema cannot be used; inputSchema.type: Input should be 'object'" in problems
+
+
+def test_a_list_of_a_hundred_thousand_tools_costs_the_time_limit_and_closing_two_seconds() -> None:
+    start = time.monotonic()
+    server = MCPToolset([sys.executable, str(PEER), "many"], connect_timeout=4)
+    with pytest.raises(MCPServerError, match=r"does not end|did not answer within 4 seconds|could be read"):
+        list(server)
+    listed = time.monotonic()
+    server.close()
+    assert listed - start < 8  # promised: 4 seconds, on a machine that has nothing else to do
+    assert time.monotonic() - listed < 4  # promised: 2 seconds
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("mode", ["no_list", "hung"])
+def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+    command = ["sh", "-c", f'echo $$ >> {noted}; exec "$@"', "sh", sys.executable, str(PEER), mode]
+    start = time.monotonic()
+    server = MCPToolset(command, connect_timeout=2)
+    for _ in range(2):  # the second one meets the server while it is replaced
+        with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
+            list(server)
+    server.close()
+    assert time.monotonic() - start < 2 * 2 + 2 + 4  # promised: the limits and 2 seconds
+    assert [pid for pid in map(int, noted.read_text().split()) if is_alive(pid)] == []

@@ -228,7 +228,7 @@ async def test_resources_are_documents_and_parts(server: MCPToolset) -> None:
 
 async def test_a_resource_that_is_no_text_or_not_there_is_an_error_that_says_so(server: MCPToolset) -> None:
     with pytest.raises(MCPServerError, match=r"pixels://logo: is not text .image/png.*parts"):
-        await server.documents()
+        await server.documents("pixels://logo")
     with pytest.raises(MCPServerError, match="nothing://here"):
         await server.documents("nothing://here")
 

@@ -250,7 +250,8 @@ def test_a_default_that_does_not_fit_moves_into_the_description() -> None:
     assert found == {"type": "boolean", "description": "Whether. (default: false)"}
     fitting = made({"type": ["integer", "null"], "default": None}).spec.parameters["properties"]["v"]
     assert fitting == {"type": ["integer", "null"], "default": None}
-    assert made({"type": "integer", "default": None}).spec.parameters["properties"]["v"] == {"type": "integer"}
+    listed = made({"type": "string", "enum": ["a"], "default": "b"}).spec.parameters["properties"]["v"]
+    assert listed == {"type": "string", "enum": ["a"], "description": "(default: b)"}
 
 
 def test_required_flags_inside_of_properties_are_collected() -> None:
@@ -457,7 +458,7 @@ async def test_nulls_in_a_union_that_is_described_elsewhere_become_defaults_too(
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"properties": {"a": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {"type": "object", "properties": {}}]},
+        {"properties": {"a": {"type": "object", "patternProperties": {"^x": {}}}}},
         {"properties": {"a": {"maxLength": 3}}},
     ],
 )
@@ -497,7 +498,7 @@ def test_nested_models_become_strict_through_their_references() -> None:
         "anyOf": [{"$ref": "#/$defs/Person"}, {"type": "null"}],
         "description": "A friend.",
     }
-    assert found["properties"]["size"] == {"anyOf": [{"enum": ["s", "l"]}, {"type": "null"}]}
+    assert found["properties"]["size"] == {"anyOf": [{"type": "string", "enum": ["s", "l"]}, {"type": "null"}]}
     assert found["properties"]["pet"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
     assert found["properties"]["one"] == {"type": ["string", "null"]}
     assert found["$defs"]["Person"]["required"] == ["name", "age"]
@@ -512,7 +513,7 @@ def test_what_cannot_be_strict_is_named_at_every_place() -> None:
             "free": {"type": "object"},
             "any": {},
             "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
-            "both": {"allOf": [{"type": "string"}, {"minLength": 1}]},
+            "both": {"allOf": [{"type": "string"}, {"type": "integer"}]},
         },
     }
     with pytest.raises(ToolDefinitionError) as caught:

@@ -11,12 +11,13 @@ from pydantic_core import ErrorDetails, from_json
 
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
 from agentkit_tools.schemas.argument_reader import Arguments
+from agentkit_tools.schemas.subschemas import schema_at, type_of
 
 __all__ = ["read_arguments", "unreadable"]
 
 _MAX_CHARS = 5_000_000
 _MAX_FOUND = 10_000
-"""Problems that are looked at one by one."""
+"""Problems that are looked at one by one: some 20 microseconds each."""
 _MAX_GOT = 80
 _MAX_MESSAGE = 1_000
 _MAX_PATH = 100
@@ -98,16 +99,17 @@ def _problems(error: ValidationError, text: str, parameters: Mapping[str, Any]) 
 
 def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> ArgumentProblem:
     kind, loc = detail["type"], detail["loc"]
-    path = _path(loc, sent, kind)
+    steps = _steps(loc, sent, kind)
+    path = _path(steps) if steps else str(loc[0]) if loc else ""
     if kind == "missing":
-        schema = parameters.get("properties", {}).get(path, {})
-        expected = f" (expected {_type_of(schema)})" if schema else ""
+        found = schema_at(parameters, steps)
+        expected = "" if found is None else f" (expected {type_of(parameters, found)})"
         return ArgumentProblem(path, f"is required but missing{expected}")
-    if kind == "extra_forbidden":
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         known = ", ".join(parameters.get("properties", {})) or "none"
         hint = f"is not a parameter; the parameters are: {known}" if len(loc) == 1 else "is not allowed here"
         return ArgumentProblem(path, hint, _short(detail["input"]))
-    if not loc:
+    if not loc and kind.endswith("_type"):
         return ArgumentProblem("", "expected one JSON object with the parameters", _short(detail["input"]))
     message = detail["msg"]
     for opening in _OPENINGS:
@@ -116,27 +118,26 @@ def _problem(detail: ErrorDetails, sent: Any, parameters: Mapping[str, Any]) -> 
     return ArgumentProblem(path, _ends_of(message, _MAX_MESSAGE), _short(detail["input"]))
 
 
-def _path(loc: tuple[int | str, ...], sent: Any, kind: str) -> str:
+def _steps(loc: tuple[int | str, ...], sent: Any, kind: str) -> list[int | str]:
     """Follow the location through what was sent; steps that are not there name union members, and are left out."""
-    path = ""
+    steps: list[int | str] = []
     for index, step in enumerate(loc):
         is_last = index == len(loc) - 1
         if isinstance(step, int) and isinstance(sent, list) and step < len(sent):
-            path += f"[{step}]"
             sent = sent[step]
         elif isinstance(step, str) and isinstance(sent, dict) and (step in sent or (is_last and kind == "missing")):
-            path += f".{step}" if path else step
             sent = sent.get(step)
-    path = path or (str(loc[0]) if loc else "")
+        else:
+            continue
+        steps.append(step)
+    return steps
+
+
+def _path(steps: list[int | str]) -> str:
+    path = ""
+    for step in steps:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
     return _ends_of(path, _MAX_PATH)
-
-
-def _type_of(schema: Mapping[str, Any]) -> str:
-    if "enum" in schema:
-        return "one of " + ", ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"][:10])
-    if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_type_of(option) for option in schema["anyOf"]))
-    return str(schema.get("type", "object" if "$ref" in schema else "any value"))
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ends_run
-from agentkit_tools.schemas.argument_reader import Arguments
+from agentkit_tools.schemas.argument_reader import Arguments, ModelArguments
 from agentkit_tools.schemas.callables import Mode
 from agentkit_tools.tool_context import ToolContext
 
@@ -75,6 +75,8 @@ class FunctionRunner(NamedTuple):
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
     ) -> Any:
         """Return what is to be awaited; in a thread, that gives a result."""
+        if self.mode == "model":
+            return _made(arguments)
         args, kwargs = self.bind(arguments, context) if self.bind is not None else ((), arguments)
         if self.mode == "async":
             return function(*args, **kwargs)
@@ -96,3 +98,7 @@ class FunctionRunner(NamedTuple):
         if ends_run(error, in_thread=True):
             raise error
         return failed(call, error, policy)
+
+
+async def _made(arguments: Arguments) -> Any:
+    return cast(ModelArguments, arguments).made

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
 
@@ -32,6 +32,11 @@ class PolicyOptions(TypedDict, total=False):
     approval: Approval
     max_result_chars: int | None
     repair: bool
+    final: bool
+
+
+_MAX_COUNT = 2**63
+_MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +69,12 @@ class ToolPolicy:
     """Longest text that goes back to the model. The rest is cut, and kept in `ToolResult.whole`."""
     repair: bool = False
     """Whether arguments that are nearly JSON (trailing commas, single quotes, JSON inside a string) are repaired."""
+    final: bool = False
+    """Whether a call that ran to its end ends the run: its result is the answer, and the model is not asked again."""
 
     def __post_init__(self) -> None:
         problems = [
-            f"{name}={value!r} must be {rule}"
+            f"{name}={brief(value)} must be {rule}"
             for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
         ]
@@ -99,15 +106,15 @@ def checked(what: str, name: str, value: object, least: int) -> None:
         ToolDefinitionError: `value` is not a whole number, or is less than `least`.
     """
     if not _is_count(value, least):
-        raise ToolDefinitionError(f"{what}: {name}={value!r} must be {least} or more")
+        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more")
 
 
 def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= _MAX_COUNT
 
 
 def _is_seconds(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MAX_SECONDS
 
 
 def _is_exceptions(value: object) -> bool:
@@ -126,4 +133,5 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "approval": ("'never', 'always' or a predicate", lambda value: callable(value) or value in ("never", "always")),
     "max_result_chars": ("1 or more, or None", lambda value: value is None or _is_count(value, 1)),
     "repair": ("True or False", lambda value: isinstance(value, bool)),
+    "final": ("True or False", lambda value: isinstance(value, bool)),
 }

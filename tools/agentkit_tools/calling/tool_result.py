@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.errors import ToolFailure, describe_error, ends_run
 
-__all__ = ["ToolResult", "ToolStatus", "failed", "finished"]
+__all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool"]
 
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
@@ -109,3 +110,10 @@ def _shortened(result: ToolResult, limit: int | None) -> ToolResult:
         return result
     status = "too_large" if result.status == "success" else result.status
     return replace(result, content=shorter[0], whole=result.whole or shorter[1], status=status)
+
+
+def unknown_tool(call: ToolCall, names: Iterable[str]) -> ToolResult:
+    """Return the answer to a call of a tool that does not exist."""
+    name = call.name.encode("utf-8", "replace").decode()[:100]
+    hint = nearest(name, names) or ": there are no tools"
+    return ToolResult(call.id, call.name, f"There is no tool named {name!r}{hint}.", "error")

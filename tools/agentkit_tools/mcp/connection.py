@@ -14,8 +14,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.loop_thread import LoopThread
@@ -29,7 +30,8 @@ __all__ = ["Connection"]
 T = TypeVar("T")
 
 _LISTEN_AGAIN_SECONDS = 1.0
-_END_SECONDS = 2.0
+_END_SECONDS = 0.3
+_LATE_SECONDS = 1.5
 _PROBE_SECONDS = 10.0
 _MAX_REASON = 1_000
 
@@ -46,6 +48,11 @@ class Connection:
         self._lock = Lock()
         self._closed = False
         self._ending: finalize[Any, Any] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long an answer may take, until it is read."""
+        return self._seconds
 
     @property
     def changes(self) -> int:
@@ -75,7 +82,12 @@ class Connection:
         """Do the same as `request` from code that is not async; it blocks the thread it is called in."""
         future = self._submit(work, self._seconds)
         try:
-            return future.result()
+            return future.result(self._seconds + _LATE_SECONDS)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            future.cancel()  # its thread is busy reading what the server wrote
+            raise MCPServerLost(f"MCP server {self.name} did not answer within {self._seconds:g} seconds") from error
         except BaseException:
             future.cancel()
             raise
@@ -101,6 +113,7 @@ class Connection:
 def _end(thread: LoopThread, sessions: _Sessions, pid: int) -> None:
     if pid == os.getpid():
         thread.stop(sessions.close())
+        sessions.kill()
 
 
 class _Sessions:
@@ -112,14 +125,16 @@ class _Sessions:
         self._now: _Session | None = None
         self.changes = changes
         self.stderr = StderrTail()
+        self._tails: WeakSet[StderrTail] = WeakSet()
 
     def again(self) -> _Sessions:
         """Return the same without a session."""
         return _Sessions(self._target, self._connect_timeout, self.changes)
 
     async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
+        start = monotonic()
         session = await self._session()
-        limit = asyncio.timeout(seconds)
+        limit = asyncio.timeout(None if seconds is None else max(0.0, start + seconds - monotonic()))
         try:
             async with limit:
                 return await work(session.client)
@@ -136,11 +151,19 @@ class _Sessions:
         if self._now is not None:
             await self._now.close()
 
+    def kill(self) -> None:
+        """End every process of the server that is left, from any thread."""
+        for tail in list(self._tails):
+            tail.kill()
+
     async def _session(self) -> _Session:
         """Return a session that is open; all who wait for one wait for the same."""
         session = self._now
         if session is None or session.closing.is_set():
+            if problem := self._target.problem():
+                raise MCPServerLost(problem)
             self.stderr = StderrTail()
+            self._tails.add(self.stderr)
             session = self._now = _Session(self._target, self.stderr, self._changed)
         try:
             async with asyncio.timeout(self._connect_timeout):

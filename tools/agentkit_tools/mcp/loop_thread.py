@@ -16,10 +16,10 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 
-_STOP_SECONDS = 10.0
-"""How long stopping waits: a server that ignores every request to end is killed well before."""
-
-_LAST_SECONDS = 1.0
+_STOP_SECONDS = 1.7
+"""How long stopping waits: a server that ignores every request to end is killed before."""
+_JOIN_SECONDS = 0.2
+_LAST_SECONDS = 0.3
 
 
 class LoopThread:
@@ -74,7 +74,7 @@ class LoopThread:
         with suppress(Exception):  # what cannot be closed in time is left to the end of the process
             ending.result(_STOP_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_STOP_SECONDS)
+        self._thread.join(_JOIN_SECONDS)
 
     async def _end(self, last: Coroutine[Any, Any, None]) -> None:
         try:

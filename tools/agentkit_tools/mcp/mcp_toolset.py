@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
-from agentkit_tools.mcp.remote_tools import list_all, make_tools
+from agentkit_tools.mcp.remote_tools import list_all, make_tools, resource_tool
 from agentkit_tools.mcp.target import ServerLike, Target
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import Toolset
@@ -46,6 +47,7 @@ class MCPToolset(Toolset):
         headers: For an address: headers of every request, such as a token. They appear in no message.
         env: For a command: further environment variables. It gets PATH, HOME and the like, never all of ours.
         cwd: For a command: its working directory.
+        resources: Whether the model may read resources, with the tool `read_resource`: those that results link to.
         connect_timeout: Seconds until the server must have answered for the first time.
         **policy: Fields of `ToolPolicy` for all its tools, before what the server's hints suggest: a tool that only
             reads, or may be repeated, is tried again once when the server was lost; every other one is sequential; one
@@ -57,7 +59,7 @@ class MCPToolset(Toolset):
             the protocol. Later on the tools that are known stay, and a call ends in an error result.
     """
 
-    __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems")
+    __slots__ = ("_changes", "_connection", "_listed", "_policy", "_problems", "_reader", "_unread")
 
     def __init__(
         self,
@@ -66,21 +68,25 @@ class MCPToolset(Toolset):
         headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | Path | None = None,
+        resources: bool = False,
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
         self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
         self._policy = policy
+        self._reader = resource_tool(self._connection).but(**policy) if resources else None
         self._listed: dict[str, Tool] = {}
         self._changes = -1
         self._problems: tuple[ToolDefinitionError, ...] = ()
+        self._unread: dict[str, MCPServerError] = {}
 
     @property
     def _tools(self) -> dict[str, Tool]:  # type: ignore[override]
         """What the toolset holds, as its base class wants it."""
         if self._changes != (changes := self._connection.changes):
             with self._keeping():
-                self._adopt(changes, self._connection.request_blocking(_list_tools))
+                definitions = self._connection.request_blocking(_list_tools)
+                self._adopt(changes, make_tools(definitions, self._connection, self._policy))
         return self._listed
 
     async def at(self, context: PromptContext) -> Toolset:
@@ -92,7 +98,8 @@ class MCPToolset(Toolset):
     async def _refresh(self) -> None:
         if self._changes != (changes := self._connection.changes):
             with self._keeping():
-                self._adopt(changes, await self._connection.request(_list_tools))
+                definitions = await self._connection.request(_list_tools)
+                self._adopt(changes, await to_thread(make_tools, definitions, self._connection, self._policy))
 
     @contextmanager
     def _keeping(self) -> Iterator[None]:
@@ -103,15 +110,21 @@ class MCPToolset(Toolset):
             if self._changes < 0:
                 raise
 
-    def _adopt(self, changes: int, definitions: Sequence[Any]) -> None:
-        self._listed, self._problems = make_tools(definitions, self._connection, self._policy)
+    def _adopt(self, changes: int, made: tuple[dict[str, Tool], tuple[ToolDefinitionError, ...]]) -> None:
+        self._listed, self._problems = made
+        reader = self._reader
+        if reader is not None and self._listed.setdefault(reader.name, reader) is not reader:
+            clash = f"tool {reader.name}: the server has one of this name, which is used in place of the one that reads"
+            self._problems += (ToolDefinitionError(clash),)
         self._changes = changes
 
     @property
-    def problems(self) -> tuple[ToolDefinitionError, ...]:
-        """Why tools of the server are left out, such as an invalid schema, or a name that another has."""
+    def problems(self) -> tuple[ToolDefinitionError | MCPServerError, ...]:
+        """Why tools of the server are left out, such as an invalid schema, one that needs tasks, or a name that another
+        has; and why resources are not among its `documents()`.
+        """
         _ = self._tools
-        return self._problems
+        return (*self._problems, *self._unread.values())
 
     @property
     def stderr_tail(self) -> str:
@@ -130,7 +143,8 @@ class MCPToolset(Toolset):
         """Read resources as documents for a `PromptContext`: untrusted, with their address as id and source.
 
         Args:
-            uris: Their addresses; without any, all resources the server lists are read.
+            uris: Their addresses; without any, all resources the server lists are read. Of these, what is not text is
+                left out, and named in `problems`.
 
         Raises:
             MCPServerError: One of them is unknown to the server, or is not text; see `parts` for those.
@@ -138,9 +152,17 @@ class MCPToolset(Toolset):
         """
 
         async def read(client: Client) -> tuple[Document, ...]:
-            wanted = uris or [resource.uri for resource in await list_all(client, "resources")]
-            found = [await client.read_resource(uri) for uri in wanted]
-            return tuple(document for answer in found for document in to_documents(answer))
+            if uris:
+                found = [await client.read_resource(uri) for uri in uris]
+                return tuple(document for answer in found for document in to_documents(answer))
+            self._unread.clear()
+            documents: list[Document] = []
+            for resource in await list_all(client, "resources"):
+                try:
+                    documents += to_documents(await client.read_resource(resource.uri))
+                except MCPServerError as error:
+                    self._unread[resource.uri] = error
+            return tuple(documents)
 
         return await self._connection.request(read)
 
@@ -183,8 +205,6 @@ class MCPToolset(Toolset):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        from asyncio import to_thread
-
         await to_thread(self.close)
 
     def __repr__(self) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from agentkit_prompts.context.parts import Text
 from agentkit_prompts.schemas.check import JsonChecker
 from agentkit_prompts.schemas.params import schema_faults
 from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -14,26 +16,28 @@ from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import MCPServerError, MCPServerLost, ToolDefinitionError, describe_error
 from agentkit_tools.mcp.connection import Connection
-from agentkit_tools.mcp.content import to_result
+from agentkit_tools.mcp.content import to_parts, to_result
+from agentkit_tools.mcp.listed_tools import MAX_LISTED, PROBLEM
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
     from mcp_types import CallToolResult, ToolAnnotations
     from mcp_types import Tool as Definition
 
-__all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools"]
+__all__ = ["IDEMPOTENCY_KEY", "list_all", "make_tools", "resource_tool"]
 
 IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 """Under this name a call carries its idempotency key in `_meta`."""
 
 _TIMEOUT = 60.0
 _MAX_PAGES = 200
-_MAX_LISTED = 20_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
 _MAX_PROBLEMS = 10
+_MAX_MESSAGE = 1_000
 
 
 async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"]) -> list[Any]:
@@ -49,13 +53,13 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
     for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
         found += getattr(page, kind)
-        if page.next_cursor is None and len(found) <= _MAX_LISTED:
+        if page.next_cursor is None and len(found) <= MAX_LISTED:
             return found
-        if page.next_cursor == cursor or len(found) > _MAX_LISTED:
+        if page.next_cursor == cursor or len(found) > MAX_LISTED:
             break
         cursor = page.next_cursor
     raise MCPServerError(
-        f"the server's list of {kind} does not end: {len(found):,} so far; {_MAX_LISTED:,} on {_MAX_PAGES} pages are"
+        f"the server's list of {kind} does not end: {len(found):,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are"
         " allowed"
     )
 
@@ -66,10 +70,19 @@ def make_tools(
     """Return the tools by name, and what is wrong with those that cannot be offered.
 
     `policy` goes before what follows from the hints of the server.
+
+    Raises:
+        MCPServerError: Reading them takes longer than the server has for an answer.
     """
+    end = monotonic() + connection.seconds
     tools: dict[str, Tool] = {}
     problems: list[ToolDefinitionError] = []
-    for definition in definitions:
+    for number, definition in enumerate(definitions):
+        if monotonic() > end:
+            raise MCPServerError(
+                f"MCP server {connection.name} lists {len(definitions):,} tools, of which {number:,} could be read"
+                f" within {connection.seconds:g} seconds"
+            )
         try:
             made = _tool(definition, connection, policy)
         except ToolDefinitionError as error:
@@ -85,6 +98,11 @@ def make_tools(
 def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
     description = definition.description or definition.title or ""
+    if definition.execution is not None and definition.execution.task_support == "required":
+        raise ToolDefinitionError(f"tool {name[:100]}: it runs only as a task, which is not supported")
+    if isinstance(problem := (definition.meta or {}).get(PROBLEM), str):
+        what = "its JSON Schema cannot be used" if "Schema" in problem[:12] else "its definition cannot be used"
+        raise ToolDefinitionError(f"tool {name or '(without a name)'}: {what}; {problem}")
     if not name.strip():
         raise ToolDefinitionError("a tool of the server has no name")
     if len(description) > _MAX_DESCRIPTION:
@@ -126,7 +144,10 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> Callable[..., Any]:
     async def call(agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
         meta: Any = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key} if agentkit_context is not None else None
-        answer = await connection.call(lambda client: client.call_tool(name, arguments, meta=meta))
+        report = None if agentkit_context is None else _reporter(agentkit_context)
+        answer = await connection.call(
+            lambda client: client.call_tool(name, arguments, progress_callback=report, meta=meta)
+        )
         if output_schema is not None and not answer.is_error:
             problems, error = await run_in_thread(partial(_output_problems, output_schema, answer))
             if error is not None:
@@ -136,6 +157,29 @@ def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] 
         return to_result(answer, name)
 
     return call
+
+
+def _reporter(context: ToolContext[Any]) -> ProgressFnT | None:
+    """Return what passes the progress that a server reports on to who listens to the run; None where nobody can."""
+    if context.run is None:
+        return None
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        context.progress((message or "")[:_MAX_MESSAGE], done=progress, total=total)
+
+    return report
+
+
+def resource_tool(connection: Connection) -> Tool:
+    """Return the tool by which a model reads what links in results, or the server's list, lead to."""
+
+    async def read_resource(uri: Annotated[str, "The address of the resource, as it was given."]) -> Any:
+        parts = to_parts(await connection.call(lambda client: client.read_resource(uri)))
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        return "\n".join(texts) if len(texts) == len(parts) else parts
+
+    about = f"Read a resource of {connection.name}, such as one that a result links to."
+    return Tool.from_function(read_resource, description=about, timeout=_TIMEOUT)
 
 
 def _output_problems(schema: Mapping[str, Any], answer: CallToolResult) -> str:

@@ -7,15 +7,17 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
+from importlib.util import find_spec
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
+from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.export import to_mcp
 from agentkit_tools.mcp.content import from_result
 from agentkit_tools.mcp.remote_tools import IDEMPOTENCY_KEY
-from agentkit_tools.tool import Tool, unknown_tool
+from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.toolset import by_name
 
@@ -53,8 +55,10 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name.
+        ToolDefinitionError: Two tools have the same name, or the extra `mcp` is not installed.
     """
+    if find_spec("mcp") is None:
+        raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
     from mcp import MCPError
     from mcp.server import Server
     from mcp_types import INVALID_PARAMS, CallToolResult, ListToolsResult

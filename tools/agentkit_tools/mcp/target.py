@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
 
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, TOO_LONG, bounded
+from agentkit_tools.mcp.listed_tools import readable
 
 if TYPE_CHECKING:
     from httpx2 import Response
@@ -28,6 +31,8 @@ ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[
 _MAX_STDERR = 8_192
 _SILENCE_SECONDS = 300.0
 _CONNECT_SECONDS = 30.0
+_GRACE_SECONDS = 1.0
+"""How long a server may take to end once its stdin is closed."""
 _MAX_BYTES = 64 * 1024 * 1024
 
 
@@ -36,10 +41,23 @@ class StderrTail(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._kept = bytearray()
+        self.names_group = False
+        """Whether the first line names the process group that the server runs in."""
+        self._group = 0
 
     def data_received(self, data: bytes) -> None:
         self._kept += data
+        if self.names_group and b"\n" in self._kept:
+            first, _, self._kept = self._kept.partition(b"\n")
+            self._group, self.names_group = int(first), False
         del self._kept[:-_MAX_STDERR]
+
+    def kill(self) -> None:
+        """End what is left of the server and of all that it started, whatever signals they ignore."""
+        group, self._group = self._group, 0
+        if group and os.name == "posix":
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
 
     @property
     def text(self) -> str:
@@ -67,6 +85,8 @@ class Target:
         env: Mapping[str, str] | None,
         cwd: str | Path | None,
     ) -> None:
+        if find_spec("mcp") is None:
+            raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         is_http = False
         problems = []
         if isinstance(server, str):
@@ -108,6 +128,22 @@ class Target:
         self._server: Any = server
         self._headers = dict(headers or {})
 
+    def problem(self) -> str:
+        """Return why a command cannot be started, in one sentence; "" where nothing is known to be wrong."""
+        command = getattr(self._server, "command", None)
+        if command is None:
+            return ""
+        path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
+        is_path = os.sep in command or "/" in command
+        where = Path(self._server.cwd or ".") / command if is_path else None
+        if shutil.which(command if where is None else str(where), path=path) is not None:
+            return ""
+        if where is None:
+            return f"MCP server {self.name}: there is no command {command!r} on the PATH; install it, or give its path"
+        if not where.exists():
+            return f"MCP server {self.name}: there is no file {command!r} to start"
+        return f"MCP server {self.name}: {command!r} is no program that can be started"
+
     def transport(
         self, stderr: StderrTail, ended: Callable[[MCPServerError | None], None]
     ) -> AbstractAsyncContextManager[Any]:
@@ -142,9 +178,18 @@ class Target:
             from mcp.client.stdio import stdio_client
 
             server = server.model_copy(update={"encoding": bounded(server.encoding)})
-            async with _errlog(stderr) as errlog, stdio_client(_watched_command(server), errlog) as streams:
-                errlog.close()  # the server has its own copy: when it closes that one, this is the end of the file
-                yield streams
+            command = _watched_command(server)
+            stderr.names_group = command is not server
+            async with _errlog(stderr) as errlog:
+                try:
+                    async with stdio_client(command, errlog) as streams:
+                        errlog.close()  # the server has its own copy: when it closes that one, the file ends
+                        try:
+                            yield streams
+                        finally:  # the SDK waits longer, and not at all where it is cancelled
+                            asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
+                finally:
+                    stderr.kill()
 
 
 async def _limit(response: Response) -> None:
@@ -172,10 +217,13 @@ async def _limit(response: Response) -> None:
 
 
 _WATCH = """
-(while kill -0 "$0" && kill -0 $$; do sleep 1; done; kill -0 $$ && kill -s KILL -- -$$) </dev/null >/dev/null 2>&1 &
+echo "$$" >&2
+(trap '' TERM HUP INT
+while kill -0 "$0" && kill -0 $$; do sleep 1; done
+kill -0 $$ && kill -s KILL -- -$$) </dev/null >/dev/null 2>&1 &
 exec "$@"
 """
-"""Runs a command in whose process group a watcher ends everything once the process `$0` is gone."""
+"""Names its process group, and runs a command there; a watcher ends the group once the process `$0` is gone."""
 
 
 def _watched_command(server: StdioServerParameters) -> StdioServerParameters:
@@ -223,6 +271,8 @@ async def _watched(
                         text = f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters"
                         fault = MCPServerError(text)
                         break
+                    if isinstance(result := getattr(getattr(message, "message", None), "result", None), dict):
+                        message.message.result = readable(result)
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first

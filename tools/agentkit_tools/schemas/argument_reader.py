@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
+from agentkit_prompts.schemas.property_names import original_names, with_original_names
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
 from agentkit_tools.schemas.validation_cost import (
     ValidationCost,
@@ -17,10 +18,18 @@ from agentkit_tools.schemas.validation_cost import (
     validation_cost,
 )
 
-__all__ = ["ArgumentReader", "Arguments", "late_reader", "reader_of"]
+__all__ = ["ArgumentReader", "Arguments", "ModelArguments", "late_reader", "named_reader", "reader_of"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
+
+
+class ModelArguments(dict[str, Any]):
+    """The arguments a model was made from, and the model."""
+
+    made: Any
+
+
 Validate: TypeAlias = Callable[[str], Arguments]
 
 _QUICK_CHARS = 100_000
@@ -47,6 +56,23 @@ class ArgumentReader(NamedTuple):
     """Texts that are longer are not for `at_once`; -1 where none is, because code of the tool's own runs in it."""
     thoroughly: Validate
     """Ends, but may take a second: for a thread."""
+    own_names: Callable[[str], str] | None = None
+    """Gives arguments the names that properties have, where a provider was sent others; None where all are their own.
+    """
+
+
+def named_reader(reader: ArgumentReader, parameters: Mapping[str, Any]) -> ArgumentReader:
+    """Return a reader that takes the names that providers are sent in place of those they refuse, too."""
+    names = original_names(parameters)
+    if not names:
+        return reader
+
+    def own(text: str) -> str:
+        return with_original_names(text, names)
+
+    return ArgumentReader(
+        lambda text: reader.at_once(own(text)), reader.max_chars, lambda text: reader.thoroughly(own(text)), own
+    )
 
 
 def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
+from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
 from agentkit_tools.schemas.pattern_size import pattern_size
 
@@ -54,7 +55,13 @@ def validator_for(schema: Mapping[str, Any]) -> Callable[[str], dict[str, Any]]:
     if definitions:
         built = core_schema.definitions_schema(built, definitions)
     validate = SchemaValidator(built).validate_python
-    return lambda text: validate(_READ(text))
+
+    def read(text: str) -> dict[str, Any]:
+        value: dict[str, Any] = _READ(text)
+        validate(value)
+        return value  # as it was written, the order of the keys included
+
+    return read
 
 
 class _Builder:
@@ -83,8 +90,7 @@ class _Builder:
             steps.extend(self.build(part) for part in parts)
         if not steps:
             return _ANY
-        built = steps[0] if len(steps) == 1 else _all(steps)
-        return core_schema.nullable_schema(built) if schema.get("nullable") is True else built
+        return steps[0] if len(steps) == 1 else _all(steps)
 
     def _base(self, schema: Mapping[str, Any]) -> CoreSchema:
         if "const" in schema:
@@ -100,7 +106,7 @@ class _Builder:
 
     def _reference(self, reference: str) -> CoreSchema:
         if reference not in self.definitions:
-            target = self._target(reference)
+            target = target_in(self.document, reference)
             if target is None or self._is_endless(reference):
                 return _ANY
             self.definitions[reference] = None  # under way: what refers to it meanwhile needs no second look
@@ -108,24 +114,10 @@ class _Builder:
             self.definitions[reference] = once(built, reference, keep=True)
         return core_schema.definition_reference_schema(reference)
 
-    def _target(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        target: Any = self.document
-        for step in reference.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(target, Mapping):
-                target = target.get(name)
-            elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
-                target = target[int(name)]
-            else:
-                return None
-        return target
-
     def _is_endless(self, reference: str) -> bool:
         """Whether a reference leads back to itself without going into the value: it can judge none."""
         seen: set[str] = set()
-        waiting = [self._target(reference)]
+        waiting = [target_in(self.document, reference)]
         while waiting:
             schema = waiting.pop()
             if len(seen) > _MAX_ALTERNATIVES:
@@ -140,7 +132,7 @@ class _Builder:
                     return True
                 if found not in seen:
                     seen.add(found)
-                    waiting.append(self._target(found))
+                    waiting.append(target_in(self.document, found))
         return False
 
     def _object(self, schema: Mapping[str, Any]) -> CoreSchema:

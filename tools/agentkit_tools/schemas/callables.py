@@ -1,4 +1,4 @@
-"""What kind of callable a tool is made from: its code, how it is run, its name, and what providers accept of that."""
+"""What kind of callable a tool is made from: its code, how it is run, its docstring, its name on the wire."""
 
 from __future__ import annotations
 
@@ -8,16 +8,31 @@ from hashlib import blake2b
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature, unwrap
 from typing import Any, Literal
 
+from pydantic import BaseModel
+from pydantic.dataclasses import is_pydantic_dataclass
+
 from agentkit_tools.errors import ToolDefinitionError
 
-__all__ = ["Mode", "inner_function", "is_unbound_method", "mode_of", "name_of", "raw", "wire_name"]
+__all__ = [
+    "Mode",
+    "described",
+    "docstring_of",
+    "inner_function",
+    "is_model",
+    "is_unbound_method",
+    "mode_of",
+    "name_of",
+    "raw",
+    "wire_name",
+]
 
-_ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ACCEPTED = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _REFUSED = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_CHARS = 64
 
-Mode = Literal["async", "async_items", "sync", "sync_items"]
-"""How a function is run: awaited or in a thread; the items of a generator are collected."""
+Mode = Literal["async", "async_items", "sync", "sync_items", "model"]
+"""How a function is run: awaited or in a thread; the items of a generator are collected. A model of pydantic's is made
+where its arguments are read."""
 
 
 def raw(function: Any) -> Any:
@@ -37,8 +52,47 @@ def inner_function(function: Any) -> Any:
     return inner
 
 
+def described(function: Any) -> Any:
+    """Return what the signature of `function` is that of: what has one of its own, or the code inside."""
+    while True:
+        function = unwrap(raw(function), stop=lambda one: hasattr(one, "__signature__"))
+        if not isinstance(function, partial) or hasattr(function, "__signature__"):
+            return function
+        function = function.func
+
+
+def docstring_of(function: Any) -> str | None:
+    """Return the outermost docstring: that of a decorator before that of what it decorates."""
+    here = raw(function)
+    while here is not None:
+        if found := _own_docstring(here):
+            return found
+        here = here.func if isinstance(here, partial) else getattr(here, "__wrapped__", None)
+    if hasattr(inner := inner_function(function), "__code__"):
+        return _own_docstring(inner)
+    return None
+
+
+def _own_docstring(thing: Any) -> str | None:
+    """Return the docstring that is written for this very thing; objects have that of their class, which is not it."""
+    if isinstance(thing, type):
+        text = thing.__doc__  # where there is none, dataclasses and named tuples have their signature
+        return None if text and re.fullmatch(rf"{re.escape(thing.__name__)}\(.*\)(?: -> None)?", text, re.S) else text
+    if hasattr(thing, "__name__"):
+        return getattr(thing, "__doc__", None)
+    found = getattr(thing, "__dict__", {}).get("__doc__")
+    return found if isinstance(found, str) else None
+
+
+def is_model(function: Any) -> bool:
+    """Return whether this is a model or a dataclass of pydantic's."""
+    return isinstance(function, type) and (issubclass(function, BaseModel) or is_pydantic_dataclass(function))
+
+
 def mode_of(inner: Any) -> Mode:
     """Return how an inner function is run."""
+    if is_model(inner):
+        return "model"
     if iscoroutinefunction(inner):
         return "async"
     if isasyncgenfunction(inner):
@@ -75,7 +129,7 @@ def is_unbound_method(function: Any) -> bool:
 
 
 def wire_name(name: str) -> str:
-    """Return `name` in letters, digits, `_` and `-`, at most 64 of them.
+    """Return `name` in letters, digits, `_` and `-`, at most 64 of them, the first no digit and no `-`.
 
     A name that needs no change stays. Any other ends in 8 hex digits of its hash: `geometry.area` and `geometry area`
     stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
@@ -85,4 +139,6 @@ def wire_name(name: str) -> str:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _REFUSED.sub("_", name).strip("_")[: _MAX_CHARS - len(digest) - 1]
-    return f"{readable}_{digest}" if readable else f"tool_{digest}"
+    if not readable[:1].isalpha():
+        readable = f"tool_{readable}"[: _MAX_CHARS - len(digest) - 1].rstrip("_")
+    return f"{readable}_{digest}"

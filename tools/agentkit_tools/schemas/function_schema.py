@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
-from types import SimpleNamespace
 from typing import (
     Annotated,
     Any,
@@ -30,17 +28,17 @@ from typing_extensions import ReadOnly, is_typeddict
 from typing_extensions import Unpack as OldUnpack  # one of its own before Python 3.12
 
 from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.annotations import annotations_of, context_annotations
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, reader_of
-from agentkit_tools.schemas.callables import inner_function
 from agentkit_tools.schemas.deps_type import context_of, deps_type
 
-__all__ = ["Signature", "context_parameters", "read_signature"]
+__all__ = ["PlainSchema", "Signature", "context_parameters", "read_signature", "without_titles"]
 
 _QUALIFIERS = (Required, NotRequired, ReadOnly)
 _NO_NAN = core_schema.CoreConfig(allow_inf_nan=False)
 
 
-class _Schema(GenerateJsonSchema):
+class PlainSchema(GenerateJsonSchema):
     """Pydantic's JSON Schema without the titles it makes up from the names of parameters, and unsorted."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -158,7 +156,7 @@ def read_signature(
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ToolDefinitionError(f"tool {tool}: {function!r} has no signature that can be read ({error})") from error
-    hints = _hints(function, tool)
+    hints = annotations_of(function, parameters, tool)
     result = Signature()
     defaults: dict[str, Any] = {}
     by_position: list[tuple[str, Any]] = []
@@ -201,12 +199,8 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
     Raises:
         ToolDefinitionError: One of them has the name of an argument in `taken`, or a type that cannot be resolved.
     """
-    try:
-        hints = _hints(function, tool)
-    except ToolDefinitionError as error:  # its other annotations are nobody's business here
-        hints = _hints_one_by_one(function, error)
     found = Signature()
-    for name, hint in hints.items():
+    for name, hint in context_annotations(function, tool).items():
         if name != "return" and context_of(hint) is not None:
             found.add_context(name, hint)
     if clashes := sorted(set(found.contexts) & set(taken)):
@@ -237,49 +231,6 @@ def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> No
         result.fields[name] = _Field(name, annotation, required)
 
 
-def _hints(function: Callable[..., Any], tool: str, names: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    inner = inner_function(function)
-    if isinstance(inner, type):
-        inner = inner.__init__  # type: ignore[misc]
-    try:
-        return get_type_hints(inner, localns=dict(names) if names else None, include_extras=True)
-    except NameError as error:
-        if names is None and (found := _names_of_callers(inner)):
-            return _hints(function, tool, found)
-        raise ToolDefinitionError(
-            f"tool {tool}: the annotation {getattr(error, 'name', None) or error} cannot be resolved; import it outside"
-            " of `if TYPE_CHECKING:` and define it before the tool"
-        ) from error
-    except (TypeError, SyntaxError) as error:
-        raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})") from error
-
-
-def _hints_one_by_one(function: Callable[..., Any], error: ToolDefinitionError) -> dict[str, Any]:
-    """Return the annotations that can be resolved by themselves; that of a context must be among them."""
-    inner = inner_function(function)
-    found: dict[str, Any] = {}
-    for name, hint in getattr(inner, "__annotations__", {}).items():
-        alone = SimpleNamespace(__annotations__={name: hint})
-        try:
-            found |= get_type_hints(alone, getattr(inner, "__globals__", {}), include_extras=True)
-        except Exception:
-            if "ToolContext" in str(hint):
-                raise error from None
-    return found
-
-
-def _names_of_callers(function: Any) -> dict[str, Any]:
-    """Local names in sight of a function that is defined inside another one: it is the caller that is at work now."""
-    names: dict[str, Any] = {}
-    home = getattr(function, "__globals__", None)
-    frame = sys._getframe()
-    while frame is not None:  # pyright: ignore[reportUnnecessaryComparison]
-        if frame.f_globals is home and frame.f_locals is not home:
-            names = {**frame.f_locals, **names}
-        frame = frame.f_back  # type: ignore[assignment]
-    return names
-
-
 def _build(result: Signature, tool: str) -> None:
     shown = Counter(one.alias or name for name, one in result.fields.items())
     if twice := [name for name, times in shown.items() if times > 1]:
@@ -287,7 +238,7 @@ def _build(result: Signature, tool: str) -> None:
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
         result.reader = reader_of(adapter.validator.validate_json, adapter.core_schema)
-        result.parameters = adapter.json_schema(schema_generator=_Schema)
+        result.parameters = adapter.json_schema(schema_generator=PlainSchema)
     except Exception as error:
         _explain(result, tool, error)
 
@@ -297,7 +248,7 @@ def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
     reasons = []
     for name, one in result.fields.items():
         try:
-            TypeAdapter(one.annotation).json_schema(schema_generator=_Schema)
+            TypeAdapter(one.annotation).json_schema(schema_generator=PlainSchema)
         except Exception as error:
             reasons.append(f"parameter {name}: {str(error).splitlines()[0]}")
     raise ToolDefinitionError(
@@ -323,10 +274,14 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     if raw.get("required"):
         parameters["required"] = raw["required"]
     parameters["additionalProperties"] = raw.get("additionalProperties", True)
-    definitions = raw.get("$defs")
-    if definitions:
-        for key, entry in definitions.items():
-            if key.endswith(str(entry.get("title", "\0")).replace("[", "_").replace("]", "_")):
-                del entry["title"]
-        parameters["$defs"] = definitions
-    result.parameters = parameters
+    if raw.get("$defs"):
+        parameters["$defs"] = raw["$defs"]
+    result.parameters = without_titles(parameters)
+
+
+def without_titles(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Take the titles out that pydantic makes up from the names of classes."""
+    for key, entry in parameters.get("$defs", {}).items():
+        if key.endswith(str(entry.get("title", "\0")).replace("[", "_").replace("]", "_")):
+            del entry["title"]
+    return parameters

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from agentkit_prompts.schemas.merged_schema import kind_of_json
 
 __all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
 
@@ -29,7 +31,13 @@ _UNION = re.compile(r"\s*\|\s*|\s+or\s+")
 _ONE = ("items", "additionalProperties", "contains", "propertyNames", "not", "if", "then", "else", "additionalItems")
 _MANY = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED))
+_NULLABLE = ("nullable", "x-nullable")
+_READ_ABOVE = frozenset(("type", "required", "optional", *_ONE, *_MANY, *_NAMED, *_NULLABLE))
+_WRAPPED = ("$ref", *_MANY[:3])
+"""Keywords beside which a type alone does not say whether null is accepted."""
+_ANNOTATIONS = frozenset(
+    ("description", "title", "default", "examples", "example", "deprecated", "readOnly", "writeOnly")
+)
 
 
 class SchemaError(ValueError):
@@ -37,10 +45,11 @@ class SchemaError(ValueError):
 
 
 def normalise(schema: Any, level: int = 0) -> Any:
-    """Return a copy of `schema` with foreign type names replaced, and no default that its own schema refuses.
+    """Return a copy of `schema` with foreign type names replaced, and nothing in it that contradicts itself.
 
-    A type nobody knows becomes no type at all, which accepts anything. A default that does not fit moves into the
-    description, where the model can still read it.
+    A type nobody knows becomes no type at all, which accepts anything. Where an enum and a type contradict each other,
+    the enum is what holds; beside the type `array` it is that of the items. A default of null, like `nullable`, lets
+    null in. Any other default that does not fit moves into the description, where the model can still read it.
 
     Raises:
         SchemaError: It is nested too deeply, or is neither an object nor a boolean.
@@ -55,7 +64,7 @@ def normalise(schema: Any, level: int = 0) -> Any:
     for key, value in schema.items():
         if key == "enum":
             if isinstance(value, list | tuple) and value:
-                result[key] = list(value)
+                result[key] = [one for number, one in enumerate(value) if not _is_listed(one, value[:number])]
         elif key in _ONE and isinstance(value, Mapping | bool):
             result[key] = normalise(value, level + 1)
         elif key in _MANY and isinstance(value, list | tuple):
@@ -64,10 +73,14 @@ def normalise(schema: Any, level: int = 0) -> Any:
             result[key] = {str(name): normalise(item, level + 1) for name, item in value.items()}
         elif key == "items" and isinstance(value, list | tuple):  # how tuples were written before 2020
             result["prefixItems"] = [normalise(item, level + 1) for item in value]
-        elif key == "default" or (key not in _READ_ABOVE and value is not None):
+        elif key in ("default", "const") or (key not in _READ_ABOVE and _WELL_FORMED.get(key, _is_there)(value)):
             result[key] = value
     _set_type(result, schema.get("type"), level)
     _set_required(result, schema)
+    _set_exclusive_bounds(result)
+    _settle_enum(result)
+    if level and (_is_null_default(result) or any(schema.get(key) is True for key in _NULLABLE)):
+        result = _or_null(result)
     _fit_default(result)
     return {"type": result.pop("type"), **result} if "type" in result else result
 
@@ -82,7 +95,7 @@ def _set_type(result: dict[str, Any], kind: Any, level: int) -> None:
     elif isinstance(kind, str):
         for key, value in _parse_type(kind, level).items():
             result.setdefault(key, value)
-    if result.get("type") == "array":
+    if "array" in _kinds(result.get("type")):
         result.setdefault("items", {})  # some providers refuse an array without
 
 
@@ -128,12 +141,110 @@ def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
         result["required"] = list(dict.fromkeys(names))
 
 
+def _is_listed(value: Any, values: Sequence[Any]) -> bool:
+    return any(value == one and type(value) is type(one) for one in values)
+
+
+def _set_exclusive_bounds(result: dict[str, Any]) -> None:
+    """Write bounds that exclude themselves as they are written since 2019: as numbers of their own."""
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(is_exclusive := result.get(exclusive), bool):
+            del result[exclusive]
+            if is_exclusive and bound in result:
+                result[exclusive] = result.pop(bound)
+
+
+def _is_there(value: Any) -> bool:
+    return value is not None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_number(value) and value >= 0 and value == value // 1
+
+
+_WELL_FORMED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("title", "description", "pattern", "format", "$ref", "$comment", "$anchor", "$id"), _is_text),
+    **dict.fromkeys(("minimum", "maximum"), _is_number),
+    **dict.fromkeys(("exclusiveMinimum", "exclusiveMaximum"), lambda value: isinstance(value, int | float)),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"), _is_count),
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    **dict.fromkeys(("uniqueItems", "deprecated", "readOnly", "writeOnly"), lambda value: isinstance(value, bool)),
+    "examples": lambda value: isinstance(value, list),
+    "$schema": _is_text,
+    "$vocabulary": lambda _: False,
+    **dict.fromkeys(("dependencies", "dependentRequired"), lambda value: isinstance(value, Mapping)),
+}
+"""Keywords that are left out where their value is none that JSON Schema allows."""
+
+
+def _settle_enum(result: dict[str, Any]) -> None:
+    """Make type and enum agree: what is listed is accepted, and nothing else."""
+    key = "const" if "const" in result else "enum"
+    if key not in result or "type" not in result:
+        return
+    values = [result["const"]] if key == "const" else result["enum"]
+    declared = _kinds(result["type"])
+    if "null" in declared and len(declared) > 1 and key == "enum" and None not in values:
+        values = result["enum"] = [*values, None]  # a type that lets null in is written for nothing else
+    apart = [value for value in values if not any(_FITS[kind](value) for kind in declared)]
+    if not apart:
+        return
+    inner = [value for value in values if value is not None]
+    if "array" in declared and key == "enum" and inner and not any(isinstance(value, list | tuple) for value in values):
+        del result["enum"]
+        items = result.get("items")
+        if not isinstance(items, Mapping) or "enum" not in items:
+            result["items"] = {**(items if isinstance(items, Mapping) else {}), "enum": inner}
+            _settle_enum(result["items"])
+        if len(inner) < len(values):
+            result["type"] = _one_or_many([*declared, "null"])
+        return
+    fitting = [kind for kind in declared if any(_FITS[kind](value) for value in values)]
+    result["type"] = _one_or_many([*fitting, *(kind_of_json(value) for value in apart)])
+
+
+def _is_null_default(result: Mapping[str, Any]) -> bool:
+    default = result.get("default", 0)
+    if isinstance(default, str) and default.lower() in _NULL_WORDS:
+        return "type" in result and "string" not in _kinds(result["type"]) and "enum" not in result
+    return default is None
+
+
+def _or_null(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that also accepts null."""
+    if result.get("default", 0) is not None and _is_null_default(result):
+        result["default"] = None
+    if any(key in result for key in _WRAPPED):
+        options: list[Any] = next((result[key] for key in ("anyOf", "oneOf") if key in result), [])
+        if {"type": "null"} in options:
+            return result
+        outside = {key: value for key, value in result.items() if key in _ANNOTATIONS or key.startswith("x-")}
+        inside = {key: value for key, value in result.items() if key not in outside}
+        options = inside["anyOf"] if inside.keys() == {"anyOf"} else [inside]
+        return {**outside, "anyOf": [*options, {"type": "null"}]}
+    if "const" in result:
+        result["enum"] = [result.pop("const")]
+    if "enum" in result and None not in result["enum"]:
+        result["enum"] = [*result["enum"], None]
+    if "type" in result:
+        result["type"] = _one_or_many([*_kinds(result["type"]), "null"])
+    return result
+
+
 def _fit_default(result: dict[str, Any]) -> None:
     if "default" not in result:
         return
-    default, kind = result["default"], result.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    if kind is None or any(_FITS[str(one)](default) for one in kinds):
+    default = result["default"]
+    fits = "type" not in result or any(_FITS[kind](default) for kind in _kinds(result["type"]))
+    if fits and ("enum" not in result or default in result["enum"]):
         return
     del result["default"]
     if default is not None:
@@ -141,12 +252,22 @@ def _fit_default(result: dict[str, Any]) -> None:
         result["description"] = f"{text} (default: {default})".strip()
 
 
+def _kinds(kind: Any) -> list[str]:
+    return kind if isinstance(kind, list) else [kind]
+
+
+def _one_or_many(kinds: list[str]) -> str | list[str]:
+    found = list(dict.fromkeys(kinds))
+    return found[0] if len(found) == 1 else found
+
+
+_NULL_WORDS = ("none", "null", "nil", "undefined")
 _FITS: dict[str, Any] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
     "string": lambda value: isinstance(value, str),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1,
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
 }

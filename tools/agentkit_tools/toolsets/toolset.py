@@ -19,23 +19,24 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 from agentkit_tools.toolsets.wrapped_tool import Around, Proceed, WrappedTool
 
-__all__ = ["Toolset", "TurnTools", "by_name"]
+__all__ = ["StepTools", "ToolLike", "Toolset", "TurnTools", "by_name"]
 
-ToolLike: TypeAlias = Tool | Callable[..., Any]
+ToolLike: TypeAlias = "Tool | Callable[..., Any] | Mapping[str, Any] | Toolset"
+"""What can be offered: tools, functions, toolsets, and tools of a provider as data, such as `{"type": "web_search"}`.
+"""
 
 
 def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
-    """Return tools by the name a model calls them by; plain functions become tools.
+    """Return tools by the name a model calls them by; plain functions become tools, toolsets are what is in them.
 
     Raises:
         ToolDefinitionError: Two tools have the same name; all such names are listed. Or these are no tools.
     """
-    if isinstance(tools, str) or not isinstance(tools, Iterable):
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
         raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
     found: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
-    for item in tools:
-        one = item if isinstance(item, Tool) else Tool.from_function(item)
+    for one in _flat(tools):
         if found.setdefault(one.name, one) is not one:
             clashes[one.name] = None
     if clashes:
@@ -44,6 +45,21 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
             " or prefix a toolset with `toolset.prefixed(...)`"
         )
     return found
+
+
+def _flat(tools: Iterable[ToolLike]) -> Iterator[Tool]:
+    for item in tools:
+        if isinstance(item, Tool):
+            yield item
+        elif isinstance(item, Toolset):
+            yield from item
+        elif isinstance(item, Mapping):
+            yield Tool.from_provider(item)
+        elif hasattr(item, "at"):
+            kind = type(item).__name__
+            raise ToolDefinitionError(f"{kind} makes its tools for each run: give it to the agent itself")
+        else:
+            yield Tool.from_function(item)
 
 
 class Toolset(Sequence[Tool]):
@@ -231,3 +247,11 @@ class TurnTools:
         found = self._compute(context)
         tools = await found if isawaitable(found) else found
         return tools if isinstance(tools, Toolset) else Toolset(tools)
+
+
+class StepTools(TurnTools):
+    """Tools that are computed before each step of a run: the context has the messages of the run in `intermediate`."""
+
+    __slots__ = ()
+
+    is_each_step = True

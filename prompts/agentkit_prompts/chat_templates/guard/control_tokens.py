@@ -1,6 +1,7 @@
 """The control tokens of a chat template: where they stand in a text, and what could become part of one.
 
-A token in brackets counts anywhere. A marker of plain words, such as `User:`, counts at the start of a line only.
+A token in brackets counts anywhere. A marker of plain words, such as `User:`, counts at the start of a line only,
+also behind characters that are not seen.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from agentkit_prompts.templates.line_heads import UNSEEN
+
 __all__ = ["ControlTokens", "Found", "control_tokens_of", "is_at_line_start", "tokens_and_markers"]
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{_LINE_BREAKS}]")
-_INDENT = rf"[^\S{_LINE_BREAKS}]*"
+_INDENT = f"{UNSEEN}*"
+_BLANK = re.compile(_INDENT)
 _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010\u3011\u27e8\u27e9\uff1c\uff1e")
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
@@ -138,7 +142,7 @@ def _is_reached_from_right(tokens: ControlTokens, text: str, is_start: bool) -> 
 
 def is_at_line_start(text: str) -> bool:
     """Whether what stands behind `text` starts a line; so does what stands behind nothing."""
-    return not _BREAK.split(text)[-1].strip()
+    return _BLANK.fullmatch(_BREAK.split(text)[-1]) is not None
 
 
 def _characters(text: str) -> Iterator[str]:

@@ -95,14 +95,14 @@ class Bounds(Meter):
             count, value = (left, right) if isinstance(left, int) else (right, left)
             if isinstance(count, int) and isinstance(value, str | bytes):
                 self.chars(len(value) * max(0, count))
-            elif isinstance(count, int) and isinstance(value, list | tuple):
-                self.charge(len(value) * max(0, count))
+        self.pay("operator.*", left, right)
         return left * right
 
     def raised(self, left: Any, right: Any) -> Any:
         """Return `left ** right`."""
         if isinstance(left, int) and isinstance(right, int):
             refuse_large(left.bit_length() * abs(right))
+        self.pay("operator.**", left, right)
         return left**right
 
     def modulo(self, left: Any, right: Any) -> Any:
@@ -111,27 +111,30 @@ class Bounds(Meter):
             self.percent(left, right)
             return self.grown(left % right)
         refuse_large_numbers(left, right)
+        self.pay("operator.%", left, right)
         return left % right
 
     def divided(self, left: Any, right: Any) -> Any:
         """Return `left // right`."""
         refuse_large_numbers(left, right)
+        self.pay("operator.//", left, right)
         return left // right
 
     def less(self, left: Any, right: Any) -> Any:
         """Return `left - right`."""
         refuse_large_numbers(left, right)
+        self.pay("operator.-", left, right)
         return left - right
 
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""
-        self.chars(len(template) * 4)
+        self.pay("operator.%", template, values)
         room = sum(map(room_of, PERCENT.finditer(template)))
         self.chars(room + template.count("%") * self.longest(values))
 
     def filled(self, template: str, args: tuple[Any, ...], kwargs: Any) -> None:
         """Charge the filling of `{}` fields, before it is done."""
-        self.chars(len(template) * 4)
+        self.pay("str.format", template)
         if _DIGITS.search(template) or _NESTED.search(template.replace("{{", "")):
             raise Fault("the text to format has fields of a computed width, or wider than 9,999 characters")
         fields = template.count("{")
@@ -216,12 +219,12 @@ class Bounds(Meter):
                 self.charge(2 + (work >> 5))
                 return container
         if isinstance(container, str | bytes):
-            self.pay("str.find", container, value)
+            self.pay("operator.in", container, value)
         elif isinstance(container, dict | set | frozenset):
             self.key(value, len(container))
         elif isinstance(container, list | tuple) or kind in _VIEWS:
-            self.charge(2 * len(container))
-            self.search(value, container if isinstance(container, list | tuple) else list(container))
+            self.pay("operator.in", container, value)
+            self.walk("operator.in", value, container if isinstance(container, list | tuple) else list(container))
         elif kind is range:
             self.charge(1 if type(value) is int else 2 * len(container))
         elif not isinstance(container, Sized):

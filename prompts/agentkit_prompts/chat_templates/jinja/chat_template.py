@@ -19,20 +19,22 @@ from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.isolated import IsolatedProcess
 from agentkit_prompts.chat_templates.jinja.markers import literals, rewrites_text, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
+from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.isolated_process import IsolatedProcess
 
 __all__ = ["JinjaChatTemplate"]
 
+_WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
 _HINTS = {
@@ -73,6 +75,8 @@ class JinjaChatTemplate:
     0.3 s to start; templates get JSON data, so lists for tuples."""
     stop_words: Sequence[str] | None = None
     """What ends a reply; the eos token when nothing is given."""
+    tool_call_format: str | None = None
+    """How the model writes tool calls: where it is not given, what the text of the template shows."""
     file: str | None = None
     """Where the template was read from, for error messages."""
     _probes: dict[str, Probe] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -81,6 +85,9 @@ class JinjaChatTemplate:
     def __post_init__(self) -> None:
         if self.stop_words is None and self.eos_token:
             object.__setattr__(self, "stop_words", (self.eos_token,))
+        if checked_format(self.tool_call_format) is None:
+            texts = [text for text in (self.source, *self.named.values()) if isinstance(text, str)]
+            object.__setattr__(self, "tool_call_format", format_of_texts(texts))
         for name, source in {"": self.source, **self.named}.items():
             self._check(source, name)
 
@@ -265,7 +272,7 @@ class JinjaChatTemplate:
 
     @cached_property
     def _process(self) -> IsolatedProcess:
-        return IsolatedProcess()
+        return IsolatedProcess(_WORKER, ChatTemplateError)
 
     def _ask(self, what: str, source: str, **given: Any) -> Any:
         """Return what the process of an isolated template answers."""

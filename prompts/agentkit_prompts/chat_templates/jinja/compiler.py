@@ -14,10 +14,13 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.nodes import Node
 
-from agentkit_prompts.templates.engine.costs import NODE_STEPS
+from agentkit_prompts.templates.engine.costs import COSTS, NODE_STEPS
 from agentkit_prompts.templates.engine.objects import Loop
 
-__all__ = ["DICT_NAMES", "BoundedCodeGenerator", "QuickCodeGenerator"]
+__all__ = ["DICT_NAMES", "FREE", "BoundedCodeGenerator", "QuickCodeGenerator"]
+
+FREE = frozenset(("attr", "count", "d", "default", "first", "last", "length"))
+"""Filters that take the same time whatever they get: a loop charges them with its rounds."""
 
 DICT_NAMES = frozenset(dir(dict))
 """Attributes of a dict: `message.name` reads any other name as a key."""
@@ -48,6 +51,8 @@ def _weight(parts: list[nodes.Node]) -> int:
     while stack:
         node = stack.pop()
         count += NODE_STEPS.get(type(node), 1)
+        if isinstance(node, nodes.Filter) and node.name in FREE:
+            count += COSTS[f"filter.{node.name}"].worst()
         count += len(node.data) >> 4 if isinstance(node, nodes.TemplateData) else 0
         stack.extend(node.iter_child_nodes())
     return count

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.prefix import breakpoints
 from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
-from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.wire.write_anthropic import OPENING, Turn, anthropic_blocks, anthropic_message
 from agentkit_prompts.errors import MediaError
+from agentkit_prompts.schemas.provider_tools import anthropic_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.templates.rendered import Rendered
 
-__all__ = ["anthropic_payload", "anthropic_tool"]
+__all__ = ["anthropic_payload"]
 
 _CACHE = FrozenDict(type="ephemeral")
 
@@ -57,20 +57,8 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     return payload
 
 
-def anthropic_tool(tool: ToolSpec) -> FrozenDict:
-    """Return the wire form of one tool."""
-    spec: dict[str, Any] = {"name": tool.name}
-    if tool.description:
-        spec["description"] = tool.description
-    schema = tool.parameters
-    spec["input_schema"] = schema if schema.get("type") == "object" else FrozenDict({**schema, "type": "object"})
-    if tool.strict:
-        spec["strict"] = True
-    return FrozenDict(spec)
-
-
 def _tools(declared: Declarations) -> FrozenList:
-    *before, last = [tool.derive(anthropic_tool) for tool in declared.tools]
+    *before, last = [tool.derive(anthropic_form) for tool in declared.tools]
     return FrozenList([*before, _cached(last)])
 
 
@@ -140,5 +128,5 @@ def _renamed(block: FrozenDict, key: str, names: dict[str, str]) -> FrozenDict:
     return FrozenDict({**block, key: names[block[key]]}) if block.get(key) in names else block
 
 
-def _cached(block: FrozenDict) -> FrozenDict:
+def _cached(block: Mapping[str, Any]) -> FrozenDict:
     return FrozenDict({**block, "cache_control": _CACHE})

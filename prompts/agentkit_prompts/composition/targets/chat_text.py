@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.guard.taint import Policy, attempt, guarded, is_harmless, with_reasoning
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
+from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.composition.targets.by_message import text_by_message
@@ -37,7 +38,7 @@ _POLICIES = get_args(Policy)
 
 def chat_text(
     composition: Contents,
-    chat_template: ChatTemplate | str,
+    chat_template: GivenTemplate,
     *,
     control_tokens: Policy = "escape",
     add_generation_prompt: bool = True,
@@ -45,8 +46,8 @@ def chat_text(
 ) -> str:
     """Return the composition as `chat_template` writes it, media as alt text.
 
-    A name is looked up among the registered templates. The template is given messages and tools in the form of a
-    chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
+    What is no template is looked up by `find_chat_template`. The template is given messages and tools in the form of
+    a chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
     everything else is the developer's.
 
     Raises:
@@ -149,23 +150,14 @@ def _located(composition: Contents, read: TreeReader, *, is_whole: bool = False)
             yield entry(read.message(message, pointer))
 
 
-def chat_template_of(given: ChatTemplate | str, now: datetime | None = None) -> ChatTemplate:
-    """Return the template, made from the registry where it is given by name.
+def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatTemplate:
+    """Return the template that is given, as `find_chat_template` finds it.
 
     One that prints a date, and has none of its own, prints that of `now`.
 
     Raises:
-        ChatTemplateError: No template has this name, or the value is not a chat template.
+        ChatTemplateError: There is no such template, or the value is not a chat template.
     """
-    if isinstance(given, str):
-        from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
-
-        return CHAT_TEMPLATES.get(given)()
-    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")  # a property takes time
-    if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
-        what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
-        raise ChatTemplateError(
-            f"expected a chat template (with `render` and `control_tokens`) or the name of a registered one, got {what}"
-        )
-    dated: Callable[[datetime], ChatTemplate] | None = getattr(given, "with_now", None)
-    return given if now is None or dated is None else dated(now)
+    found = find_chat_template(given)
+    dated: Callable[[datetime], ChatTemplate] | None = getattr(found, "with_now", None)
+    return found if now is None or dated is None else dated(now)

@@ -9,8 +9,8 @@ from agentkit_prompts.composition.sections import to_parts
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.context.wire.write_openai_chat import media_of_result, openai_part, openai_writer
+from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
+from agentkit_prompts.schemas.provider_tools import openai_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -19,15 +19,20 @@ if TYPE_CHECKING:
 
 __all__ = ["openai_payload"]
 
+_OFFICIAL = ("openai.com", "azure.com")
+"""Ends of the hosts whose limits are those of the provider."""
 
-def openai_payload(composition: Contents, provider: str | None = None) -> dict[str, Any]:
+
+def openai_payload(
+    composition: Contents, provider: str | None = None, required: Required | None = None
+) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...]}`; no `tools` when there are none. What is inside is read-only.
 
     A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
     that stands for it in the text. An output schema becomes `response_format`. What only one provider understands goes
     with the message when that is `provider`, or when it came in this form from an unknown endpoint.
     """
-    messages = _with_media(composition.conversation, provider)
+    messages = _with_media(composition.conversation, provider, required)
     system, user = composition.system, composition.user
     if system.text or composition.sends_system:
         first = _rendered(system, "system") if system.media else system.derive(_rendered, "system")
@@ -35,22 +40,29 @@ def openai_payload(composition: Contents, provider: str | None = None) -> dict[s
     if user.text or composition.sends_user:
         messages.append(_rendered(user, "user"))
     if len(composition.intermediate):
-        messages += _with_media(composition.intermediate, provider)
+        messages += _with_media(composition.intermediate, provider, required)
         closing = composition.closing
         if closing.text:
             messages.append(_rendered(closing, "user"))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        payload["tools"] = declared.derive(_tools)
-    if declared.schema is not None:
-        schema = {"name": "answer", "schema": declared.schema}
+        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+        payload["tools"] = declared.derive(_tools if is_official else _tools_of_others)
+    if declared.output is not None and declared.output.mode == "native":
+        schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
+        if declared.output.strict:
+            schema["strict"] = True
         payload["response_format"] = {"type": "json_schema", "json_schema": schema}
     return payload
 
 
 def _tools(declared: Declarations) -> FrozenList:
-    return FrozenList([tool.derive(openai_tool) for tool in declared.tools])
+    return FrozenList([tool.derive(openai_form) for tool in declared.tools])
+
+
+def _tools_of_others(declared: Declarations) -> FrozenList:
+    return FrozenList([openai_form(tool, is_official=False) for tool in declared.tools])
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:
@@ -59,11 +71,11 @@ def _rendered(rendered: Rendered, role: str) -> FrozenDict:
     return FrozenDict(role=role, content=clean(rendered.text))
 
 
-def _with_media(conversation: Conversation, provider: str | None) -> list[FrozenDict]:
+def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
     if not len(conversation):
         return []
-    messages = conversation.derive(openai_writer(provider))
+    messages = conversation.derive(openai_writer(provider, required))
     if not conversation.may_have_media or not conversation.total(_media_shown):
         return messages
     result: list[FrozenDict] = []

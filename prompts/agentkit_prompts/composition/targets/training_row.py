@@ -15,7 +15,7 @@ from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.errors import ChatTemplateError, PromptError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["sample"]
 
@@ -25,7 +25,7 @@ _HEAD = "assistant: "
 def sample(
     composition: Contents,
     reply: Message | Mapping[str, Any] | str,
-    chat_template: ChatTemplate | str | None = None,
+    chat_template: GivenTemplate | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools` when
@@ -69,7 +69,7 @@ def sample(
 
 
 def _spoken(
-    composition: Contents, reply: Message, chat_template: ChatTemplate | str, kwargs: dict[str, Any]
+    composition: Contents, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, whole_text

@@ -33,6 +33,7 @@ def read_messages(
     value: object,
     *,
     where: str = "conversation",
+    form: str | None = None,
     provider: str | None = None,
     before: Sequence[Message] = (),
     is_linked: bool = True,
@@ -47,6 +48,7 @@ def read_messages(
     Args:
         value: Messages, mappings, or objects with a `model_dump` such as those of the SDKs.
         where: What the messages are called in errors.
+        form: The wire form: `openai`, `responses` or `anthropic`; recognised by its shape where it is not given.
         provider: The endpoint that wrote chat messages and wants back what only it understands; None where that is
             not known, for any that takes their wire form.
         before: The messages in front of these, whose calls they may answer.
@@ -63,7 +65,7 @@ def read_messages(
     items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
-    form = _form(items)
+    form = form or _form(items)
     reader = _Reader(form, provider or form if form == "openai" else form, allow_media)
     for index, item in enumerate(items):
         reader.read(item, f"{where}[{index}]")

@@ -199,14 +199,17 @@ class PartReader:
             return None, None
 
 
+_ALLOW = "or allow_media=True for messages that you trust"
+
+
 def _not_allowed(source: Path | Url | bytes) -> str:
     """Return why media from outside are not opened there; an empty text if they may be."""
     if isinstance(source, Path):
-        return "a path is not read from a message, give an address or data"
+        return f"a path is not read from a message: give an address or data, {_ALLOW}"
     if isinstance(source, bytes) or source.scheme in ("data", FILE_ID):
         return ""
     if source.scheme not in ("http", "https"):
-        return "an address of this scheme is not opened from a message, give one of http or https, or data"
+        return f"an address of this scheme is not opened from a message: give one of http or https, or data, {_ALLOW}"
     host = (source.host or "").strip("[]").rstrip(".").lower()
     try:
         address = ip_address(host)
@@ -215,7 +218,9 @@ def _not_allowed(source: Path | Url | bytes) -> str:
         is_public = is_public and (inner is None or inner.is_global)
     except ValueError:
         is_public = "." in host and not host.endswith(_INNER_NAMES)
-    return "" if is_public else "an address of a host that is not public is not opened from a message, give data"
+    if is_public:
+        return ""
+    return f"an address of a host that is not public is not opened from a message: give data, {_ALLOW}"
 
 
 def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bool]:

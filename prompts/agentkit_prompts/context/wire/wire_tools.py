@@ -9,12 +9,22 @@ from typing import Any
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.wire.read_parts import Problems, fits_json
+from agentkit_prompts.errors import PromptError
 
 __all__ = ["openai_tool", "read_tools"]
 
 
 def openai_tool(tool: ToolSpec) -> FrozenDict:
-    """Return the wire form of one tool."""
+    """Return one tool in the form that chat templates know.
+
+    Raises:
+        PromptError: It is a tool of a provider's own, which no other model can call.
+    """
+    if tool.native is not None:
+        raise PromptError(
+            f"tool {tool.name} runs at its provider, which is asked for it by {json.dumps(tool.native):.200}: a model"
+            " that is asked through a chat template cannot call it; leave it out"
+        )
     function: dict[str, Any] = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     if tool.strict:
         function["strict"] = True

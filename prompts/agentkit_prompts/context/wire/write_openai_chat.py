@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -14,7 +14,7 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["media_of_result", "openai_message", "openai_part", "openai_writer"]
+__all__ = ["Required", "media_of_result", "openai_message", "openai_part", "openai_writer"]
 
 _FORM = ("openai",)
 
@@ -24,16 +24,38 @@ def openai_message(message: Message) -> FrozenDict:
     return _message(message, _FORM)
 
 
+Required: TypeAlias = Literal["reasoning_content", "thought_signature"]
+"""What an endpoint wants in every reply that it is sent, also in those it did not write itself: DeepSeek what the model
+thought, Gemini a signature of the first tool call."""
+_NO_SIGNATURE = "skip_thought_signature_validator"
+"""Google's word for a call that another model made."""
+
+
 @lru_cache(maxsize=64)
-def openai_writer(provider: str | None) -> Callable[[Message], FrozenDict]:
+def openai_writer(provider: str | None, required: Required | None = None) -> Callable[[Message], FrozenDict]:
     """Return what writes messages for one provider: with what came in this form, and what that provider wrote itself.
 
     The same function for the same name, so that conversations write each message once.
     """
-    if provider is None or provider in _FORM:
-        return openai_message
-    providers = (*_FORM, provider)
-    return lambda message: _message(message, providers)
+    providers = _FORM if provider is None or provider in _FORM else (*_FORM, provider)
+    if required is not None:
+        return lambda message: _completed(_message(message, providers), required)
+    return openai_message if providers is _FORM else lambda message: _message(message, providers)
+
+
+def _completed(made: FrozenDict, required: Required) -> FrozenDict:
+    """Return the wire form of a message with what an endpoint wants in it, where that is missing."""
+    if made["role"] != "assistant":
+        return made
+    if required == "reasoning_content":
+        return made if "reasoning_content" in made else FrozenDict({**made, "reasoning_content": ""})
+    calls = made.get("tool_calls")
+    if not calls or "thought_signature" in str(calls[0].get("extra_content")):
+        return made
+    google = FrozenDict(google=FrozenDict(thought_signature=_NO_SIGNATURE))
+    return FrozenDict(
+        {**made, "tool_calls": FrozenList([FrozenDict({**calls[0], "extra_content": google}), *calls[1:]])}
+    )
 
 
 def _message(message: Message, providers: tuple[str, ...]) -> FrozenDict:

@@ -123,7 +123,7 @@ def slice_of(meter: Meter, value: Any, start: Any, stop: Any, step: Any) -> Any:
     if not is_plain and (isinstance(value, Mapping) or not _has_own_elements(type(value))):
         raise Fault(f"{type(value).__name__} cannot be sliced: expected text, a list or a tuple")
     made = value[start:stop:step]
-    meter.charge(6 + (len(made) // 8 if isinstance(made, str) else len(made)))
+    meter.pay("operator.[:]", made)
     return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, filters
 from jinja2.utils import url_quote
 
+from agentkit_prompts.templates.engine.costs import offered
 from agentkit_prompts.templates.engine.finalise import json_text, text
 from agentkit_prompts.templates.engine.is_tests import TESTS
 from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
@@ -28,8 +29,8 @@ _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "'": "&#39;", '"'
 
 
 def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
-    meter.charge(20)
-    items = meter.items(value, 6)
+    items = meter.items(value)
+    meter.pay("filter.map", items, *args, **kwargs)
     if not args and "attribute" in kwargs:
         read = getter(meter, kwargs.pop("attribute"))
         default = kwargs.pop("default", None)
@@ -47,8 +48,8 @@ def _map(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
 
 def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> list[Any]:
-        meter.charge(20)
-        items = meter.items(value, 8)
+        items = meter.items(value)
+        meter.pay("filter.select", items, *args)
         read: Callable[[Any], Any] = getter(meter, None)
         if by_attribute:
             if not args:
@@ -66,14 +67,16 @@ def _select(by_attribute: bool, wanted: bool) -> Callable[..., list[Any]]:
 
 def _join(meter: Meter, value: Any, /, d: Any = "", attribute: Any = None) -> str:
     read = getter(meter, attribute)
-    items = meter.items(value, 2)
+    items = meter.items(value)
     separator = text(meter, d)
+    meter.pay("filter.join", items, separator, attribute)
     texts = [text(meter, read(item)) for item in items]
     meter.chars(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
     return separator.join(texts)
 
 
 def _default(meter: Meter, value: Any, /, default_value: Any = "", boolean: bool = False) -> Any:
+    meter.pay("filter.default", value)
     return default_value if isinstance(value, Undefined) or (boolean and not value) else value
 
 
@@ -84,6 +87,7 @@ def _replace(meter: Meter, value: Any, /, old: Any, new: Any, count: Any = None)
 def _center(meter: Meter, value: Any, /, width: Any = 80) -> str:
     given = text(meter, value)
     size = whole("width", width)
+    meter.pay("filter.center", given, size)
     meter.chars(max(size, len(given)))
     return given.center(size)
 
@@ -126,19 +130,19 @@ def _wordwrap(
 def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> str:
     if args and kwargs:
         raise Fault("format takes values by position or by name, not both")
-    return percent(meter, text(meter, value), kwargs or args)
+    given = text(meter, value)
+    meter.pay("filter.format", given)
+    return percent(meter, given, kwargs or args)
 
 
 def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
-    meter.charge(10)
     require(value)
     refuse_large_numbers(value)
     try:
-        if isinstance(value, str):
-            if len(value) > 4000:
-                return default
-            meter.pay("filter.int", value, default, base)
-        elif isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
+        if isinstance(value, str) and len(value) > 4000:
+            return default
+        meter.pay("filter.int", value, default, base)
+        if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:
             return default
         return filters.do_int(value, default, base)
     except OverflowError:  # of an infinite number
@@ -146,11 +150,9 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
 
 
 def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
-    meter.charge(10)
     require(value)
     refuse_large_numbers(value)
-    if isinstance(value, str):
-        meter.pay("filter.float", value)
+    meter.pay("filter.float", value)
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError):
@@ -158,6 +160,7 @@ def _float(meter: Meter, value: Any, /, default: Any = 0.0) -> Any:
 
 
 def _abs(meter: Meter, value: Any, /) -> Any:
+    meter.pay("filter.abs", value)
     if not isinstance(value, int | float | Decimal):
         raise Fault(f"abs takes a number, got {type(value).__name__}")
     refuse_large_numbers(value)
@@ -169,6 +172,7 @@ def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "commo
         raise Fault(f"round takes a number, got {type(value).__name__}")
     refuse_large_numbers(value)
     digits = whole("precision", precision, -300, 300)
+    meter.pay("filter.round", value, digits)
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 300 and method != "common":
         raise Fault("a number grows too large")
     if method not in ("common", "ceil", "floor"):
@@ -177,6 +181,7 @@ def _round(meter: Meter, value: Any, /, precision: Any = 0, method: str = "commo
 
 
 def _filesizeformat(meter: Meter, value: Any, /, binary: bool = False) -> str:
+    meter.pay("filter.filesizeformat", value)
     size = _float(meter, value, None)
     if size is None or not math.isfinite(size):
         raise Fault("filesizeformat takes a number of bytes")
@@ -200,7 +205,7 @@ def _urlencode(meter: Meter, value: Any, /) -> str:
 
 def _striptags(meter: Meter, value: Any, /) -> str:
     given = text(meter, value)
-    meter.charge(2 * len(given))
+    meter.pay("filter.striptags", given)
     kept: list[str] = []
     at = 0
     for opening, closing in (("<!--", "-->"), ("<", ">")):
@@ -215,45 +220,49 @@ def _striptags(meter: Meter, value: Any, /) -> str:
 
 
 def _tojson(meter: Meter, value: Any, /, indent: Any = None, sort_keys: bool = False) -> str:
+    meter.pay("filter.tojson", None)  # lines and values are charged as they are written
     return json_text(meter, value, indent, sort_keys=bool(sort_keys))
 
 
 _ESCAPE = of_text(lambda given: given.translate(_HTML), "filter.escape")
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    **LIST_FILTERS,
-    "abs": _abs,
-    "capitalize": of_text(str.capitalize, "str.capitalize"),
-    "center": _center,
-    "d": _default,
-    "default": _default,
-    "e": _ESCAPE,
-    "escape": _ESCAPE,
-    "filesizeformat": _filesizeformat,
-    "float": _float,
-    "forceescape": _ESCAPE,
-    "format": _format,
-    "indent": _indent,
-    "int": _int,
-    "join": _join,
-    "lower": of_text(str.lower, "str.lower"),
-    "map": _map,
-    "reject": _select(False, False),
-    "rejectattr": _select(True, False),
-    "replace": _replace,
-    "round": _round,
-    "safe": of_text(str, "str.removeprefix"),
-    "select": _select(False, True),
-    "selectattr": _select(True, True),
-    "string": of_text(str, "str.removeprefix"),
-    "striptags": _striptags,
-    "title": of_text(filters.do_title, "filter.title"),
-    "tojson": _tojson,
-    "trim": of_text(filters.do_trim, "str.strip"),
-    "truncate": _truncate,
-    "upper": of_text(str.upper, "str.upper"),
-    "urlencode": _urlencode,
-    "wordcount": of_text(lambda given: len(_WORD.findall(given)), "filter.wordcount"),
-    "wordwrap": _wordwrap,
-}
+FILTERS: dict[str, Callable[..., Any]] = offered(
+    "filter",
+    {
+        **LIST_FILTERS,
+        "abs": _abs,
+        "capitalize": of_text(str.capitalize, "filter.capitalize"),
+        "center": _center,
+        "d": _default,
+        "default": _default,
+        "e": _ESCAPE,
+        "escape": _ESCAPE,
+        "filesizeformat": _filesizeformat,
+        "float": _float,
+        "forceescape": _ESCAPE,
+        "format": _format,
+        "indent": _indent,
+        "int": _int,
+        "join": _join,
+        "lower": of_text(str.lower, "filter.lower"),
+        "map": _map,
+        "reject": _select(False, False),
+        "rejectattr": _select(True, False),
+        "replace": _replace,
+        "round": _round,
+        "safe": of_text(str, "filter.string"),
+        "select": _select(False, True),
+        "selectattr": _select(True, True),
+        "string": of_text(str, "filter.string"),
+        "striptags": _striptags,
+        "title": of_text(filters.do_title, "filter.title"),
+        "tojson": _tojson,
+        "trim": of_text(filters.do_trim, "filter.trim"),
+        "truncate": _truncate,
+        "upper": of_text(str.upper, "filter.upper"),
+        "urlencode": _urlencode,
+        "wordcount": of_text(lambda given: len(_WORD.findall(given)), "filter.wordcount"),
+        "wordwrap": _wordwrap,
+    },
+)
 """Filters by name. Each gets the meter, the value, then the arguments written in the template."""

@@ -88,10 +88,11 @@ def sort_items(
     if isinstance(value, set | frozenset):
         meter.charge(10 * len(value))
         value = sorted(value, key=lambda item: (type(item).__name__, text(meter, item)))
-    items = meter.items(value, 14)
+    items = meter.items(value)
+    meter.pay("filter.sort", items, attribute)
     key = _keys(meter, attribute, case_sensitive)
     keys = [key(item) for item in items]
-    meter.sort(keys)
+    meter.walk("filter.sort", keys)
     order = sorted(range(len(items)), key=keys.__getitem__, reverse=bool(reverse))
     return [items[at] for at in order]
 
@@ -101,7 +102,9 @@ def sort_mapping(
 ) -> list[tuple[Any, Any]]:
     if by not in ("key", "value"):
         raise Fault("dictsort sorts by 'key' or 'value'")
-    return sort_items(meter, items_of(meter, value), bool(reverse), bool(case_sensitive), 0 if by == "key" else 1)
+    items = items_of(meter, value)
+    meter.pay("filter.dictsort", items)
+    return sort_items(meter, items, bool(reverse), bool(case_sensitive), 0 if by == "key" else 1)
 
 
 def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
@@ -110,7 +113,7 @@ def items_of(meter: Meter, value: Any, /) -> list[tuple[Any, Any]]:
     if not isinstance(value, Mapping):
         raise Fault(f"only a mapping has items, got {type(value).__name__}")
     if type(value) in MAPPINGS:
-        meter.charge(2 * len(value) + 2)
+        meter.pay("filter.items", value)
         return meter.nest(list(value.items()))
     return [(key, value[key]) for key in meter.items(value, 2)]
 
@@ -119,7 +122,9 @@ def unique(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute:
     key = _keys(meter, attribute, case_sensitive)
     seen: set[Any] = set()
     kept: list[Any] = []
-    for item in meter.items(value, 3):
+    items = meter.items(value)
+    meter.pay("filter.unique", items)
+    for item in items:
         one = key(item)
         meter.key(one, len(seen))
         if one not in seen:
@@ -135,7 +140,9 @@ def group(meter: Meter, value: Any, /, attribute: Any, default: Any = None, case
         found = read(item)
         return default if isinstance(found, Undefined) and default is not None else found
 
-    pairs = [(key(item), item) for item in meter.items(value, 12)]
+    given = meter.items(value)
+    meter.pay("filter.groupby", given, attribute)
+    pairs = [(key(item), item) for item in given]
     groups: list[tuple[Any, list[Any]]] = []
     last: Any = Undefined("grouper")
     for grouper, item in sort_items(meter, pairs, False, case_sensitive, 0):
@@ -156,14 +163,15 @@ class _Group(NamedTuple):
     """The items."""
 
 
-def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
+def extreme(run: Callable[..., Any], row: str) -> Callable[..., Any]:
     def apply(meter: Meter, value: Any, /, case_sensitive: bool = False, attribute: Any = None) -> Any:
-        items = meter.items(value, 10)
+        items = meter.items(value)
+        meter.pay(row, items, attribute)
         if not items:
             return Undefined("item", hint="the list is empty, so it has no least or greatest item")
         key = _keys(meter, attribute, case_sensitive)
         keys = [key(item) for item in items]
-        meter.measure(keys, keys)
+        meter.walk(row, keys, keys)
         return items[run(range(len(items)), key=keys.__getitem__)]
 
     return apply
@@ -172,12 +180,15 @@ def extreme(run: Callable[..., Any]) -> Callable[..., Any]:
 def total(meter: Meter, value: Any, /, attribute: Any = None, start: Any = 0) -> Any:
     read = getter(meter, attribute)
     total = start
-    for item in meter.items(value, 3):
+    items = meter.items(value)
+    meter.pay("filter.sum", items, attribute)
+    for item in items:
         total = add(meter, total, read(item))
     return total
 
 
 def first(meter: Meter, value: Any, /) -> Any:
+    meter.pay("filter.first", value)
     if type(value) in MAPPINGS:
         value = tuple(islice(value, 1))
     items = meter.items(value, 0)
@@ -185,6 +196,7 @@ def first(meter: Meter, value: Any, /) -> Any:
 
 
 def last(meter: Meter, value: Any, /) -> Any:
+    meter.pay("filter.last", value)
     if type(value) in MAPPINGS:
         value = tuple(islice(reversed(value), 1))
     items = meter.items(value, 0)
@@ -192,6 +204,7 @@ def last(meter: Meter, value: Any, /) -> Any:
 
 
 def length(meter: Meter, value: Any, /) -> int:
+    meter.pay("filter.length", value)
     require(value)
     if not hasattr(type(value), "__len__"):
         raise Fault(f"{type(value).__name__} has no length")
@@ -200,24 +213,31 @@ def length(meter: Meter, value: Any, /) -> int:
 
 def reverse(meter: Meter, value: Any, /) -> Any:
     if isinstance(value, str):
-        meter.chars(len(value), 2)
+        meter.pay("filter.reverse", value)
         return str.__str__(value)[::-1]
-    return list(meter.items(value))[::-1]
+    items = meter.items(value)
+    meter.pay("filter.reverse", items)
+    return list(items)[::-1]
 
 
 def batch(meter: Meter, value: Any, /, linecount: Any, fill_with: Any = None) -> list[list[Any]]:
     size = whole("batch size", linecount, 1)
-    items = meter.items(value, 2)
-    meter.charge(8 * (len(items) // size))
-    meter.charge(size if fill_with is not None else 0)
+    items = meter.items(value)
+    meter.pay("filter.batch", items, size, fill_with)
     return meter.nest(list(do_batch(items, size, fill_with)))
 
 
 def columns(meter: Meter, value: Any, /, slices: Any, fill_with: Any = None) -> list[list[Any]]:
     count = whole("slices", slices, 1)
-    items = meter.items(value, 2)
-    meter.charge(count)
+    items = meter.items(value)
+    meter.pay("filter.slice", items, count)
     return meter.nest(list(sync_do_slice(items, count, fill_with)))
+
+
+def listed(meter: Meter, value: Any, /) -> list[Any]:
+    items = meter.items(value)
+    meter.pay("filter.list", items)
+    return list(items)
 
 
 LIST_FILTERS: dict[str, Callable[..., Any]] = {
@@ -229,9 +249,9 @@ LIST_FILTERS: dict[str, Callable[..., Any]] = {
     "items": items_of,
     "last": last,
     "length": length,
-    "list": lambda meter, value, /: list(meter.items(value)),
-    "max": extreme(max),
-    "min": extreme(min),
+    "list": listed,
+    "max": extreme(max, "filter.max"),
+    "min": extreme(min, "filter.min"),
     "reverse": reverse,
     "slice": columns,
     "sort": sort_items,

@@ -8,14 +8,14 @@ from time import monotonic, thread_time
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
-from agentkit_prompts.templates.engine.costs import cost
+from agentkit_prompts.templates.engine.costs import COSTS, cost
 from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
 
 __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
-_CALL = 4
+_CALL = 5
 """Steps of calling anything at all."""
 _SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100
@@ -96,6 +96,11 @@ class Meter:
     def pay(self, name: str, *operands: Any, **keywords: Any) -> None:
         """Charge what a row of the table of costs takes at worst for these operands."""
         self.charge(_CALL + cost(name, operands, keywords))
+
+    def walk(self, name: str, *values: Any) -> None:
+        """Charge what a row of the table of costs does with every value that is nested in these."""
+        if COSTS[name].walks:
+            getattr(self, COSTS[name].walks)(*values)
 
     def chars(self, count: int, slowness: int = 1) -> None:
         """Charge a string of `count` characters that is about to be made or searched."""
@@ -216,6 +221,12 @@ class Meter:
         before = self.left
         self.measure(keys, keys)
         self.charge((before - self.left) * len(keys).bit_length() // 4)
+
+    def hash(self, keys: Sequence[Any]) -> None:
+        """Charge the keys of a mapping or a set: the hashes of tuples can be chosen to be all the same."""
+        self.measure(keys)
+        if any(isinstance(key, tuple | frozenset) for key in keys):
+            self.charge(len(keys) ** 2 // 4)
 
     def search(self, value: object, items: Sequence[Any]) -> None:
         """Charge the comparing of a value with each of `items`."""

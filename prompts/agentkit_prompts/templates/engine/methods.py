@@ -8,7 +8,7 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import attribute
-from agentkit_prompts.templates.engine.costs import COSTS, SAME_SIZE, WIDTH
+from agentkit_prompts.templates.engine.costs import COSTS, SAME_SIZE, WIDTH, offered
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.list_filters import items_of
 from agentkit_prompts.templates.engine.meter import Meter
@@ -57,17 +57,20 @@ def call_method(meter: Meter, target: Any, name: str, args: tuple[Any, ...], kwa
     elif isinstance(target, list | tuple):
         if name in ("count", "index"):
             meter.measure(target, args)
+            meter.pay("list.index", target)
             for one in args[:1]:
-                meter.search(one, target)
+                meter.walk("list.index", one, target)
             return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, date | time | timedelta):
         if name == "strftime":
-            return _strftime(target, *args, **kwargs)
+            return _strftime(meter, target, *args, **kwargs)
         if name in _TIMES:
             if not hasattr(target, name):
                 raise Fault(f"{type(target).__name__} has no method {name}")
+            meter.pay(f"date.{name}", target)
             return getattr(target, name)(*args, **kwargs)
     elif isinstance(target, Loop | Cycler) and name in ("changed", "cycle", "next", "reset") and hasattr(target, name):
+        meter.pay(f"{'loop' if isinstance(target, Loop) else 'cycler'}.{name}", target)
         return getattr(target, name)(meter, *args, **kwargs)
     elif isinstance(target, Namespace):
         return call(meter, attribute(meter, target, name), args, kwargs)
@@ -97,6 +100,7 @@ def _wide(name: str) -> Callable[..., str]:
     def run(meter: Meter, value: str, width: Any, *args: Any) -> str:
         if not isinstance(width, int):
             raise Fault(f"{name} takes a whole number, got {type(width).__name__}")
+        meter.pay(f"str.{name}", value, width)
         meter.chars(max(len(value), width))
         return method(value, width, *args)  # type: ignore[no-any-return]
 
@@ -115,7 +119,8 @@ def replace(meter: Meter, value: str, old: Any, new: Any, count: int = -1) -> st
 
 def join_texts(meter: Meter, separator: str, items: Any) -> str:
     """Join texts with a separator."""
-    texts = meter.items(items, 2)
+    texts = meter.items(items)
+    meter.pay("str.join", separator, texts)
     if not all(isinstance(item, str) for item in texts):
         raise Fault("join takes a list of texts: use `|join` for other values")
     meter.chars(sum(map(len, texts)) + len(separator) * max(0, len(texts) - 1))
@@ -124,7 +129,7 @@ def join_texts(meter: Meter, separator: str, items: Any) -> str:
 
 def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
     """Fill the `{}` fields of a text: plain names or positions with a bounded format, no attributes, no elements."""
-    meter.chars(len(template), 4)
+    meter.pay("str.format", template)
     automatic = 0
     made: list[str] = []
     last = 0
@@ -163,14 +168,16 @@ def format_text(meter: Meter, template: str, *args: Any, **kwargs: Any) -> str:
 
 
 def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) -> Any:
+    meter.pay("dict.get", value, key)
     meter.key(key, len(value))
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
-def _strftime(value: Any, pattern: Any) -> str:
+def _strftime(meter: Meter, value: Any, pattern: Any) -> str:
     """Format a time, without the widths, locale forms and time zones of the machine that C libraries add."""
     if not isinstance(value, date | time) or not isinstance(pattern, str):
         raise Fault("strftime takes a format and works on dates and times")
+    meter.pay("date.strftime", pattern)
     if len(pattern) > 1000:
         raise Fault("the strftime format is longer than 1,000 characters")
     for found in _DIRECTIVE.finditer(pattern):
@@ -179,17 +186,23 @@ def _strftime(value: Any, pattern: Any) -> str:
     return value.strftime(pattern)
 
 
-_STR: dict[str, Callable[..., Any]] = {
-    **{name: of_text(getattr(str, name), f"str.{name}") for name in (*SAME_SIZE, "rsplit", "split", "splitlines")},
-    **{name: _wide(name) for name in WIDTH},
-    "format": format_text,
-    "join": join_texts,
-    "replace": replace,
-}
-_MAPPING: dict[str, Callable[..., Any]] = {
-    "get": _get,
-    "items": items_of,
-    "keys": lambda meter, value: list(meter.items(value)),
-    "values": lambda meter, value: [value[key] for key in meter.items(value, 2)],
-}
+_STR: dict[str, Callable[..., Any]] = offered(
+    "str",
+    {
+        **{name: of_text(getattr(str, name), f"str.{name}") for name in (*SAME_SIZE, "rsplit", "split", "splitlines")},
+        **{name: _wide(name) for name in WIDTH},
+        "format": format_text,
+        "join": join_texts,
+        "replace": replace,
+    },
+)
+_MAPPING: dict[str, Callable[..., Any]] = offered(
+    "dict",
+    {
+        "get": _get,
+        "items": items_of,
+        "keys": lambda meter, value: list(meter.items(value)),
+        "values": lambda meter, value: [value[key] for key in meter.items(value, 2)],
+    },
+)
 _TIMES = frozenset({"date", "isoformat", "isoweekday", "time", "total_seconds", "weekday"})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, ClassVar
 
+from agentkit_prompts.templates.engine.costs import offered
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined
 
@@ -172,6 +173,7 @@ class Function:
 def _range(meter: Meter, /, *args: Any) -> range:
     if not all(type(arg) is int for arg in args):
         raise Fault("range takes whole numbers")
+    meter.pay("function.range")
     made = range(*args)
     if abs((made.stop - made.start) // made.step) > meter.limits.steps:
         raise Fault(f"the range has more than {meter.limits.steps:,} numbers")
@@ -180,7 +182,7 @@ def _range(meter: Meter, /, *args: Any) -> range:
 
 def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    meter.charge(15)
+    meter.pay("function.dict", kwargs)
     for pairs in args:
         if isinstance(pairs, Mapping):
             made.update((key, pairs[key]) for key in meter.items(pairs, 8))
@@ -196,7 +198,7 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
 def _cycler(meter: Meter, /, *values: Any) -> Cycler:
     if not values:
         raise Fault("cycler needs values to cycle through")
-    meter.charge(15)
+    meter.pay("function.cycler", values)
     meter.nest(values)
     return Cycler(values)
 
@@ -205,15 +207,21 @@ def _joiner(meter: Meter, /, sep: str = ", ") -> Function:
     """Return what gives nothing the first time it is called, and its separator from then on."""
     if not isinstance(sep, str):
         raise Fault(f"joiner takes a separator, got {type(sep).__name__}")
+    meter.pay("function.joiner", sep)
     texts = chain([""], repeat(sep))
     return Function(lambda meter, /: next(texts))
 
 
-GLOBALS: dict[str, Function] = {
-    "cycler": Function(_cycler),
-    "dict": Function(_dict),
-    "joiner": Function(_joiner),
-    "namespace": Function(lambda meter, /, *args, **kwargs: Namespace(_dict(meter, *args, **kwargs))),
-    "range": Function(_range),
+def _namespace(meter: Meter, /, *args: Any, **kwargs: Any) -> Namespace:
+    return Namespace(_dict(meter, *args, **kwargs))
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cycler": _cycler,
+    "dict": _dict,
+    "joiner": _joiner,
+    "namespace": _namespace,
+    "range": _range,
 }
+GLOBALS = {name: Function(run) for name, run in offered("function", _FUNCTIONS).items()}
 """What templates can call without being given it."""

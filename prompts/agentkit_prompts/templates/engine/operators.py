@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from agentkit_prompts.templates.engine.access import MAPPINGS
+from agentkit_prompts.templates.engine.costs import COSTS, offered
 from agentkit_prompts.templates.engine.finalise import text
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Fault, Undefined, require
@@ -75,12 +76,15 @@ def _whole(value: Any) -> Any:
 
 
 def _arithmetic(sign: str, run: Callable[[Any, Any], Any], times: bool) -> Callable[[Meter, Any, Any], Any]:
+    row = f"operator.{sign}"
+
     def calculate(meter: Meter, left: Any, right: Any) -> Any:
-        meter.charge(2)
         if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
             refuse_large_numbers(left, right)
+            meter.pay(row, left, right)
             return _whole(run(left, right))
         if times and isinstance(left, _TIMES) and isinstance(right, _TIMES):
+            meter.pay(row, left, right)
             return run(left, right)
         raise _refuse(sign, left, right)
 
@@ -89,7 +93,7 @@ def _arithmetic(sign: str, run: Callable[[Any, Any], Any], times: bool) -> Calla
 
 def add(meter: Meter, left: Any, right: Any) -> Any:
     """Add numbers and times, join text with text and lists with lists."""
-    meter.charge(2)
+    meter.pay("operator.+", left, right)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         refuse_large_numbers(left, right)
         return _whole(left + right)  # type: ignore[operator]
@@ -97,7 +101,6 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
         meter.chars(len(left) + len(right))
         return str.__str__(left) + str.__str__(right)
     if isinstance(left, _SEQUENCES) and isinstance(right, type(left)):
-        meter.charge(len(left) + len(right))
         return [*left, *right] if isinstance(left, list) else (*left, *right)
     if isinstance(left, _TIMES) and isinstance(right, _TIMES):
         return left + right  # type: ignore[operator]
@@ -106,7 +109,7 @@ def add(meter: Meter, left: Any, right: Any) -> Any:
 
 def multiply(meter: Meter, left: Any, right: Any) -> Any:
     """Multiply numbers, repeat text and lists."""
-    meter.charge(2)
+    meter.pay("operator.*", left, right)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         if type(left) is int and type(right) is int:
             refuse_large(left.bit_length() + right.bit_length())
@@ -117,18 +120,18 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
         meter.chars(max(0, len(left) * right))
         return str.__str__(left) * right
     if isinstance(right, int) and isinstance(left, _SEQUENCES):
-        meter.charge(max(0, len(left) * right))
         return left * right
     raise _refuse("*", left, right)
 
 
 def power(meter: Meter, left: Any, right: Any) -> Any:
     """Raise a number to a power."""
-    meter.charge(10)
+    meter.charge(10)  # before anything is known of the operands
     if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
         raise _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int):
         refuse_large(left.bit_length() * abs(right))
+    meter.pay("operator.**", left, right)
     made: object = operator.pow(left, right)
     if isinstance(made, complex):
         raise Fault("the power is not a real number")
@@ -139,9 +142,9 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
     """Return the remainder of numbers, or text with its `%` fields filled."""
     if isinstance(left, str):
         return percent(meter, left, right)
-    meter.charge(2)
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         refuse_large_numbers(left, right)
+        meter.pay("operator.%", left, right)
         return left % right  # type: ignore[operator]
     raise _refuse("%", left, right)
 
@@ -149,7 +152,7 @@ def modulo(meter: Meter, left: Any, right: Any) -> Any:
 def percent(meter: Meter, template: str, values: Any) -> str:
     """Fill the `%` fields of a text. Widths are bounded, and no value is shown by its repr."""
     template = str.__str__(template)
-    meter.chars(len(template), 4)
+    meter.pay("operator.%", template, values)
     given = values if isinstance(values, tuple) else (values,)
     used: list[Any] = []
     keys: dict[str, Any] = {}
@@ -195,7 +198,7 @@ def percent(meter: Meter, template: str, values: Any) -> str:
 
 def join(meter: Meter, *values: Any) -> str:
     """Join the texts of values: the `~` operator."""
-    meter.charge(4 * len(values))
+    meter.pay("operator.~", values)
     texts = [value if type(value) is str else text(meter, value) for value in values]
     meter.chars(sum(map(len, texts)))
     return "".join(texts)
@@ -225,7 +228,7 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
     if isinstance(container, str):
         if not isinstance(value, str):
             raise Fault(f"a text can hold text only, not {type(value).__name__}")
-        meter.pay("str.find", container, value)
+        meter.pay("operator.in", container, value)
         return str.__contains__(container, value)
     if isinstance(container, Mapping | set | frozenset):
         meter.key(value, len(container))
@@ -236,39 +239,49 @@ def contains(meter: Meter, value: Any, container: Any) -> bool:
     if isinstance(container, range) and type(value) is int:
         return value in container
     items = meter.items(container)
-    meter.search(value, items)
+    meter.pay("operator.in", items, value)
+    meter.walk("operator.in", value, items)
     return value in items
 
 
-def _comparison(run: Callable[[Any, Any], bool]) -> Callable[[Meter, Any, Any], bool]:
+def _comparison(run: Callable[[Any, Any], bool], name: str) -> Callable[[Meter, Any, Any], bool]:
+    row = f"operator.{name}"
+    steps = COSTS[row].worst()
+
     def compare(meter: Meter, left: Any, right: Any) -> bool:
-        meter.charge(1)
+        meter.charge(steps)
         if isinstance(left, _SIZED) and isinstance(right, _SIZED):
             both: tuple[Any, Any] = (left, right)
-            meter.measure(*[list(one.items()) if type(one) in MAPPINGS else one for one in both])
+            meter.walk(row, *[list(one.items()) if type(one) in MAPPINGS else one for one in both])
         return bool(run(left, right))
 
     return compare
 
 
-BINARY: dict[str, Callable[[Meter, Any, Any], Any]] = {
-    "+": add,
-    "-": _arithmetic("-", operator.sub, True),
-    "*": multiply,
-    "/": _arithmetic("/", operator.truediv, False),
-    "//": _arithmetic("//", operator.floordiv, False),
-    "%": modulo,
-    "**": power,
-}
+BINARY: dict[str, Callable[[Meter, Any, Any], Any]] = offered(
+    "operator",
+    {
+        "+": add,
+        "-": _arithmetic("-", operator.sub, True),
+        "*": multiply,
+        "/": _arithmetic("/", operator.truediv, False),
+        "//": _arithmetic("//", operator.floordiv, False),
+        "%": modulo,
+        "**": power,
+    },
+)
 """Operators by their sign."""
 
-COMPARE: dict[str, Callable[[Meter, Any, Any], bool]] = {
-    "eq": _comparison(operator.eq),
-    "ne": _comparison(operator.ne),
-    "lt": _comparison(operator.lt),
-    "lteq": _comparison(operator.le),
-    "gt": _comparison(operator.gt),
-    "gteq": _comparison(operator.ge),
-    "in": contains,
-}
+COMPARE: dict[str, Callable[[Meter, Any, Any], bool]] = offered(
+    "operator",
+    {
+        "eq": _comparison(operator.eq, "eq"),
+        "ne": _comparison(operator.ne, "ne"),
+        "lt": _comparison(operator.lt, "lt"),
+        "lteq": _comparison(operator.le, "lteq"),
+        "gt": _comparison(operator.gt, "gt"),
+        "gteq": _comparison(operator.ge, "gteq"),
+        "in": contains,
+    },
+)
 """Comparisons by the name Jinja gives them."""

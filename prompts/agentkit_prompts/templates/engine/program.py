@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from traceback import walk_tb
@@ -45,6 +45,8 @@ class Program:
     sites: tuple[Site, ...] = ()
     """Every `{{ }}` whose value shows up in the pieces."""
     code: Code | None = None
+    elsewhere: Callable[[Mapping[str, object]], Trace] | None = None
+    """What evaluates it where that is not done in this process."""
 
     def trace(self, values: Mapping[str, object]) -> Trace:
         """Evaluate the template over named values.
@@ -52,6 +54,8 @@ class Program:
         Raises:
             TemplateError: Something is undefined, has no text, is not allowed, or takes more than the limits.
         """
+        if self.elsewhere is not None and self.literal is None:
+            return self.elsewhere(values)
         code = self.code
         if code is None:
             return Trace.of_literal(self.literal or "")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Lock, Timer
 from typing import IO, Any, cast
 
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import PromptError
 
 __all__ = ["IsolatedProcess"]
 
@@ -20,35 +20,40 @@ _MAX_SECONDS = 10.0
 """Wall clock that one request may take, the start of the process included."""
 _MAX_ANSWER = 128_000_000
 """Characters of an answer: the longest text under the usual limits, all of it escaped."""
-_WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
 """Variables of the environment that the process sees; no keys are among them."""
 
 
 class IsolatedProcess:
-    """Runs chat templates in a process with limits of its own, started when it is first asked and after it was killed.
+    """Runs templates in a process with limits of its own, started when it is first asked and after it was killed.
 
     The process has a limited address space, CPU time and wall clock, no environment, and writes no files.
+
+    Args:
+        worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.
+        error: What an error of the template becomes here, made from its text and what the worker gives with it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, worker: str, error: Callable[..., PromptError]) -> None:
+        self._worker = worker
+        self._error = error
         self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
         self._end: Callable[[], object] = lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return IsolatedProcess, ()
+        return IsolatedProcess, (self._worker, self._error)
 
     def ask(self, what: str, **given: Any) -> Any:
         """Return the answer of the process to one request.
 
         Raises:
-            ChatTemplateError: The template fails, or the process took too long, too much memory, or ended.
+            PromptError: The template fails, or the process took too long, too much memory, or ended.
         """
         try:
             request = json.dumps({"what": what, **given}) + "\n"
         except (TypeError, ValueError, RecursionError) as error:
-            raise ChatTemplateError(f"isolated=True passes JSON data to the template: {error}") from error
+            raise self._error(f"isolated=True passes JSON data to the template: {error}") from error
         with self._lock:
             line, late = self._exchange(request)
         if not line.endswith("\n"):
@@ -57,10 +62,10 @@ class IsolatedProcess:
                 if late
                 else "ended: it took too much memory, time, stack or text"
             )
-            raise ChatTemplateError(f"the process of the isolated template {why}; do not use this template")
+            raise self._error(f"the process of the isolated template {why}; do not use this template")
         answer = json.loads(line)
         if "error" in answer:
-            raise ChatTemplateError(answer["error"])
+            raise self._error(answer["error"], **answer.get("place", {}))
         return answer["made"]
 
     def close(self) -> None:
@@ -101,7 +106,7 @@ class IsolatedProcess:
         self._end()
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-X", "utf8", "-m", _WORKER],
+            [sys.executable, "-P", "-X", "utf8", "-m", self._worker],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

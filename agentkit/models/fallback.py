@@ -1,0 +1,117 @@
+"""A model that asks another one where the first cannot answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from copy import copy
+from typing import TYPE_CHECKING
+
+from agentkit.errors import AgentDefinitionError
+from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of, passed_on
+from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
+from agentkit.models.prices import Price, price_of
+from agentkit.models.settings import ModelSettings, with_settings
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["FallbackModel"]
+
+_log = logging.getLogger("agentkit")
+_AWAY = (ModelUnavailable, ModelRateLimited)
+
+
+class FallbackModel:
+    """Asks the first model, and the next one where that fails in a way that another may not.
+
+    Each tries as often as it is made to first. A reply of which something was passed on already is not begun anew. Who
+    listens hears of it as a `ModelFellBack` event; `Reply.model` names who answered.
+
+    Args:
+        models: Two models or more, or their names, the one to ask first in front.
+        on: The kinds of errors after which the next one is asked; by default `ModelUnavailable` and `ModelRateLimited`.
+
+    Raises:
+        AgentDefinitionError: There are fewer than two models, one is none, they cannot be asked for structured output
+            in one way, or `on` holds something else than classes of `ModelError`.
+    """
+
+    def __init__(self, *models: Model | str, on: Iterable[type[ModelError]] = _AWAY) -> None:
+        from agentkit.models.model_names import model as named
+
+        self.models = tuple([named(one) if isinstance(one, str) else one for one in models])
+        self.on = tuple(on)
+        wrong = [
+            f"expected a model, got {one!r:.60}" for one in self.models if not callable(getattr(one, "request", None))
+        ]
+        if len(self.models) < 2:
+            wrong.append(f"expected two models or more, got {len(self.models)}")
+        wrong += [
+            f"on: expected classes of ModelError, got {kind!r:.60}"
+            for kind in self.on
+            if not (isinstance(kind, type) and issubclass(kind, ModelError))
+        ]
+        if not wrong:
+            first, *modes = [output_modes_of(one) for one in self.models]
+            self.output_modes = tuple([mode for mode in first if all(mode in other for other in modes)])
+            if not self.output_modes:
+                wrong.append("the models have no way in common to be asked for structured output")
+        if wrong:
+            raise AgentDefinitionError(f"FallbackModel: {'; '.join(wrong)}")
+        self.name = " | ".join([one.name for one in self.models])
+
+    @property
+    def price(self) -> Price | None:
+        """That of the dearest model; None where one is not known. A reply has the money of the model that answered."""
+        prices = [price_of(one) for one in self.models]
+        known = [price for price in prices if price is not None]
+        return max(known, key=lambda price: price.input + price.output) if len(known) == len(prices) else None
+
+    def with_settings(self, settings: ModelSettings) -> FallbackModel:
+        """Return this model with some settings in the place of those of each.
+
+        Raises:
+            AgentDefinitionError: One of them cannot do one of the settings.
+        """
+        made = copy(self)
+        made.models = tuple([with_settings(one, settings) for one in self.models])
+        return made
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        """Ask one model after the other. Raises what the last one raises, with notes of the others."""
+        has_begun = False
+
+        def heard(delta: Delta) -> object:
+            nonlocal has_begun
+            has_begun = True
+            assert on_delta is not None
+            return on_delta(delta)
+
+        failed: list[ModelError] = []
+        for number, asked in enumerate(self.models):
+            try:
+                reply = await asked.request(composition, on_delta=None if on_delta is None else heard)
+            except ModelError as error:
+                is_last = number == len(self.models) - 1
+                if has_begun or is_last or not isinstance(error, self.on):
+                    for before in failed:
+                        error.add_note(f"Before that: {before}")
+                    raise
+                failed.append(error)
+                following = self.models[number + 1].name
+                _log.warning("%s; asking %s", error, following)
+                if on_delta is not None:
+                    await passed_on(Delta(str(error), "fallback", name=following), on_delta)
+            else:
+                return _priced(reply, asked)
+        raise AssertionError("the last model answers or fails")
+
+
+def _priced(reply: Reply, model: Model) -> Reply:
+    from dataclasses import replace
+
+    price, usage = price_of(model), reply.usage
+    if price is None or usage.money is not None or not (usage.input_tokens or usage.output_tokens):
+        return reply
+    return replace(reply, usage=replace(usage, money=price.of(usage)))

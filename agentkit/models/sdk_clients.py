@@ -1,0 +1,208 @@
+"""One SDK client per event loop: its key, its address, and what must not be shown of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
+from agentkit.models.reply_body import bounded
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+__all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk", "host_of"]
+
+_NO_KEY = "no-key"
+_CONNECT_SECONDS = 5.0
+
+
+class Sdk(NamedTuple):
+    """An official SDK, and where it looks for its key and its address."""
+
+    module: str
+    client: str
+    """Name of its client class."""
+    key: str
+    """Environment variable of the key."""
+    url: str
+    """Environment variable of the base URL; empty where only the official one is asked by default."""
+    official: str
+    """The base URL by default."""
+
+
+OPENAI = Sdk("openai", "AsyncOpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")
+ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+
+
+class Clients:
+    """The clients of one model, and of the same model with other settings.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+    """
+
+    def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, given: Any) -> None:
+        self.sdk = sdk
+        self.given = given
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self.asks_for_usage = True
+        """Whether streams are asked for their usage; older servers refuse that."""
+        self._of_loops: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+        if base_url is not None:
+            self._checked(base_url)
+
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint, without credentials."""
+        return host_of(str(self.given.base_url) if self.given is not None else self._endpoint())
+
+    @property
+    def is_official(self) -> bool:
+        """Whether the provider of the SDK itself is asked."""
+        return self.host == host_of(self.sdk.official)
+
+    @property
+    def key(self) -> str:
+        """The key that is sent; empty where there is none."""
+        key = self.given.api_key if self.given is not None else self._api_key or os.environ.get(self.sdk.key)
+        return key.strip() if isinstance(key, str) else ""
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether a key, a client or a password is part of it."""
+        return bool(self._api_key) or self.given is not None or "@" in (self._base_url or "")
+
+    @property
+    def address(self) -> str:
+        """What gives the base URL."""
+        return f"base_url ({self.sdk.url})" if self.sdk.url else "base_url"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_of_loops": {}}
+
+    async def client(self) -> Any:
+        """Return the client of the running event loop: connections cannot move between loops."""
+        if self.given is not None:
+            return self.given
+        loop = asyncio.get_running_loop()
+        kept = self._of_loops.get(loop)
+        if kept is None:
+            for ended in [known for known in self._of_loops if known.is_closed()]:
+                self._of_loops.pop(ended, None)  # it was closed without a word to its generators
+            client = self._new()
+            keeper = _close_with_loop(client, lambda: self._of_loops.pop(loop, None))
+            kept = self._of_loops[loop] = client, keeper
+            await anext(keeper)
+        return kept[0]
+
+    async def aclose(self) -> None:
+        """Close the connections that the running event loop opened."""
+        kept = self._of_loops.get(asyncio.get_running_loop())
+        if kept is not None:
+            await kept[1].aclose()
+
+    def options(self, seconds: float, headers: dict[str, str]) -> dict[str, Any]:
+        """Return what one request is sent with; the SDK itself never tries again, we do."""
+        from httpx2 import Timeout
+
+        timeout = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+        return {"timeout": timeout, "max_retries": 0, **({"headers": headers} if headers else {})}
+
+    def _new(self) -> Any:
+        sdk = self.sdk
+        try:
+            make = getattr(import_module(sdk.module), sdk.client)
+            from httpx2 import AsyncClient, Limits
+        except ImportError as error:
+            raise ModelError(
+                f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'", model=self._model
+            ) from error
+        return make(
+            api_key=self._sent_key(),
+            base_url=self._checked(self._endpoint()),
+            max_retries=0,
+            http_client=AsyncClient(
+                verify=_certificates(),
+                follow_redirects=True,
+                limits=Limits(max_connections=1000, max_keepalive_connections=100),
+                event_hooks={"response": [bounded]},
+            ),
+        )
+
+    def _endpoint(self) -> str:
+        named = os.environ.get(self.sdk.url) if self.sdk.url else None
+        return self._base_url or named or self.sdk.official
+
+    def _sent_key(self) -> str:
+        sdk = self.sdk
+        key = (self._api_key or os.environ.get(sdk.key) or "").strip()
+        if not key and self._endpoint() == sdk.official:
+            elsewhere = f"{sdk.url} (base_url=)" if sdk.url else "base_url="
+            raise ModelAuthError(
+                f"there is no API key: set {sdk.key} (or pass api_key=), or set {elsewhere} to the address of a server "
+                "that needs none",
+                model=self._model,
+                host=self.host,
+            )
+        if not all("!" <= character <= "~" for character in key):
+            raise ModelAuthError(
+                f"the API key ({sdk.key} or api_key=) holds a space, a line break or a character beyond ASCII, which "
+                "no header can carry: copy it again",
+                model=self._model,
+                host=self.host,
+            )
+        return key or _NO_KEY
+
+    def _checked(self, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            if known and ("?" in url or "#" in url):
+                raise ModelRequestError(
+                    f"{self.address} has a query or a fragment, which may hold a secret: give the address of "
+                    f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
+                    model=self._model,
+                )
+        except ValueError:  # an unfinished IPv6 address, or a port that is no number
+            known = False
+        if not known:
+            raise ModelRequestError(
+                f"{self.address} must be an address such as http://localhost:8000/v1, got {_shown(url)!r}",
+                model=self._model,
+            )
+        return url
+
+
+async def _close_with_loop(client: Any, forget: Callable[[], object]) -> AsyncGenerator[None]:
+    """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
+    try:
+        yield
+    finally:
+        forget()
+        await client.close()
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> SSLContext:
+    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def _shown(url: str) -> str:
+    """Return an address without what may be a secret: what stands before an @, a query and a fragment."""
+    return url.rpartition("@")[2].partition("?")[0].partition("#")[0]
+
+
+def host_of(url: str) -> str:
+    """Return host and port of an address, without credentials, query and fragment."""
+    return _shown(url.partition("://")[2].partition("/")[0])

@@ -1,0 +1,324 @@
+"""`AnswerReader`: what a model is asked for as the answer, and what reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache, partial
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, NamedTuple, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic_core import to_json
+
+from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
+from agentkit.models.model import Model, OutputMode, Reply, output_modes_of
+from agentkit.output.json_in_text import behind_thinking, json_spans, without_fence
+from agentkit.output.output_spec import OutputSpec, OutputValidator
+from agentkit_prompts.composition.declarations import OutputRequest
+from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_tools.calling.argument_repair import without_nulls
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.strict import strict_parameters
+from agentkit_tools.tool import Tool
+
+__all__ = ["AnswerReader"]
+
+_VALUE = "value"
+"""The one property of the object that an answer of another kind is wrapped in: endpoints take no other root."""
+_TOOL = "final_answer"
+_STOPS = frozenset(("refusal", "length", "content_filter"))
+_PROMPT = """\
+When you give your final answer, write it as one JSON object that follows this JSON Schema, and nothing else: no words
+around it, no code fence.
+
+{schema}"""
+
+
+class _Kind(NamedTuple):
+    """What is known of a type of answers, whatever model is asked."""
+
+    adapter: TypeAdapter[Any]
+    schema: JsonSchema
+    wrapper: TypeAdapter[Any] | None
+    """Reads the object that an answer which is no object is wrapped in."""
+    asked: JsonSchema
+    """Schema of the object."""
+    strict: JsonSchema | None
+    """The same in the subset that endpoints enforce; None where that has no words for it."""
+
+
+class AnswerReader:
+    """What one chain asks for, and what reads the replies.
+
+    Attributes:
+        schema: JSON Schema of the answer; None for text.
+        mode: How it is asked for.
+        request: What a composition declares.
+        prompt: The prompt that asks for it, in the mode `prompted`.
+        tool: The tool that is called with the answer, where the output is a function.
+        validators: What checks the answer, and whether each takes a context.
+
+    Raises:
+        AgentDefinitionError: The output type cannot be described as JSON Schema, the model has no such mode, or the
+            function cannot be called by a model.
+    """
+
+    __slots__ = ("_kind", "_name", "mode", "prompt", "request", "schema", "tool", "validators")
+
+    def __init__(self, output: Any, model: Model) -> None:
+        spec: OutputSpec[Any] = output if isinstance(output, OutputSpec) else OutputSpec(output)
+        self.validators: tuple[tuple[OutputValidator, bool], ...] = spec.validators
+        self.schema: JsonSchema | None = None
+        self.mode: OutputMode | None = None
+        self.request: OutputRequest | None = None
+        self.prompt: TextPrompt | None = None
+        self.tool = _function(spec)
+        self._kind: _Kind | None = None
+        self._name = _type_name(spec.output)
+        if spec.output is str:
+            if spec.mode is not None:
+                raise AgentDefinitionError(f"output mode {spec.mode!r}: text is asked for in no mode; leave it out")
+            return
+        modes = output_modes_of(model)
+        if self.tool is not None:
+            self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
+            self.schema, wanted = cast(JsonSchema, self.tool.spec.parameters), "tool"
+            self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
+            if spec.mode not in (None, "tool"):
+                raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
+        else:
+            try:
+                hash(spec.output)
+            except TypeError:
+                raise AgentDefinitionError(
+                    f"output={spec.output!r:.80}: expected a type, such as City or Invoice | Line, or a function"
+                ) from None
+            self._kind = _kind(spec.output)
+            self.schema = self._kind.schema
+            wanted = spec.mode or modes[0]
+        if wanted not in modes:
+            raise AgentDefinitionError(
+                f"model {model.name!r} cannot be asked for an answer in the mode {wanted!r}: it has {', '.join(modes)}"
+            )
+        self.mode = wanted
+        if self.tool is None:
+            assert self._kind is not None
+            self.request = _request(self._kind, self.mode, self._name)
+            if self.mode == "prompted":
+                text = _PROMPT.replace("{schema}", to_json(self._kind.asked, indent=2).decode())
+                self.prompt = TextPrompt(text, name="output")
+
+    def equipped(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+        """Return tools by name, with the function that takes the answer, if there is one.
+
+        Raises:
+            AgentDefinitionError: There is a tool of the name of what takes the answer.
+        """
+        taken = self.tool.name if self.tool is not None else ""
+        if self.request is not None and self.request.tool is not None:
+            taken = self.request.tool.name
+        if taken and taken in tools:
+            raise AgentDefinitionError(f"there is a tool named {taken!r}, as is what takes the answer: rename it")
+        return tools if self.tool is None else {**tools, self.tool.name: self.tool}
+
+    def reply(self, reply: Reply) -> Reply:
+        """Return a reply with its answer as text, where the model called the tool that takes it.
+
+        Beside calls of other tools it is left out: the model has not seen yet what they return.
+        """
+        if self.request is None or self.request.tool is None or not reply.message.tool_calls:
+            return reply
+        name = self.request.tool.name
+        others = tuple([call for call in reply.message.tool_calls if call.name != name])
+        answers = [call.arguments for call in reply.message.tool_calls if call.name == name]
+        if not answers:
+            return reply
+        if others:
+            return replace(reply, message=replace(reply.message, tool_calls=others))
+        reason = "stop" if reply.finish_reason == "tool_calls" else reply.finish_reason
+        message = replace(reply.message, content="\n".join(answers), tool_calls=())
+        return replace(reply, message=message, finish_reason=reason)
+
+    def read(self, reply: Reply) -> Any:
+        """Return the answer of a reply.
+
+        Raises:
+            OutputStopped: The model stopped before there was one.
+            OutputError: The answer is not the output type; names every problem.
+        """
+        text = reply.message.text
+        if self._kind is None:
+            return text
+        if reply.finish_reason in _STOPS:
+            raise OutputStopped(self._name, text, reply.finish_reason)
+        if self.tool is not None:
+            raise OutputError(self._name, text, f"call the tool {self.tool.name} with your answer")
+        if self.mode == "native":
+            return self._valid(without_fence(text), text)
+        whole = without_fence(text)
+        try:
+            return self._valid(whole, text)
+        except OutputError as error:
+            problem = error
+        rest = behind_thinking(text)
+        spans = json_spans(rest)
+        for wrapped in (True, False) if self._kind.wrapper is not None else (False,):
+            for start, end in reversed(spans):  # the last one: a model may try some before
+                try:
+                    return self._valid(rest[start:end], text, wrapped=wrapped)
+                except OutputError as error:
+                    problem = error
+        raise problem if spans else OutputError(self._name, text, "there is no JSON object in it") from None
+
+    def refused(self, output: Any, problem: str) -> OutputError:
+        """Return the error of an answer that a validator does not take."""
+        text = output if isinstance(output, str) else to_json(output, fallback=str).decode()
+        return OutputError(self._name, text, problem)
+
+    def ending(self, message: Message, results: Mapping[str, ToolResult]) -> ToolResult | None:
+        """Return the result of the call that ends a run: the first that ended well, else the first there is."""
+        name = self.tool.name if self.tool is not None else ""
+        found = [results[call.id] for call in message.tool_calls if call.name == name]
+        return next((result for result in found if result.ok), found[0] if found else None)
+
+    def failed(self, result: ToolResult) -> OutputError:
+        """Return the error of a function that could not take the answer, after all repair turns."""
+        return OutputError(self._name, "", result.message.text)
+
+    def returned(self, result: ToolResult) -> tuple[Any, str]:
+        """Return what a function returned, and the text of it that ends the conversation of the run."""
+        text = result.whole or result.message.text
+        return result.value if result.value is not None else self.restored(text), text  # a journal has the text only
+
+    def restored(self, text: str) -> Any:
+        """Return what a function returned, from its text: a value of the type that it is annotated with."""
+        assert self._kind is not None
+        adapter = self._kind.adapter
+        for read, given in ((adapter.validate_json, text), (adapter.validate_python, text)):
+            try:
+                value = read(given)
+            except ValidationError:
+                continue
+            return text if isinstance(value, str) else value
+        return None if _takes_none(adapter) else text
+
+    def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
+        """Return the answer that a text in JSON is; `wrapped` where it has to be in an object, or must not be."""
+        kind = self._kind
+        assert kind is not None
+        readers = [kind.adapter] if kind.wrapper is None else [kind.wrapper, kind.adapter]
+        if wrapped is not None and kind.wrapper is not None:
+            readers = readers[:1] if wrapped else readers[1:]
+        problem: ValidationError | None = None
+        for reader in readers:
+            is_wrapper = reader is kind.wrapper
+            try:
+                made = _validated(reader, text, kind.asked if is_wrapper or kind.wrapper is None else kind.schema)
+            except ValidationError as error:
+                if problem is None or not is_wrapper:
+                    problem = problem if problem is not None and _has_value(text) else error
+            else:
+                return made.value if is_wrapper else made
+        assert problem is not None
+        raise OutputError(self._name, whole, "; ".join(_problems(problem))) from problem
+
+
+def _validated(adapter: TypeAdapter[Any], text: str, schema: JsonSchema) -> Any:
+    try:
+        return adapter.validate_json(text)
+    except ValidationError:
+        shorter = without_nulls(text, schema)  # a strict schema makes a model write null for what it leaves out
+        if shorter is None:
+            raise
+        return adapter.validate_json(shorter)
+
+
+def _has_value(text: str) -> bool:
+    return text.lstrip().startswith("{") and f'"{_VALUE}"' in text[:100]
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    for item in error.errors(include_url=False, include_context=False, include_input=False):
+        place = [*map(str, item["loc"])]
+        if place and place[0] == _VALUE and error.title == _VALUE:
+            place = place[1:]
+        yield f"{'.'.join(place) or 'answer'}: {item['msg']}"
+
+
+def _request(kind: _Kind, mode: OutputMode, name: str) -> OutputRequest:
+    schema, strict = (kind.asked, False) if kind.strict is None or mode == "prompted" else (kind.strict, True)
+    tool = None
+    if mode == "tool":
+        description = "Give the final answer. Call this once, alone, when you need no other tool any more."
+        tool = ToolSpec(_TOOL, description, schema, strict=strict)
+    return OutputRequest(schema, mode, strict, tool, kind.wrapper is not None)
+
+
+def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
+    """Return the tool of an output that is a function or a tool."""
+    output = spec.output
+    if isinstance(output, Tool):
+        return output
+    if not isinstance(output, FunctionType | MethodType | BuiltinFunctionType | partial):
+        return None
+    try:
+        return Tool.from_function(cast(Callable[..., Any], output))
+    except ToolDefinitionError as error:
+        raise AgentDefinitionError(
+            f"output={_type_name(output)}: a model cannot call this function: {error}"
+        ) from error
+
+
+@lru_cache(maxsize=256)
+def _kind(output: Any) -> _Kind:
+    """Return what is known of a type: it is shared by all chains."""
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(output)
+        schema = freeze(adapter.json_schema())
+        wrapper = None
+        asked = schema
+        if schema.get("type") != "object":
+            model = create_model(_VALUE, __config__=ConfigDict(extra="forbid"), value=(output, ...))
+            wrapper = TypeAdapter(model)
+            asked = freeze(wrapper.json_schema())
+    except PydanticUserError as error:
+        why = str(error).partition("\n")[0]
+        raise AgentDefinitionError(
+            f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
+        ) from error
+    try:
+        strict = freeze(strict_parameters(asked, tool=_TOOL))
+    except ToolDefinitionError:
+        strict = None
+    return _Kind(adapter, schema, wrapper, asked, strict)
+
+
+def _returned(tool: Tool[..., Any]) -> _Kind:
+    """Return what reads the value that a function returned."""
+    from typing import get_type_hints
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
+    except Exception:  # there is no annotation, or one that pydantic cannot read
+        adapter = TypeAdapter(Any)
+    empty: JsonSchema = cast(JsonSchema, freeze({}))
+    return _Kind(adapter, empty, None, empty, None)
+
+
+def _takes_none(adapter: TypeAdapter[Any]) -> bool:
+    try:
+        adapter.validate_python(None)
+    except ValidationError:
+        return False
+    return True
+
+
+def _type_name(output: Any) -> str:
+    return getattr(output, "__name__", None) or str(output)

@@ -1,0 +1,70 @@
+"""Refuses options that do not exist, and says which was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from agentkit.errors import UnknownOption
+from agentkit_prompts.errors import nearest
+
+__all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("system", "system_prompt", "instructions", "prompt", "prompts"), "layers"),
+    **dict.fromkeys(("output_type", "result_type", "response_model", "response_format"), "output"),
+    **dict.fromkeys(("max_steps", "max_turns", "max_iterations", "steps", "timeout"), "limits"),
+    "deps_type": "deps",
+    "functions": "tools",
+    "model_settings": "model",
+}
+"""What other frameworks call the options of an agent or a chain."""
+
+C = TypeVar("C", bound=type)
+
+
+def check_names(where: str, given: Iterable[str], names: Iterable[str], meant: Mapping[str, str] = {}) -> None:
+    """Refuse options that would be ignored.
+
+    Args:
+        where: What takes the options; "" where that is clear.
+        given: The names of the options that were given.
+        names: The names there are.
+        meant: Which of them is meant by names that are not like it, such as those of other frameworks.
+
+    Raises:
+        UnknownOption: Names all of them.
+    """
+    known = [*names]
+    problems = [f"there is no option {name!r}{_hint(name, known, meant)}" for name in given if name not in known]
+    if problems:
+        raise UnknownOption(f"{where}: {'; '.join(problems)}" if where else "; ".join(problems))
+
+
+def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
+    return nearest(name, known) if meant.get(name) not in known else f"; did you mean {meant[name]!r}?"
+
+
+def refusing_unknown(**meant: str) -> Callable[[C], C]:
+    """Have a class refuse keyword arguments that it does not take with an `UnknownOption`.
+
+    Args:
+        **meant: See `check_names`.
+    """
+
+    def changed(cls: C) -> C:
+        init: Any = cls.__init__  # type: ignore[misc]
+        code = init.__code__
+        names = dict.fromkeys(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]).keys()
+
+        @wraps(init)
+        def refusing(self: Any, *args: Any, **options: Any) -> None:
+            if not names >= options.keys():
+                check_names(cls.__name__, options, names, meant)
+            init(self, *args, **options)
+
+        cls.__init__ = refusing  # type: ignore[misc]
+        return cls
+
+    return changed

@@ -1,0 +1,123 @@
+"""Finds the chat template that somebody means: by name, by model, by file, or as it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union, cast
+
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
+from agentkit_prompts.errors import ChatTemplateError, nearest
+
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+
+__all__ = ["GivenTemplate", "find_chat_template"]
+
+GivenTemplate: TypeAlias = Union["ChatTemplate", ChatTemplateConfig, Path, str]
+"""A chat template, the name of a registered one, the name of a model, a file or the folder of a model."""
+
+_CONFIG = "tokenizer_config.json"
+_BINARY = (".gguf", ".safetensors", ".bin", ".pt")
+
+
+def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemplate:
+    """Return the chat template.
+
+    Args:
+        given: A template; the name of a registered one; the name of a model that one is registered for; a file: a
+            Jinja template, a `tokenizer_config.json`, or the fields of a `ChatTemplateConfig` as JSON; the folder of a
+            model. None takes the one that fits `model`.
+        model: Name or path of the model.
+
+    Raises:
+        ChatTemplateError: There is no such template, or it cannot be read; says which fit, and what can be given.
+    """
+    if given is None:
+        return _of_model(model, f"chat_template: none is known to fit the model {model!r:.100}")
+    if isinstance(given, ChatTemplateConfig):
+        return given.chat_template
+    if isinstance(given, Path):
+        return _of_path(given)
+    if isinstance(given, str):
+        return _named(given)
+    has_tokens = hasattr(type(given), "control_tokens") or hasattr(given, "control_tokens")  # a property takes time
+    if isinstance(given, type) or not (has_tokens and hasattr(given, "render")):
+        what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
+        raise ChatTemplateError(
+            "expected a chat template (with `render` and `control_tokens`) or the name of a registered one, the name "
+            f"of a model, a ChatTemplateConfig or a file, got {what}"
+        )
+    return given
+
+
+def _named(name: str) -> ChatTemplate:
+    if name in CHAT_TEMPLATES:
+        return CHAT_TEMPLATES.get(name)()
+    if "{%" in name or "{{" in name:
+        raise ChatTemplateError(
+            f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: "
+            "give JinjaChatTemplate(text)"
+        )
+    if _exists(name):
+        return _of_path(Path(name))
+    what = (
+        f"unknown chat template {name!r:.100}{nearest(name.lower(), CHAT_TEMPLATES)}; nor is it a file, and none fits"
+    )
+    return _of_model(name, f"{what} a model of that name")
+
+
+def _of_model(model: str, problem: str) -> ChatTemplate:
+    """Return the template that fits a model: the one in its folder, or a registered one."""
+    if model and _exists(model):
+        return _of_path(Path(model))
+    try:
+        name = CHAT_TEMPLATES.best_match(model)
+    except ChatTemplateError:
+        last = model.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
+        family = [name for name in CHAT_TEMPLATES if len(name) > 2 and _family(name) in last]
+        fit = f" (of the same family: {', '.join(family)})" if family else ""
+        raise ChatTemplateError(
+            f"{problem}{fit}. Give chat_template= a registered name ({', '.join(sorted(CHAT_TEMPLATES)[:5])}, ...: see "
+            "CHAT_TEMPLATES), or the folder or file of the template that the model ships"
+        ) from None
+    return CHAT_TEMPLATES.get(name)()
+
+
+def _family(name: str) -> str:
+    """Return the letters that a name begins with."""
+    return name[: next((at for at, letter in enumerate(name) if not letter.isalpha()), len(name))]
+
+
+def _of_path(path: Path) -> ChatTemplate:
+    from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+
+    if path.suffix.lower() in _BINARY:
+        raise ChatTemplateError(f"{path}: holds the weights of a model; give the file of its chat template, or a name")
+    if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
+        return ChatTemplateConfig.from_json(path).chat_template
+    try:
+        return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
+    except ChatTemplateError:
+        if not path.is_dir():
+            raise
+        try:  # a model of the time before templates were shipped
+            return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(str(path.resolve())))()
+        except ChatTemplateError:
+            pass
+        raise
+
+
+def _has_template(path: Path) -> bool:
+    try:
+        return "chat_template" in json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False  # who reads it next says what is wrong
+
+
+def _exists(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).exists()
+    except (OSError, ValueError):  # too long, or a character that no path has
+        return False

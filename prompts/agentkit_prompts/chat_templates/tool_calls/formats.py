@@ -1,0 +1,138 @@
+"""The formats in which models write tool calls, as a table: adding one is adding rows, and a reader where it needs one.
+
+A chat template names its format as `tool_call_format`; where it names none, every format is recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from agentkit_prompts.chat_templates.tool_calls.gemma_calls import gemma_call
+from agentkit_prompts.chat_templates.tool_calls.json_calls import (
+    deepseek_calls,
+    json_calls,
+    kimi_calls,
+    named_call,
+    only_json,
+)
+from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python, python_calls
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Reader
+from agentkit_prompts.chat_templates.tool_calls.tagged_calls import function_tag, glm_call, parameter_tags
+from agentkit_prompts.errors import ChatTemplateError, nearest
+
+__all__ = ["HARMONY", "TOOL_CALL_FORMATS", "Form", "bare_readers", "checked_format", "format_of_texts", "forms_of"]
+
+HARMONY = "harmony"
+"""The format of gpt-oss: not calls in a text, but a whole reply of messages on channels."""
+
+_DEEPSEEK = len("<｜tool▁call▁begin｜>")
+_KIMI = len("<|tool_call_begin|>")
+
+
+class Form(NamedTuple):
+    """One way to write calls: what stands around them, and what reads them. A format may have several."""
+
+    format: str
+    opening: str
+    closing: str
+    """May be missing at the end of the reply: it is a stop word of some templates."""
+    read: Reader
+    kept: int = 0
+    """How many characters at the end of `opening` are the beginning of the first call."""
+    may_stay_open: bool = False
+    """Whether `closing` may be missing anywhere, as a reply may leave out what stands around calls."""
+
+
+_FORMS = (
+    Form("hermes", "<tool_call>", "</tool_call>", json_calls),
+    Form("granite", "<|tool_call|>", "<|/tool_call|>", json_calls),
+    Form("llama3", "<|python_tag|>", "<|eom_id|>", json_calls),
+    Form("llama3", "<function=", "</function>", named_call(">")),
+    Form("internlm2", "<|action_start|><|plugin|>", "<|action_end|>", json_calls),
+    Form("mistral", "[TOOL_CALLS]", "", json_calls),
+    Form("mistral", "[TOOL_CALLS]", "", named_call("[ARGS]")),
+    Form("qwen3_coder", "<tool_call>", "</tool_call>", function_tag),
+    Form("qwen3_coder", "<function=", "</function>", parameter_tags),
+    Form("seed_oss", "<seed:tool_call>", "</seed:tool_call>", function_tag),
+    Form("seed_oss", "<function=", "</function>", parameter_tags),
+    Form("glm4_5", "<tool_call>", "</tool_call>", glm_call),
+    Form("deepseek", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls),
+    Form(
+        "deepseek", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls, len("<｜tool▁call▁begin｜>"), True
+    ),
+    Form("kimi_k2", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", kimi_calls),
+    Form("kimi_k2", "<|tool_call_begin|>", "<|tool_calls_section_end|>", kimi_calls, _KIMI, True),
+    Form("llama4", "<|python_start|>", "<|python_end|>", python_calls),
+    Form("lfm2", "<|tool_call_start|>", "<|tool_call_end|>", python_calls),
+    Form("jamba", "<tool_calls>", "</tool_calls>", json_calls),
+    Form("phi4", "functools[", "", json_calls, 1),
+    Form("phi4", "<|tool_call|>", "<|/tool_call|>", json_calls),
+    Form("gemma3", "```tool_code", "```", python_calls),
+    Form("functiongemma", "<start_function_call>", "<end_function_call>", gemma_call("<escape>")),
+    Form("gemma4", "<|tool_call>", "<tool_call|>", gemma_call('<|"|>')),
+)
+"""The forms that are recognised anywhere in a reply; of several with the same opening the first that reads it."""
+
+_BARE: dict[str, tuple[Reader, ...]] = {
+    "llama3": (only_json, only_python),
+    "llama4": (only_json, only_python),
+    "gemma3": (only_json, only_python),
+}
+"""What reads a reply that is nothing but calls of tools there are; JSON in every other format."""
+
+_SIGNS = (
+    ("qwen3_coder", r"<parameter="),
+    ("seed_oss", r"<seed:tool_call>"),
+    ("glm4_5", r"<arg_key>"),
+    ("kimi_k2", r"<\|tool_call_argument_begin\|>"),
+    ("deepseek", r"<｜tool▁call▁begin｜>"),
+    ("gemma4", r"<\|tool_call>"),
+    ("functiongemma", r"<start_function_call>"),
+    (HARMONY, r"<\|channel\|>"),
+    ("phi4", r"functools\[|<\|/tool\|>"),
+    ("granite", r"<\|tool_call\|>"),
+    ("internlm2", r"<\|action_start\|>"),
+    ("mistral", r"\[TOOL_CALLS\]"),
+    ("llama4", r"<\|python_start\|>|<\|header_start\|>"),
+    ("llama3", r"<\|python_tag\|>|<\|start_header_id\|>ipython"),
+    ("gemma3", r"<start_of_turn>"),
+    ("hermes", r"<tool_call>"),
+    ("lfm2", r"<\|tool_call_start\|>"),
+    ("jamba", r"<tool_calls>"),
+)
+"""What a chat template of a format writes, the surest first."""
+
+TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY)
+"""The names of all formats."""
+
+
+def checked_format(name: object) -> str | None:
+    """Return the name of a format, or None where there is none.
+
+    Raises:
+        ChatTemplateError: No format has this name.
+    """
+    if name is None:
+        return None
+    if not isinstance(name, str) or name not in TOOL_CALL_FORMATS:
+        near = nearest(str(name), TOOL_CALL_FORMATS) or f": it is one of {', '.join(TOOL_CALL_FORMATS)}"
+        raise ChatTemplateError(f"tool_call_format: there is no format {name!r:.80}{near}")
+    return name
+
+
+def forms_of(name: str | None) -> tuple[Form, ...]:
+    """Return the forms of a format; all there are for None."""
+    return tuple([form for form in _FORMS if name is None or form.format == name])
+
+
+def bare_readers(name: str | None) -> tuple[Reader, ...]:
+    """Return what reads a reply of this format that is nothing but calls."""
+    return (only_json, only_python) if name is None else _BARE.get(name, (only_json,))
+
+
+def format_of_texts(texts: Iterable[str]) -> str | None:
+    """Return the format that the texts of a chat template name, such as those of a Jinja template; None for none."""
+    whole = "\0".join(texts)
+    return next((name for name, sign in _SIGNS if re.search(sign, whole)), None)

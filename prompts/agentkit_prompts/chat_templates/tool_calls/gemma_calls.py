@@ -1,0 +1,115 @@
+"""Calls as FunctionGemma and Gemma 4 write them: `call:NAME{key:value,...}`, texts between quotes of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
+
+__all__ = ["gemma_call"]
+
+_NAME = re.compile(r"\s*+call:\s*+([\w.:/-]++)\s*+(?=\{)")
+_KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
+_NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
+_WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
+_SPACE = re.compile(r"\s*+")
+_WORDS = {"true": True, "false": False, "null": None, "None": None, "True": True, "False": False}
+_MAX_DEPTH = 50
+
+
+class _BrokenError(ValueError):
+    """The text is no call of this form."""
+
+
+def gemma_call(quote: str) -> Reader:
+    """Return what reads one call whose texts stand between two times `quote`."""
+
+    def read(reply: ReplyText, start: int) -> Found:
+        named = _NAME.match(reply.text, start)
+        if named is None:
+            return None
+        try:
+            arguments, end = _value(reply, named.end(), quote, 0)
+        except _BrokenError:
+            return None
+        call = made_call(named[1], arguments)
+        return None if call is None else ([call], end)
+
+    return read
+
+
+def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, int]:
+    """Return the value that begins here, and its end."""
+    text = reply.text
+    if depth > _MAX_DEPTH:
+        raise _BrokenError
+    if text.startswith("{", at):
+        made: dict[str, object] = {}
+        at = _skip(text, at + 1)
+        while not text.startswith("}", at):
+            key, at = _key(reply, at, quote)
+            made[key], at = _value(reply, at, quote, depth + 1)
+            at = _behind_item(text, at, "}")
+        return made, at + 1
+    if text.startswith("[", at):
+        items: list[object] = []
+        at = _skip(text, at + 1)
+        while not text.startswith("]", at):
+            item, at = _value(reply, at, quote, depth + 1)
+            items.append(item)
+            at = _behind_item(text, at, "]")
+        return items, at + 1
+    if text.startswith(quote, at):
+        return _quoted(reply, at, quote)
+    if string := _STRING.match(text, at):
+        try:
+            return json.loads(string[0], strict=False), string.end()
+        except ValueError:
+            return string[0][1:-1], string.end()
+    if number := _NUMBER.match(text, at):
+        try:
+            return (int(number[0]) if number[0].lstrip("-").isdigit() else float(number[0])), number.end()
+        except ValueError:  # more digits than Python reads
+            raise _BrokenError from None
+    word = _WORD.match(text, at)
+    if word is None:
+        raise _BrokenError
+    bare = word[0].strip()
+    return _WORDS.get(bare, bare), word.end()
+
+
+def _key(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
+    text = reply.text
+    if text.startswith(quote, at):
+        key, at = _quoted(reply, at, quote)
+        at = _skip(text, at)
+        if not text.startswith(":", at):
+            raise _BrokenError
+        return key, _skip(text, at + 1)
+    found = _KEY.match(text, at)
+    if found is None:
+        raise _BrokenError
+    return found[1], found.end()
+
+
+def _quoted(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
+    begin = at + len(quote)
+    end = reply.find(quote, begin)
+    if end < 0:
+        raise _BrokenError
+    return reply.text[begin:end], end + len(quote)
+
+
+def _behind_item(text: str, at: int, closing: str) -> int:
+    at = _skip(text, at)
+    if text.startswith(",", at):
+        return _skip(text, at + 1)
+    if not text.startswith(closing, at):
+        raise _BrokenError
+    return at
+
+
+def _skip(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]

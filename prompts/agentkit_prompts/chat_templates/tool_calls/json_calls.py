@@ -1,0 +1,184 @@
+"""Calls written as JSON: objects and lists, or a name in front of an object."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
+from agentkit_prompts.context.messages import ToolCall
+
+__all__ = ["decoded", "deepseek_calls", "json_calls", "kimi_calls", "named_call", "only_json"]
+
+_JSON = json.JSONDecoder()
+_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
+_SKIPPED = re.compile(r"[\s;,]*+")
+"""What may stand between two calls."""
+_SPACE = re.compile(r"\s*+")
+_FENCE = re.compile(r"\s*+```(?:json)?\s*+")
+_FENCE_END = re.compile(r"\s*+```")
+_CALL_ID = re.compile(r"\[CALL_ID\]([\w-]++)\s*+")
+_KIMI_ID = re.compile(r"\s*+((?:functions\.)?([\w.:/-]*[\w./-]):\d++)\s*+")
+_BEGINNING = re.compile(r"\{\s*+[\"}]|\[\s*+[\[{]")
+"""How an object begins, and a list of objects."""
+_WINDOW = 1_024
+_MAX_TOKEN = 32
+"""Characters of the longest thing of JSON, apart from strings and numbers, that the end of a window may cut."""
+_DEEPSEEK = ("<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
+_KIMI = ("<|tool_call_begin|>", "<|tool_call_end|>")
+
+
+def json_calls(reply: ReplyText, start: int) -> Found:
+    """Read objects and lists of calls that follow each other: `{"name": ..., "arguments": {...}}`."""
+    calls: list[ToolCall] = []
+    end = start
+    for value, stop in _values(reply.text, start):
+        read = _calls(value)
+        if not read:
+            break
+        calls += read
+        end = stop
+    return (calls, end) if calls else None
+
+
+def only_json(reply: ReplyText, start: int) -> Found:
+    """Read calls of tools there are, where there is nothing else up to the end of the reply."""
+    calls: list[ToolCall] = []
+    end = start
+    for value, stop in _values(reply.text, start):
+        calls += _calls(value)
+        end = stop
+    if not calls or _SPACE.match(reply.text, end).end() < len(reply.text):  # type: ignore[union-attr]
+        return None
+    return (calls, end) if all(call.name in reply.schemas for call in calls) else None
+
+
+def named_call(behind_name: str) -> Reader:
+    """Return what reads a name, `behind_name`, and the arguments."""
+
+    def read(reply: ReplyText, start: int) -> Found:
+        named = _NAME.match(reply.text, start)
+        if named is None:
+            return None
+        start, id_ = named.end(), ""
+        if given := _CALL_ID.match(reply.text, start):
+            start, id_ = given.end(), given[1]
+        if not reply.text.startswith(behind_name, start):
+            return None
+        return _one(named[1], _arguments(reply.text, start + len(behind_name)), id_)
+
+    return read
+
+
+def deepseek_calls(reply: ReplyText, start: int) -> Found:
+    """Read calls as V3 and R1 write them (a type, a name, arguments in a code fence), or V3.1 (name, arguments)."""
+    return _tokened(reply.text, start, _DEEPSEEK, _deepseek_call)
+
+
+def kimi_calls(reply: ReplyText, start: int) -> Found:
+    """Read calls as Kimi K2 writes them: `functions.NAME:NUMBER`, which is also the id, then the arguments."""
+    return _tokened(reply.text, start, _KIMI, _kimi_call)
+
+
+def _tokened(text: str, start: int, tokens: tuple[str, str], read: Callable[[str, int], Found]) -> Found:
+    """Read calls between tokens, up to one that is not well formed; the last token may be missing at the end."""
+    opening, closing = tokens
+    calls: list[ToolCall] = []
+    end = start
+    while (at := _behind(text, opening, end)) is not None and (one := read(text, at)) is not None:
+        stop = _behind(text, closing, one[1])
+        if stop is None and _SPACE.match(text, one[1]).end() < len(text):  # type: ignore[union-attr]
+            break
+        calls += one[0]
+        end = len(text) if stop is None else stop
+    return (calls, end) if calls else None
+
+
+def _deepseek_call(text: str, at: int) -> Found:
+    named = _NAME.match(text, at)
+    behind = None if named is None else _behind(text, "<｜tool▁sep｜>", named.end())
+    if named is None or behind is None:
+        return None
+    name, at = named[1], behind
+    if typed := _NAME.match(text, at):
+        name, at = typed[1], typed.end()
+    fence = _FENCE.match(text, at)
+    one = _one(name, _arguments(text, fence.end() if fence else at))
+    if one is None or fence is None or (closed := _FENCE_END.match(text, one[1])) is None:
+        return one
+    return one[0], closed.end()
+
+
+def _kimi_call(text: str, at: int) -> Found:
+    named = _KIMI_ID.match(text, at)
+    behind = None if named is None else _behind(text, "<|tool_call_argument_begin|>", named.end())
+    if named is None or behind is None:
+        return None
+    return _one(named[2], _arguments(text, behind), named[1])
+
+
+def decoded(text: str, start: int) -> tuple[object, int] | None:
+    """Return the JSON object or list that begins at `start`, and its end.
+
+    Only as much of the text is looked at as that takes: a reply may open a call at any place, and close none.
+    """
+    if text[start : start + 1] not in ("{", "["):
+        return None
+    size = _WINDOW
+    while True:
+        piece = text[start : start + size]
+        try:
+            value, end = _JSON.raw_decode(piece)
+        except json.JSONDecodeError as error:
+            is_cut = error.msg.startswith("Unterminated string") or error.pos >= len(piece) - _MAX_TOKEN
+            if start + size >= len(text) or not is_cut:
+                return None
+            size *= 4
+        except (ValueError, RecursionError):
+            return None
+        else:
+            return value, start + end
+
+
+def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
+    """Yield objects and lists in JSON that follow each other, each with its end."""
+    while True:
+        start = _SKIPPED.match(text, start).end()  # type: ignore[union-attr]
+        found = decoded(text, start) if _BEGINNING.match(text, start) else None
+        if found is None:
+            return
+        value, start = found
+        yield value, start
+
+
+def _arguments(text: str, start: int) -> tuple[object, int] | None:
+    start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    return decoded(text, start) if _BEGINNING.match(text, start) else None
+
+
+def _one(name: str, found: tuple[object, int] | None, id_: str = "") -> Found:
+    call = None if found is None else made_call(name, found[0], id_)
+    return None if found is None or call is None else ([call], found[1])
+
+
+def _behind(text: str, token: str, start: int) -> int | None:
+    """Return where the text goes on behind a token, white space before it skipped; None where it is another."""
+    at = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    return at + len(token) if text.startswith(token, at) else None
+
+
+def _calls(value: object) -> list[ToolCall]:
+    """Return the calls in a JSON value; a list must hold nothing else."""
+    items = value if isinstance(value, list) else [value]
+    read = [_call(item) for item in items]
+    found = [call for call in read if call is not None]
+    return found if len(found) == len(read) else []
+
+
+def _call(value: object) -> ToolCall | None:
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get("function")
+    value = inner if isinstance(inner, Mapping) else value
+    return made_call(value.get("name"), value.get("arguments", value.get("parameters", {})))

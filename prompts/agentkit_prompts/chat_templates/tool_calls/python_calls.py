@@ -1,0 +1,225 @@
+"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, and the `tool_code` of Gemma 3.
+
+Only names, brackets and literals are read; nothing is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, made_call
+from agentkit_prompts.context.messages import ToolCall
+
+__all__ = ["only_python", "python_calls", "python_value"]
+
+_SPACE = re.compile(r"\s*+")
+_SEPARATOR = re.compile(r"[\s;]*+")
+_NAME = re.compile(r"[^\W\d]\w*+(?:[.:/-]\w++)*+")
+_ASSIGNED = re.compile(r"[^\W\d]\w*+\s*+=(?!=)\s*+")
+_KEYWORD = re.compile(r"([^\W\d]\w*+)\s*+=(?!=)\s*+")
+_PRINT = re.compile(r"print\s*+\(\s*+")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*+(?:\.[\d_]*+)?|\.\d[\d_]*+)(?:[eE][+-]?\d++)?(?![\w.])")
+_STRING = re.compile(
+    r'"""([^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+)"""'
+    r"|'''([^'\\]*+(?:(?:\\.|'(?!''))[^'\\]*+)*+)'''"
+    r'|"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
+    r"|'([^'\\]*+(?:\\.[^'\\]*+)*+)'",
+    re.S,
+)
+_ESCAPE = re.compile(r"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
+_ESCAPED = {"\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_WORD = re.compile(r"\w++")
+_WORDS: Mapping[str, object] = {
+    **{"True": True, "False": False, "None": None},
+    **{"true": True, "false": False, "null": None},
+}
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_MAX_DEPTH = 50
+
+
+class _NotPythonError(ValueError):
+    """The text is no literal, or no call with literals."""
+
+
+def python_calls(reply: ReplyText, start: int) -> Found:
+    """Read a list of calls, or calls one below the other, each perhaps printed or given a name."""
+    text = reply.text
+    calls: list[ToolCall] = []
+    try:
+        at = _skip(text, start)
+        if text.startswith("[", at):
+            at = _skip(text, at + 1)
+            while not text.startswith("]", at):
+                call, at = _call(reply, at)
+                calls.append(call)
+                at = _skip(text, at)
+                if text.startswith(",", at):
+                    at = _skip(text, at + 1)
+                elif not text.startswith("]", at):
+                    return None
+            return (calls, at + 1) if calls else None
+        end = at
+        while _NAME.match(text, at):
+            call, end = _statement(reply, at)
+            calls.append(call)
+            at = _SEPARATOR.match(text, end).end()  # type: ignore[union-attr]
+    except _NotPythonError:
+        return None
+    return (calls, end) if calls else None
+
+
+def only_python(reply: ReplyText, start: int) -> Found:
+    """Read a list of calls of tools there are, where there is nothing else up to the end of the reply."""
+    if not reply.text.startswith("[", _skip(reply.text, start)):
+        return None
+    found = python_calls(reply, start)
+    if found is None or _skip(reply.text, found[1]) < len(reply.text):
+        return None
+    return found if all(call.name in reply.schemas for call in found[0]) else None
+
+
+def python_value(text: str) -> tuple[object] | None:
+    """Return the value of a literal, in a tuple of one; None where the text is none."""
+    try:
+        value, end = _value(text, _skip(text, 0), 0)
+    except _NotPythonError:
+        return None
+    return (value,) if _skip(text, end) == len(text) else None
+
+
+def _statement(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
+    text = reply.text
+    if assigned := _ASSIGNED.match(text, at):
+        at = assigned.end()
+    printed = _PRINT.match(text, at) if "print" not in reply.schemas else None
+    if printed is None:
+        return _call(reply, at)
+    call, at = _call(reply, printed.end())
+    at = _skip(text, at)
+    if not text.startswith(")", at):
+        raise _NotPythonError
+    return call, at + 1
+
+
+def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
+    text = reply.text
+    named = _NAME.match(text, at)
+    if named is None:
+        raise _NotPythonError
+    at = _skip(text, named.end())
+    if not text.startswith("(", at):
+        raise _NotPythonError
+    at = _skip(text, at + 1)
+    arguments: dict[str, object] = {}
+    positions: Iterator[str] = iter(_parameters(reply, named[0]))  # none is left behind an argument with a name
+    while not text.startswith(")", at):
+        keyword = _KEYWORD.match(text, at)
+        if keyword is not None:
+            name: str | None = keyword[1]
+            at, positions = keyword.end(), iter(())
+        else:
+            name = next(positions, None)
+        if name is None or name in arguments:
+            raise _NotPythonError
+        arguments[name], at = _value(text, at, 0)
+        at = _skip(text, at)
+        if text.startswith(",", at):
+            at = _skip(text, at + 1)
+        elif not text.startswith(")", at):
+            raise _NotPythonError
+    call = made_call(named[0], arguments)
+    if call is None:
+        raise _NotPythonError
+    return call, at + 1
+
+
+def _parameters(reply: ReplyText, name: str) -> list[str]:
+    """Return the parameters of a tool in their order, for arguments without a name."""
+    schema: Mapping[str, Any] = reply.schemas.get(name, {})
+    properties = schema.get("properties")
+    return list(properties) if isinstance(properties, Mapping) else []
+
+
+def _value(text: str, at: int, depth: int) -> tuple[object, int]:
+    """Return the value of the literal that begins here, and its end."""
+    if depth > _MAX_DEPTH:
+        raise _NotPythonError
+    first = text[at : at + 1]
+    if first in ("[", "("):
+        return _items(text, at, depth)
+    if first == "{":
+        return _mapping(text, at, depth)
+    if first in ("'", '"'):
+        return _string(text, at)
+    if number := _NUMBER.match(text, at):
+        return _number(number[0]), number.end()
+    word = _WORD.match(text, at)
+    if word is None or word[0] not in _WORDS:
+        raise _NotPythonError
+    return _WORDS[word[0]], word.end()
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    found = _STRING.match(text, at)
+    if found is None:
+        raise _NotPythonError
+    inner = next(group for group in found.groups() if group is not None)
+    return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner, found.end()
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    code = found[1]
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    if len(code) > 1:
+        number = int(code[1:], 16)
+        return chr(number) if number <= 0x10FFFF else found[0]
+    return _ESCAPED.get(code, code)
+
+
+def _number(text: str) -> int | float:
+    try:
+        digits = text.replace("_", "")
+        return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
+    except ValueError:  # more digits than Python reads
+        raise _NotPythonError from None
+
+
+def _items(text: str, at: int, depth: int) -> tuple[object, int]:
+    closing = _CLOSING[text[at]]
+    items: list[object] = []
+    at = _skip(text, at + 1)
+    while not text.startswith(closing, at):
+        item, at = _value(text, at, depth + 1)
+        items.append(item)
+        at = _behind_item(text, at, closing)
+    return items, at + 1
+
+
+def _mapping(text: str, at: int, depth: int) -> tuple[object, int]:
+    made: dict[str, object] = {}
+    at = _skip(text, at + 1)
+    while not text.startswith("}", at):
+        key, at = _string(text, at)
+        at = _skip(text, at)
+        if not text.startswith(":", at):
+            raise _NotPythonError
+        made[key], at = _value(text, _skip(text, at + 1), depth + 1)
+        at = _behind_item(text, at, "}")
+    return made, at + 1
+
+
+def _behind_item(text: str, at: int, closing: str) -> int:
+    """Return where the next item begins, or the bracket closes."""
+    at = _skip(text, at)
+    if text.startswith(",", at):
+        return _skip(text, at + 1)
+    if not text.startswith(closing, at):
+        raise _NotPythonError
+    return at
+
+
+def _skip(text: str, at: int) -> int:
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]

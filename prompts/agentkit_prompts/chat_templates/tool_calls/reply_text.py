@@ -1,0 +1,74 @@
+"""`ReplyText`: the text of a reply that calls are read from, in time that grows with its length only."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from agentkit_prompts.context.messages import ToolCall
+
+__all__ = ["Found", "Reader", "ReplyText", "Schemas", "made_call"]
+
+Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""The JSON Schemas of the parameters of tools, by the names of the tools."""
+
+Found: TypeAlias = "tuple[list[ToolCall], int] | None"
+"""The calls that were read and where they end; None where there are none, or one that is not well formed."""
+
+
+class ReplyText:
+    """A reply, and what was found out about it: text that opens a call at every place is looked through once.
+
+    Args:
+        text: The text.
+        schemas: The parameters of the tools there are.
+    """
+
+    __slots__ = ("_dead", "_places", "schemas", "text")
+
+    def __init__(self, text: str, schemas: Schemas) -> None:
+        self.text = text
+        self.schemas = schemas
+        self._places: dict[str, list[int]] = {}
+        self._dead: set[tuple[str, int]] = set()
+
+    def find(self, what: str, start: int) -> int:
+        """Return the first place of `what` from `start` on; -1 without one."""
+        places = self._places.get(what)
+        if places is None:
+            places = self._places[what] = [found.start() for found in re.finditer(re.escape(what), self.text)]
+        at = bisect_left(places, start)
+        return places[at] if at < len(places) else -1
+
+    def is_dead(self, kind: str, place: int) -> bool:
+        """Return whether reading something of a kind from this place on has failed before."""
+        return (kind, place) in self._dead
+
+    def bury(self, kind: str, places: list[int]) -> None:
+        """Note that reading something of a kind from these places on fails."""
+        self._dead.update((kind, place) for place in places)
+
+
+Reader: TypeAlias = Callable[[ReplyText, int], Found]
+"""Reads the calls that begin at a place, without what opens and closes them."""
+
+
+def made_call(name: object, arguments: object, id_: str = "") -> ToolCall | None:
+    """Return a call; None where this is none, as its name is no text or its arguments are no JSON object."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(name, str) or not name or not isinstance(arguments, Mapping):
+        return None
+    try:
+        text = json.dumps(arguments, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return None
+    # Nine letters and digits: the form that Mistral's templates insist on.
+    return ToolCall(id_ or uuid4().hex[:9], name, text)

@@ -1,0 +1,147 @@
+"""Calls whose arguments stand between tags, each as plain text: Qwen3-Coder and GLM-4.5.
+
+The text of an argument says nothing of its type: a parameter of the tool that takes text gets it as it is, any other
+is read as JSON, or as Python writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, made_call
+
+__all__ = ["function_tag", "glm_call", "parameter_tags", "typed"]
+
+_FUNCTION = re.compile(r"\s*+<function=")
+_FUNCTION_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+>")
+_PARAMETER = re.compile(r"\s*+<parameter=([^<>\n]++)>")
+_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
+_KEY = re.compile(r"\s*+<arg_key>([^<>]*+)</arg_key>\s*+<arg_value>")
+_SPACE = re.compile(r"\s*+")
+_MAX_DEPTH = 20
+"""References that are followed to the type of a parameter."""
+_ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_KINDS: Mapping[type, frozenset[str]] = {
+    str: frozenset(("string",)),
+    bool: frozenset(("boolean",)),
+    int: frozenset(("integer", "number")),
+    float: frozenset(("number",)),
+    list: frozenset(("array",)),
+    dict: frozenset(("object",)),
+    type(None): frozenset(("null",)),
+}
+
+
+def function_tag(reply: ReplyText, start: int) -> Found:
+    """Read `<function=NAME><parameter=KEY>VALUE</parameter>...</function>`."""
+    opening = _FUNCTION.match(reply.text, start)
+    found = opening and parameter_tags(reply, opening.end())
+    if not found:
+        return None
+    end = _SPACE.match(reply.text, found[1]).end()  # type: ignore[union-attr]
+    return (found[0], end + len("</function>")) if reply.text.startswith("</function>", end) else None
+
+
+def parameter_tags(reply: ReplyText, start: int) -> Found:
+    """Read what stands behind `<function=`, up to where `</function>` has to stand."""
+    named = _FUNCTION_NAME.match(reply.text, start)
+    found = named and _tagged(reply, named.end(), _PARAMETER, "</parameter>", "</function>")
+    if not named or not found:
+        return None
+    values = {key: text.removeprefix("\n").removesuffix("\n") for key, text in found[0].items()}
+    return _call(reply, named[1], values, found[1])
+
+
+def glm_call(reply: ReplyText, start: int) -> Found:
+    """Read `NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>...`, up to where `</tool_call>` has to stand."""
+    named = _NAME.match(reply.text, start)
+    found = named and _tagged(reply, named.end(), _KEY, "</arg_value>", "</tool_call>")
+    return _call(reply, named[1], *found) if named and found else None
+
+
+def _tagged(
+    reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, behind: str
+) -> tuple[dict[str, str], int] | None:
+    """Return the text of each argument by its key, and where the last one ends: there `behind` has to stand.
+
+    An argument may hold what opens another call. So no text is copied before all of it is known to be well formed, and
+    a place from where it is not is noted.
+    """
+    text = reply.text
+    given: dict[str, tuple[int, int]] = {}
+    places: list[int] = []
+    while (opened := opening.match(text, at)) is not None:
+        end = -1 if reply.is_dead(closing, at) else reply.find(closing, opened.end())
+        if end < 0:
+            reply.bury(closing, places)
+            return None
+        given[opened[1].strip()] = opened.end(), end
+        at = end + len(closing)
+        places.append(at)
+    if not text.startswith(behind, _SPACE.match(text, at).end()):  # type: ignore[union-attr]
+        reply.bury(closing, places)
+        return None
+    return {key: text[start:end] for key, (start, end) in given.items()}, at
+
+
+def _call(reply: ReplyText, name: str, values: Mapping[str, str], end: int) -> Found:
+    root = reply.schemas.get(name, {})
+    properties = root.get("properties")
+    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    other = root.get("additionalProperties", {})
+    call = made_call(name, {key: typed(text, known.get(key, other), root) for key, text in values.items()})
+    return None if call is None else ([call], end)
+
+
+def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
+    """Return the value that a text is for a parameter of this schema."""
+    kinds = frozenset(_kinds(schema, root))
+    if kinds == {"string"}:
+        return text
+    inner = text.strip()
+    found = _value(inner)
+    if found is None:
+        return text
+    value = found[0]
+    fits = type(value) is not str and not kinds.isdisjoint(_KINDS[type(value)])
+    if "string" in kinds:  # 007 and 1.50 are texts where text is allowed, 7 is a number
+        is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
+        return value if fits and is_exact else text
+    return value
+
+
+def _value(text: str) -> tuple[object] | None:
+    try:
+        return (json.loads(text),)
+    except (ValueError, RecursionError):
+        return python_value(text)
+
+
+def _kinds(schema: object, root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    """Yield the JSON types that a schema allows, as far as that can be seen."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        yield from _ANY
+        return
+    reference, kind = schema.get("$ref"), schema.get("type")
+    options = [option for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for option in schema[key]]
+    if isinstance(reference, str) and reference.startswith("#/"):
+        target: object = root
+        for step in reference[2:].split("/"):
+            target = target.get(step) if isinstance(target, Mapping) else None
+        yield from _kinds(target, root, depth + 1)
+    elif isinstance(kind, str | list):
+        yield from [kind] if isinstance(kind, str) else [one for one in kind if isinstance(one, str)]
+    elif isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
+        for value in values:
+            yield from _KINDS.get(type(value), _ANY)
+    elif options:
+        for option in options:
+            yield from _kinds(option, root, depth + 1)
+    elif isinstance(parts := schema.get("allOf"), list) and len(parts) == 1:
+        yield from _kinds(parts[0], root, depth + 1)
+    else:
+        yield from _ANY

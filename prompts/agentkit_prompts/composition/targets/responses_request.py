@@ -1,0 +1,73 @@
+"""The payload of an OpenAI Responses request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.sections import to_parts
+from agentkit_prompts.context.frozen import FrozenDict, FrozenList
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.write_openai_responses import responses_items
+from agentkit_prompts.schemas.provider_tools import openai_form
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
+    from agentkit_prompts.templates.rendered import Rendered
+
+__all__ = ["responses_payload", "responses_tool"]
+
+
+def responses_payload(composition: Contents) -> dict[str, Any]:
+    """Return `{"instructions": ..., "input": [...], "tools": [...]}`, without what is empty. What is inside is
+    read-only.
+
+    The system prompt becomes `instructions`, or a system message where media are in it. An output schema becomes
+    `text`. Thoughts that came in this form go back where they stood.
+
+    Raises:
+        MediaError: The form has no place for a part, or its file cannot be read.
+    """
+    payload: dict[str, Any] = {}
+    items: list[FrozenDict] = []
+    system, user = composition.system, composition.user
+    if system.media:
+        items += _rendered(system, "system")
+    elif system.text:
+        payload["instructions"] = clean(system.text)
+    for made in composition.conversation.derive(responses_items):
+        items += made
+    if user.text or composition.sends_user:
+        items += _rendered(user, "user")
+    if len(composition.intermediate):
+        for made in composition.intermediate.derive(responses_items):
+            items += made
+        if composition.closing.text:
+            items += _rendered(composition.closing, "user")
+    payload["input"] = items
+    declared = composition.declarations
+    if declared.tools:
+        payload["tools"] = declared.derive(_tools)
+    if declared.output is not None and declared.output.mode == "native":
+        asked = {"type": "json_schema", "name": "answer", "schema": declared.output.schema}
+        payload["text"] = {"format": {**asked, "strict": declared.output.strict}}
+    return payload
+
+
+def responses_tool(tool: ToolSpec) -> Mapping[str, Any]:
+    """Return the wire form of one tool; where it is not strict that is written too, as the API takes it to be."""
+    if tool.native is not None:
+        return tool.native
+    return FrozenDict({"type": "function", "strict": False, **openai_form(tool)["function"]})
+
+
+def _tools(declared: Declarations) -> FrozenList:
+    return FrozenList([tool.derive(responses_tool) for tool in declared.tools])
+
+
+def _rendered(rendered: Rendered, role: str) -> tuple[FrozenDict, ...]:
+    content = to_parts(rendered) if rendered.media else rendered.text
+    return responses_items(Message("user" if role == "user" else "system", content))

@@ -1,0 +1,101 @@
+"""What providers take as a tool: the rules as data, each with where it is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["ANTHROPIC", "ANTHROPIC_STRICT", "GEMINI", "OPENAI", "OPENAI_STRICT", "ProviderRules"]
+
+_JSON_SCHEMA = "type properties required items anyOf description"
+_OPENAI_FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderRules:
+    """What one provider takes as the name, description and parameters of a tool."""
+
+    provider: str
+    source: str
+    """Where the rules are written."""
+    keywords: frozenset[str] | None = None
+    """The keywords of JSON Schema that are known; None: all, a schema only has to be valid."""
+    formats: frozenset[str] = frozenset()
+    """The known values of `format`, where keywords are listed."""
+    names: str = ""
+    """Regular expression for the names of properties; "" where any will do."""
+    max_description: int | None = None
+    """Characters of the description of a tool."""
+    max_min_items: int | None = None
+    """The largest `minItems`."""
+    references: Literal["recursive", "flat", "none"] = "recursive"
+    """Whether `$ref` is known: also to what contains it, only to what does not, or not at all."""
+    is_closed: bool = False
+    """Whether objects name all their properties, and `additionalProperties` is false."""
+    all_required: bool = False
+    """Whether every property is required: what may be left out is null."""
+    lists_types: bool = True
+    """Whether `type` may be a list; otherwise null is `nullable`, and other types are alternatives."""
+    only_text_enums: bool = False
+    """Whether an enum lists texts only."""
+    max_properties: int | None = None
+    """Properties of all objects together."""
+    max_levels: int | None = None
+    """How deep objects may be nested."""
+    max_enum_values: int | None = None
+    """Values of all enums together."""
+    max_name_chars: int | None = None
+    """Characters of all names of properties and definitions and all values of enums and constants together."""
+    max_unions: int | None = None
+    """Parameters that have several types."""
+
+
+OPENAI = ProviderRules(
+    provider="OpenAI",
+    source="platform.openai.com, function calling; learn.microsoft.com, Azure OpenAI: descriptions of 1,024 characters",
+    max_description=1_024,
+)
+OPENAI_STRICT = ProviderRules(
+    provider="OpenAI",
+    source="platform.openai.com, structured outputs: supported schemas",
+    keywords=frozenset(
+        f"{_JSON_SCHEMA} additionalProperties enum const $ref $defs pattern format multipleOf minimum maximum"
+        " exclusiveMinimum exclusiveMaximum minItems maxItems".split()
+    ),
+    formats=_OPENAI_FORMATS,
+    is_closed=True,
+    all_required=True,
+    max_properties=5_000,
+    max_levels=10,
+    max_enum_values=1_000,
+    max_name_chars=120_000,
+)
+ANTHROPIC = ProviderRules(
+    provider="Anthropic",
+    source="platform.claude.com, tool use: input_schema is JSON Schema 2020-12 of an object",
+    names=r"[a-zA-Z0-9_.-]{1,64}",
+)
+ANTHROPIC_STRICT = ProviderRules(
+    provider="Anthropic",
+    source="platform.claude.com, structured outputs: JSON Schema limitations",
+    keywords=frozenset(f"{_JSON_SCHEMA} additionalProperties enum const $ref $defs pattern format minItems".split()),
+    formats=_OPENAI_FORMATS | {"uri"},
+    names=ANTHROPIC.names,
+    max_min_items=1,
+    references="flat",
+    is_closed=True,
+    max_unions=16,
+)
+GEMINI = ProviderRules(
+    provider="Gemini",
+    source="ai.google.dev, function calling: Schema; cloud.google.com, FunctionDeclaration: names of parameters",
+    keywords=frozenset(
+        f"{_JSON_SCHEMA} enum format nullable minItems maxItems minLength maxLength minProperties maxProperties minimum"
+        " maximum pattern".split()
+    ),
+    formats=frozenset(("date-time", "enum", "float", "double", "int32", "int64")),
+    names=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    references="none",
+    lists_types=False,
+    only_text_enums=True,
+)

@@ -1,0 +1,111 @@
+"""Tools in the form that each provider takes: what its rules refuse is rewritten, cut with a warning, or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import is_
+from typing import Any
+
+from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.errors import ToolFormWarning, warn
+from agentkit_prompts.schemas.property_names import with_wire_names
+from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
+from agentkit_prompts.schemas.provider_schema import fitted, flat_root, is_common_pattern
+
+__all__ = ["anthropic_form", "gemini_form", "openai_form"]
+
+_ROOT_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "enum", "not", "const", "if", "$ref", "nullable")
+
+
+def openai_form(tool: ToolSpec, *, is_official: bool = True) -> Mapping[str, Any]:
+    """Return an entry of `tools` of a chat-completions request.
+
+    Args:
+        tool: The tool; strict when it is.
+        is_official: Whether it goes to the provider itself, and not to a server that speaks its protocol.
+    """
+    if tool.native is not None:
+        return tool.native
+    description = _cut(tool, OPENAI) if is_official else tool.description
+    function: dict[str, Any] = {"name": tool.name, "description": description, "parameters": _object(tool.parameters)}
+    if tool.strict:
+        function["strict"] = True
+    return FrozenDict(type="function", function=FrozenDict(function))
+
+
+def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
+    """Return an entry of `tools` of an Anthropic messages request; names of properties that it refuses are replaced.
+
+    A tool that is strict is so here where its parameters fit into what this provider enforces; otherwise it warns.
+    """
+    if tool.native is not None:
+        return tool.native
+    spec: dict[str, Any] = {"name": tool.name}
+    if tool.description:
+        spec["description"] = _cut(tool, ANTHROPIC)
+    spec["input_schema"] = _without_patterns(with_wire_names(_object(tool.parameters), ANTHROPIC.names))
+    if tool.strict:
+        parameters, problems = fitted(tool.parameters, ANTHROPIC_STRICT)
+        if problems:
+            reason = f"tool {tool.name} is not strict for {ANTHROPIC.provider}: {'; '.join(problems)}"
+            warn(reason, ToolFormWarning)
+        else:
+            spec |= {"input_schema": parameters, "strict": True}
+    return _frozen(spec)
+
+
+def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
+    """Return a function declaration for Gemini; no `parameters` where there are none.
+
+    Names of properties that it refuses are replaced, references written out; what its `Schema` has no words for is
+    left out.
+    """
+    if tool.native is not None:
+        return tool.native
+    spec: dict[str, Any] = {"name": tool.name, "description": _cut(tool, GEMINI)}
+    parameters, _ = fitted(tool.parameters, GEMINI)
+    if parameters.get("properties"):
+        spec["parameters"] = parameters
+    return _frozen(spec)
+
+
+def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return parameters as an object without alternatives: the very same where they are."""
+    is_plain = parameters.get("type") == "object" and "properties" in parameters
+    if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
+        return parameters
+    return _frozen(flat_root(parameters))
+
+
+def _without_patterns(schema: Any) -> Any:
+    """Return a schema without the patterns that are not read everywhere; the very same where there are none."""
+    if isinstance(schema, list | tuple):
+        items = [_without_patterns(item) for item in schema]
+        return schema if all(map(is_, items, schema)) else items
+    if not isinstance(schema, Mapping):
+        return schema
+    found = {
+        key: value if key in ("enum", "const", "default", "examples") else _without_patterns(value)
+        for key, value in schema.items()
+        if not (key == "pattern" and isinstance(value, str) and not is_common_pattern(value))
+    }
+    return schema if len(found) == len(schema) and all(map(is_, found.values(), schema.values())) else found
+
+
+def _cut(tool: ToolSpec, rules: ProviderRules) -> str:
+    text, most = tool.description, rules.max_description
+    if most is None or len(text) <= most:
+        return text
+    warn(
+        f"tool {tool.name}: its description has {len(text):,} characters, {rules.provider} takes {most:,}: the rest is"
+        " cut. Shorten it",
+        ToolFormWarning,
+    )
+    return text[: most - 3].rstrip() + "..."
+
+
+def _frozen(value: Mapping[str, Any]) -> FrozenDict:
+    found = freeze(value)
+    assert isinstance(found, FrozenDict)
+    return found

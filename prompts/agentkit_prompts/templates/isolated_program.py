@@ -1,0 +1,172 @@
+"""Templates that are compiled and rendered in another process: only data goes there, and only text comes back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from secrets import token_hex
+from types import MappingProxyType
+from typing import Any
+
+from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
+from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.templates.engine import Limits, Program, RenderedText, Site, Syntax, compile_program
+from agentkit_prompts.templates.engine.finalise import json_text, text
+from agentkit_prompts.templates.engine.meter import DEFAULT, Meter
+from agentkit_prompts.templates.engine.trace import Trace
+from agentkit_prompts.templates.engine.values import Fault, Piece, Undefined
+from agentkit_prompts.templates.isolated_process import IsolatedProcess
+from agentkit_prompts.templates.request_loop import serve
+
+__all__ = ["isolated_program", "main", "start_process"]
+
+_WORKER = "agentkit_prompts.templates.isolated_program"
+_MAX_DEPTH = 100
+
+
+def start_process() -> IsolatedProcess:
+    """Return a process for the programs of one template: it starts with the first request."""
+    return IsolatedProcess(_WORKER, TemplateError)
+
+
+def isolated_program(
+    source: str, process: IsolatedProcess, *, syntax: Syntax, file: str | None, first_line: int
+) -> Program:
+    """Compile a template in another process, which its program renders in from then on.
+
+    Args:
+        source: Text of the template.
+        process: Where it is compiled and rendered.
+        syntax: As for `compile_program`.
+        file: Name for error messages.
+        first_line: Line of the file on which the text starts, counted from 1.
+
+    Raises:
+        TemplateError: It is not a template, or compiling it takes more than the process may.
+    """
+    if not isinstance(source, str):
+        raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
+    given = {"source": source, "syntax": syntax, "file": file, "first_line": first_line, "limits": asdict(DEFAULT)}
+    made = process.ask("compile", **given)
+    sites = tuple([Site(int(line), str(pointer), tuple(map(str, roots))) for line, pointer, roots in made["sites"]])
+
+    def run(values: Mapping[str, object]) -> Trace:
+        tag = token_hex(8)
+        known = {name: values[name] for name in made["names"] if name in values}
+        data = {name: _data(value, tag, name, file) for name, value in known.items()}
+        trace = Trace(DEFAULT, (), sites)
+        pieces = [_piece(piece, len(sites)) for piece in process.ask("render", **given, values=data, tag=tag)]
+        trace.texts = [piece if isinstance(piece, str) else str(piece[2]) for piece in pieces]
+        trace.marks = [pieces]
+        trace.text = "".join(trace.texts)
+        return trace
+
+    names, kwargs = MappingProxyType(dict(made["names"])), MappingProxyType(dict(made["kwargs"]))
+    return Program(source, file, DEFAULT, made["literal"], names, kwargs, sites, None, run)
+
+
+def _piece(piece: Any, sites: int) -> Piece:
+    """Return a piece as the process gives it, whatever it has become by then: text, and no media."""
+    if isinstance(piece, str):
+        return neutralise_markers(piece) if MEDIA_OPENING in piece else piece
+    number, index, shown = piece
+    if not 0 <= int(number) < sites:
+        raise TemplateError("the process of the isolated template gives what is no part of it")
+    shown = str(shown)
+    place = tuple(map(int, index)) if isinstance(index, list) else index if index is None else int(index)
+    return int(number), place, neutralise_markers(shown) if MEDIA_OPENING in shown else shown
+
+
+def _data(value: object, tag: str, name: str, file: str | None) -> Any:
+    try:
+        return _as_json(Meter(DEFAULT), value, tag, 0)
+    except Fault as error:
+        raise TemplateError(f"{name}: {error}", file=file, variable=name) from None
+
+
+def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
+    """Return JSON data for a value; objects that print as text keep that text under a tag that nobody can guess."""
+    kind = type(value)
+    meter.charge(2)
+    if depth > _MAX_DEPTH:
+        raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
+    if value is None or kind in (str, bool, int, float):
+        return value
+    if kind is RenderedText or isinstance(value, Media):
+        what = "text of other prompts" if kind is RenderedText else "media"
+        raise Fault(f"isolated=True passes data to the template, not {what}: place it with a template of your own")
+    if isinstance(value, Undefined):
+        value.fail()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise Fault("isolated=True passes JSON data to the template: the keys of mappings are text")
+        return {str(key): _as_json(meter, item, tag, depth + 1) for key, item in value.items()}
+    if isinstance(value, Sequence) and not hasattr(kind, "_fields") and not isinstance(value, bytes):
+        return [_as_json(meter, item, tag, depth + 1) for item in value]
+    if not hasattr(kind, "__prompt__"):
+        return json.loads(json_text(meter, value))
+    parts = value.__prompt__()
+    if any(isinstance(part, Media) for part in (parts if isinstance(parts, tuple | list) else (parts,))):
+        raise Fault("isolated=True passes data to the template, not media: place it with a template of your own")
+    fields = json.loads(json_text(meter, value))
+    own = fields if isinstance(fields, dict) else {}
+    return {**own, "text": own.get("text", text(meter, value)), tag: text(meter, value)}
+
+
+class _Shown(dict[str, Any]):
+    """An object of a context in the other process: its fields, and what it prints."""
+
+    shown = ""
+
+    def __prompt__(self) -> str:
+        return self.shown
+
+
+def _made(request: dict[str, Any]) -> Any:
+    program = compile_program(
+        request["source"],
+        syntax=request["syntax"],
+        file=request["file"],
+        first_line=request["first_line"],
+        limits=Limits(**request["limits"]),
+    )
+    if request["what"] == "compile":
+        sites = [(site.line, site.pointer, site.roots) for site in program.sites]
+        names, kwargs = dict(program.names), dict(program.kwargs)
+        return {"names": names, "kwargs": kwargs, "sites": sites, "literal": program.literal}
+    return program.trace(
+        {name: _with_text(value, request["tag"]) for name, value in request["values"].items()}
+    ).pieces()
+
+
+def _with_text(value: Any, tag: str) -> Any:
+    if isinstance(value, list):
+        return tuple([_with_text(item, tag) for item in value])
+    if not isinstance(value, dict):
+        return value
+    made = {key: _with_text(item, tag) for key, item in value.items() if key != tag}
+    if tag not in value:
+        return made
+    shown = _Shown(made)
+    shown.shown = value[tag]
+    return shown
+
+
+def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
+    if not isinstance(error, TemplateError):
+        return str(error), {}
+    where = error.file or "<template>"
+    text = str(error).removeprefix(f"{where}:{error.line}: " if error.line else f"{where}: ")
+    return text, {"file": error.file, "line": error.line, "variable": error.variable}
+
+
+def main() -> None:
+    """Answer requests about templates until stdin ends."""
+    serve(_made, _place)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Answers requests of another process: one JSON request a line on stdin, one JSON answer a line on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from agentkit_prompts.errors import PromptError
+
+__all__ = ["serve"]
+
+_MAX_MEMORY = 1 << 30  # bytes of address space
+_MAX_CPU_SECONDS = 8
+
+
+def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], tuple[str, dict[str, Any]]]) -> None:
+    """Answer each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
+
+    Args:
+        made: Works an answer out; what it needs is imported already, as memory is limited from the first request on.
+        place: Returns the text of an error, and fields that say where it happened.
+    """
+    output = sys.stdout
+    sys.stdout = sys.stderr  # nothing but answers is written where they are
+    for line in sys.stdin:
+        _limit()
+        try:
+            answer = {"made": made(json.loads(line))}
+        except PromptError as error:
+            text, fields = place(error)
+            answer = {"error": text, "place": fields}
+        except MemoryError:
+            return
+        output.write(json.dumps(answer) + "\n")
+        output.flush()
+
+
+def _limit() -> None:
+    """Limit this process: memory, files, and the CPU time of the request that comes."""
+    try:
+        import resource
+    except ImportError:  # a system without such limits; the other process looks at the clock
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = math.ceil(used.ru_utime + used.ru_stime) + _MAX_CPU_SECONDS
+    for limit, amount in (
+        (resource.RLIMIT_AS, _MAX_MEMORY),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CPU, seconds),
+    ):
+        _, hard = resource.getrlimit(limit)
+        if hard == resource.RLIM_INFINITY or amount < hard:
+            resource.setrlimit(limit, (amount, hard))

@@ -1,0 +1,61 @@
+"""Messages in the form of a provider name files and private addresses only where that is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import InMemorySession
+from agentkit.memory import Memory
+from agentkit_memory.errors import MessageUnreadable
+from agentkit_prompts import ContextError, PromptContext
+from agentkit_prompts.errors import MessageError
+
+PRIVATE = "http://127.0.0.1:1/a.png"
+
+
+def asked(address: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "image_url", "image_url": {"url": address}}]}
+
+
+@pytest.fixture(params=["file:///etc/passwd", PRIVATE])
+def message(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return asked(request.param)
+
+
+def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
+    with Memory.open(tmp_path / "home") as memory:
+        session = memory.session("one")
+        with pytest.raises(MessageUnreadable, match="allow_media"):
+            session.append(message)
+        with pytest.raises(MessageUnreadable, match="allow_media"):
+            session.append_now(message)
+        assert len(session.append(message, allow_media=True)) == 1
+        with pytest.raises(MessageUnreadable, match="allow_media"):
+            session.append(message)
+        opened = memory.session("two", allow_media=True)
+        opened.append(message)
+        assert opened.conversation[0].parts[0]
+        opened.fork("three").append(message)
+
+
+def test_a_session_in_memory(message: dict[str, Any]) -> None:
+    session = InMemorySession()
+    with pytest.raises(MessageError, match="allow_media"):
+        session.append(message)
+    assert session.append(message, allow_media=True)[0].parts[0]
+
+
+@pytest.mark.parametrize("name", ["conversation", "intermediate"])
+def test_a_context(name: str, message: dict[str, Any]) -> None:
+    with pytest.raises(ContextError, match="allow_media"):
+        PromptContext(user_input="q", **{name: [message]})  # type: ignore[arg-type]
+    context = PromptContext(user_input="q", allow_media=True, **{name: [message]})  # type: ignore[arg-type]
+    assert getattr(context, name)[0].parts[0]
+    with pytest.raises(ContextError, match="allow_media"):
+        context.evolve(**{name: [message]})  # type: ignore[arg-type]
+    assert getattr(context.evolve(allow_media=True, **{name: [message]}), name)[0].parts[0]  # type: ignore[arg-type]
+    with pytest.raises(ContextError, match="allow_media: expected True or False"):
+        PromptContext(user_input="q", allow_media="yes")  # type: ignore[arg-type]

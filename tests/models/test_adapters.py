@@ -1,0 +1,404 @@
+"""What holds for every adapter: the same replies, tool loops with thoughts, settings, errors; over official SDKs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    Delta,
+    InMemorySession,
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelReplyCut,
+    ModelReplyError,
+    ModelRequestError,
+    ModelSettings,
+    ModelUnavailable,
+    Usage,
+    tool,
+)
+from agentkit_prompts import Message, ToolCall
+from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
+from tests.models.test_model_secrets import everything
+from tests.models.wires import WIRES, Wire, as_event, every_wire, model_of, speaks
+from tests.servers import ChatServer, hangs, in_turn, sends, streams
+
+pytestmark = NOTHING_LEFT_OPEN
+CALLS = (("x", "add", '{"a": 2, "b": 3}'), ("y", "add", '{"a": 4, "b": 5}'))
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@every_wire
+@both
+def test_a_reply_has_thought_text_calls_usage_and_model(server: ChatServer, wire: Wire, stream: bool) -> None:
+    name = server.on("full", speaks(wire, "Hm, sums.", "Let me see.", *CALLS))
+    heard: list[str] = []
+    reply = ask(model_of(wire, server, name), composed(tools=[ADD]), heard.append if stream else None)
+    message = reply.message
+    assert (message.text, message.reasoning) == ("Let me see.", "Hm, sums.")
+    assert [(call.id, call.name, json.loads(call.arguments)) for call in message.tool_calls] == [
+        (id_, tool_name, json.loads(given)) for id_, tool_name, given in CALLS
+    ]
+    assert (reply.usage, reply.finish_reason, reply.model) == (Usage(12, 5, 8), "tool_calls", "served")
+    assert "".join(heard) == ("Let me see." if stream else "")
+
+
+@every_wire
+def test_every_kind_of_piece_is_heard(server: ChatServer, wire: Wire) -> None:
+    name = server.on("kinds", speaks(wire, "Hm", "So.", *CALLS))
+    heard: list[Delta] = []
+    asyncio.run(model_of(wire, server, name).request(composed(tools=[ADD]), on_delta=heard.append))
+    joined: dict[Any, str] = {}
+    for one in heard:
+        joined[one[1:]] = joined.get(one[1:], "") + one.text
+    assert joined == {
+        ("thinking", 0, ""): "Hm",
+        ("text", 0, ""): "So.",
+        ("arguments", 0, "add"): CALLS[0][2],
+        ("arguments", 1, "add"): CALLS[1][2],
+    }
+
+
+@every_wire
+@both
+def test_a_tool_loop_sends_thoughts_back_step_for_step(server: ChatServer, wire: Wire, stream: bool) -> None:
+    name = server.on(
+        "loop",
+        in_turn(
+            speaks(wire, "First", "On it.", CALLS[0]),
+            speaks(wire, "Second", "", CALLS[1]),
+            speaks(wire, "Third", "5 and 9."),
+            speaks(wire, "", "Yes."),
+        ),
+    )
+    before = len(server.to(name))
+    agent, session = Agent(model_of(wire, server, name), "Be brief.", tools=[add]), InMemorySession()
+    listening: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+
+    async def main() -> list[str]:
+        first = await agent.run("2+3 and 4+5?", session=session, **listening)
+        return [first.output, (await agent.run("Sure?", session=session, **listening)).output]
+
+    assert asyncio.run(main()) == ["5 and 9.", "Yes."]
+    thoughts = [wire.thought_in(asked.body) for asked in server.to(name)[before:]]
+    assert thoughts == [[], ["First"], ["First", "Second"], ["First", "Second", "Third"]]
+
+
+@every_wire
+def test_a_conversation_that_went_on_elsewhere_is_accepted(server: ChatServer, wire: Wire) -> None:
+    for other in WIRES:
+        elsewhere = server.on("elsewhere", in_turn(speaks(other, "Hm", "", CALLS[0]), speaks(other, "", "5.")))
+        here = server.on("here", speaks(wire, "", "Yes."))
+        session = InMemorySession()
+
+        there = Agent(model_of(other, server, elsewhere), tools=[add])
+        now = Agent(model_of(wire, server, here), tools=[add])
+        asyncio.run(there.run("2+3?", session=session))
+        assert asyncio.run(now.run("Sure?", session=session)).output == "Yes."
+        if wire is not other:
+            assert "Hm" not in json.dumps(server.to(here)[-1].body)
+
+
+# Settings
+
+SENT: dict[str, dict[str, tuple[Any, Any]]] = {
+    "chat": {
+        "temperature": (0.5, {"temperature": 0.5}), "top_p": (0.5, {"top_p": 0.5}), "top_k": (5, {"top_k": 5}),
+        "max_tokens": (9, {"max_tokens": 9}), "stop": (["X"], {"stop": ["X"]}), "seed": (7, {"seed": 7}),
+        "effort": ("low", {"reasoning_effort": "low"}), "service_tier": ("flex", {"service_tier": "flex"}),
+        "prompt_cache_key": ("k", {"prompt_cache_key": "k"}),
+        "tool_choice": ("add", {"tool_choice": {"type": "function", "function": {"name": "add"}}}),
+        "parallel_tool_calls": (False, {"parallel_tool_calls": False}),
+    },
+    "responses": {
+        "temperature": (0.5, {"temperature": 0.5}), "top_p": (0.5, {"top_p": 0.5}),
+        "max_tokens": (9, {"max_output_tokens": 9}), "effort": ("low", {"reasoning": {"effort": "low"}}),
+        "prompt_cache_key": ("k", {"prompt_cache_key": "k"}), "service_tier": ("flex", {"service_tier": "flex"}),
+        "tool_choice": ("add", {"tool_choice": {"type": "function", "name": "add"}}),
+        "parallel_tool_calls": (False, {"parallel_tool_calls": False}),
+    },
+    "anthropic": {
+        "temperature": (0.5, {"temperature": 0.5}), "top_p": (0.5, {"top_p": 0.5}), "top_k": (5, {"top_k": 5}),
+        "max_tokens": (9, {"max_tokens": 9}), "stop": ("X", {"stop_sequences": ["X"]}),
+        "effort": ("low", {"output_config": {"effort": "low"}}),
+        "thinking_tokens": (1024, {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 9216}),
+        "service_tier": ("auto", {"service_tier": "auto"}),
+        "tool_choice": ("add", {"tool_choice": {"type": "tool", "name": "add"}}),
+        "parallel_tool_calls": (False, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+    },
+}  # fmt: skip
+OTHERS = {"seed": 7, "stop": "X", "top_k": 5, "thinking_tokens": 1024, "prompt_cache_key": "k"}
+
+
+@every_wire
+def test_each_setting_is_written_as_the_form_writes_it_or_is_an_error(server: ChatServer, wire: Wire) -> None:
+    name = server.on("settings", speaks(wire, "", "Hi"))
+    ask(model_of(wire, server, name), composed(tools=[ADD]))
+    plain = server.to(name)[-1].body
+    for setting, (value, sent) in SENT[wire.name].items():
+        ask(model_of(wire, server, name, settings={setting: value}), composed(tools=[ADD]))
+        assert server.to(name)[-1].body == {**plain, **sent}, setting
+    for setting, value in OTHERS.items():
+        if setting not in SENT[wire.name]:
+            with pytest.raises(AgentDefinitionError, match=setting):
+                model_of(wire, server, name, settings={setting: value})
+            with pytest.raises(AgentDefinitionError, match=setting):
+                Agent(model_of(wire, server, name)).run_sync("Hi", settings=ModelSettings(**{setting: value}))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"effort": "minimal"},
+        {"thinking_tokens": 1},
+        {"temperature": 1.5},
+        {"thinking_tokens": 2000, "max_tokens": 2000},
+        {"thinking_tokens": 2000, "temperature": 0},
+        {"thinking_tokens": 2000, "tool_choice": "required"},
+        {"thinking_tokens": 2000, "top_k": 3},
+    ],
+)
+def test_what_the_messages_api_refuses_is_refused_before(server: ChatServer, settings: dict[str, Any]) -> None:
+    with pytest.raises(AgentDefinitionError, match=next(iter(settings))):
+        model_of(WIRES[2], server, "m", settings=settings)
+
+
+def test_cache_marks_stand_at_the_breakpoints_of_the_composition(server: ChatServer) -> None:
+    name = server.on("cached", in_turn(speaks(WIRES[2], "", "", CALLS[0]), speaks(WIRES[2], "", "5.")))
+    asyncio.run(Agent(model_of(WIRES[2], server, name), "Be brief. " * 50, tools=[add]).run("2+3?"))
+    for asked in server.to(name):
+        assert asked.body["system"][0]["cache_control"] == {"type": "ephemeral"}
+        assert asked.body["tools"][-1]["cache_control"] == {"type": "ephemeral"}
+
+
+# Errors
+
+
+@every_wire
+@both
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(400, ModelRequestError), (401, ModelAuthError), (404, ModelRequestError), (413, ModelRequestError),
+     (429, ModelRateLimited), (500, ModelUnavailable), (529, ModelUnavailable)],
+)  # fmt: skip
+def test_a_status_is_a_typed_error_without_the_key(
+    server: ChatServer, wire: Wire, status: int, kind: type[ModelError], stream: bool
+) -> None:
+    body = {"type": "error", "error": {"type": "some_error", "message": f"because of {KEY}"}}
+    name = server.on("status", sends(body, status, headers={"retry-after": "3"}))
+    error = failure(model_of(wire, server, name, api_key=KEY), stream=stream)
+    assert type(error) is kind
+    assert "because of ***" in str(error)
+    assert (error.status, error.host) == (status, server.host)
+    assert getattr(error, "retry_after", 3) == 3
+    assert not any(KEY in text for text in everything(error))
+
+
+@every_wire
+@both
+def test_what_may_get_better_is_tried_again(server: ChatServer, wire: Wire, stream: bool) -> None:
+    fails = sends({"error": {"message": "no"}}, 503, headers={"retry-after-ms": "1"})
+    name = server.on(f"flaky-{wire.name}-{stream}", in_turn(fails, fails, speaks(wire, "", "At last.")))
+    heard: list[str] = []
+    reply = ask(model_of(wire, server, name, max_retries=2), on_text=heard.append if stream else None)
+    assert reply.message.text == "At last."
+    assert len(server.to(name)) == 3
+
+
+@every_wire
+def test_a_stream_keeps_its_text_wherever_it_is_cut(server: ChatServer, wire: Wire) -> None:
+    events = [as_event(event) for event in wire.events("", "Hello there.", [CALLS[0]])]
+    text = "Hello there."
+    for end in range(1, len(events)):
+        name = server.on("cut", streams(*events[:end], cut=b"ff\r\nhalf"))
+        heard: list[str] = []
+        try:
+            reply = ask(model_of(wire, server, name), on_text=heard.append)
+        except ModelInterrupted as error:
+            assert error.text == "".join(heard) == text[: len(error.text)]
+        except ModelUnavailable:
+            assert not heard
+        else:  # all of the reply was there
+            assert reply.message.tool_calls
+            assert "".join(heard) == text
+
+
+@every_wire
+@pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error"])
+def test_an_error_in_a_stream_is_one_by_its_code(server: ChatServer, wire: Wire, kind: str) -> None:
+    error = {"type": "error", "error": {"type": kind, "message": "because"}}
+    name = server.on("event", streams(as_event(error)))
+    expected = ModelUnavailable if kind == "overloaded_error" else ModelRateLimited
+    assert type(failure(model_of(wire, server, name), stream=True)) is expected
+    begun = [as_event(event) for event in wire.events("", "So far", ())][:4]
+    name = server.on("event", streams(*begun, as_event(error)))
+    caught = failure(model_of(wire, server, name), stream=True)
+    assert isinstance(caught, ModelInterrupted)
+    assert "because" in str(caught)
+
+
+@every_wire
+def test_no_answer_in_time_and_pings_without_end(server: ChatServer, wire: Wire) -> None:
+    slow = model_of(wire, server, server.on("slow", hangs(5)), settings={"timeout": 0.2})
+    assert isinstance(failure(slow), ModelUnavailable)
+    assert isinstance(failure(slow, stream=True), ModelUnavailable)
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
+    begun = [as_event(event) for event in wire.events("", "So far", ())][: 3 if wire.name == "chat" else 4]
+    endless = server.on("pings", streams(lambda: iter(_then(begun, ping)), pause=0.02))
+    error = failure(model_of(wire, server, endless, settings={"timeout": 0.4}), stream=True)
+    assert isinstance(error, ModelInterrupted)
+    assert error.text in ("So ", "So far")
+
+
+def _then(first: list[bytes], again: bytes) -> Any:
+    yield from first
+    while True:
+        yield again
+
+
+def test_a_call_that_the_limit_of_tokens_cut_is_an_error(server: ChatServer) -> None:
+    half = {
+        "type": "function_call",
+        "id": "fc",
+        "call_id": "x",
+        "name": "add",
+        "arguments": '{"a"',
+        "status": "incomplete",
+    }
+    response = {**WIRES[1].whole("", "", ()), "output": [half], "status": "incomplete",
+                "incomplete_details": {"reason": "max_output_tokens"}}  # fmt: skip
+    assert isinstance(failure(model_of(WIRES[1], server, server.on("cut", sends(response)))), ModelReplyCut)
+    events = WIRES[2].events("", "", [CALLS[0]])
+    cut = [*events[:5], {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}]
+    name = server.on("cut", streams(*map(as_event, cut)))
+    assert isinstance(failure(model_of(WIRES[2], server, name), stream=True), ModelReplyCut)
+
+
+@pytest.mark.parametrize(
+    ("response", "kind"),
+    [
+        ({"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "because"}}, ModelRateLimited),
+        ({"status": "failed", "error": {"code": "server_error", "message": "because"}}, ModelUnavailable),
+        ({"status": "failed", "error": {"code": "invalid_prompt", "message": "because"}}, ModelRequestError),
+        ({"status": "failed", "error": None}, ModelUnavailable),
+        ({"status": "in_progress"}, ModelReplyError),
+        ({"output": []}, ModelReplyError),
+    ],
+)
+def test_a_response_that_failed_says_why(server: ChatServer, response: Any, kind: type[ModelError]) -> None:
+    whole = {**WIRES[1].whole("", "Half", ()), **response}
+    assert type(failure(model_of(WIRES[1], server, server.on("failed", sends(whole))))) is kind
+    failed = as_event({"type": "response.failed", "response": whole})
+    assert type(failure(model_of(WIRES[1], server, server.on("failed", streams(failed))), stream=True)) is kind
+
+
+def test_refusals_end_as_such(server: ChatServer) -> None:
+    part = {"type": "refusal", "refusal": "I cannot."}
+    item = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    response = {**WIRES[1].whole("", "", ()), "output": [item]}
+    reply = ask(model_of(WIRES[1], server, server.on("refusal", sends(response))))
+    assert (reply.message.text, reply.finish_reason) == ("I cannot.", "refusal")
+    message = {**WIRES[2].whole("", "I cannot.", ()), "stop_reason": "refusal"}
+    reply = ask(model_of(WIRES[2], server, server.on("refusal", sends(message))))
+    assert (reply.message.text, reply.finish_reason) == ("I cannot.", "refusal")
+
+
+def test_steps_of_the_provider_and_redacted_thoughts_go_back_as_they_were(server: ChatServer) -> None:
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [{"type": "web_search_result"}]}
+    redacted = {"type": "redacted_thinking", "data": "abc"}
+    whole = WIRES[2].whole("", "", [CALLS[0]])
+    whole["content"] = [redacted, search, found, *whole["content"]]
+    name = server.on("steps", in_turn(sends(whole), speaks(WIRES[2], "", "5.")))
+    before = len(server.to(name))
+    asyncio.run(Agent(model_of(WIRES[2], server, name), tools=[add]).run("2+3?"))
+    (sent,) = [one for one in server.to(name)[before + 1].body["messages"] if one["role"] == "assistant"]
+    assert sent["content"] == whole["content"]
+
+
+def test_several_messages_of_one_response_are_one(server: ChatServer) -> None:
+    def item(name: str, text: str, phase: str) -> Any:
+        part = {"type": "output_text", "text": text, "annotations": []}
+        return {
+            "id": name,
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "phase": phase,
+            "content": [part],
+        }
+
+    whole = WIRES[1].whole("", "", [CALLS[0]])
+    whole["output"] = [item("m1", "Looking.", "commentary"), item("m2", "Found.", "final_answer"), *whole["output"]]
+    name = server.on("several", in_turn(sends(whole), speaks(WIRES[1], "", "5.")))
+    result = asyncio.run(Agent(model_of(WIRES[1], server, name), tools=[add]).run("2+3?"))
+    assert (result.output, result.messages[1].text) == ("5.", "Looking.Found.")
+
+
+@every_wire
+def test_a_lack_of_a_key_names_its_variable(wire: Wire) -> None:
+    name = "ANTHROPIC_API_KEY" if wire.name == "anthropic" else "OPENAI_API_KEY"
+    with pytest.raises(ModelAuthError, match=name):
+        ask(wire.model("m"))
+    assert pickle.loads(pickle.dumps(wire.model("m"))).name == "m"
+
+
+@every_wire
+def test_requests_at_once_are_limited_across_threads(server: ChatServer, wire: Wire) -> None:
+    import threading
+
+    going: list[int] = [0, 0]
+    lock = threading.Lock()
+
+    def handler(asked: Any) -> Any:
+        async def pieces() -> Any:
+            with lock:
+                going[0] += 1
+                going[1] = max(going)
+            await asyncio.sleep(0.03)
+            with lock:
+                going[0] -= 1
+            yield json.dumps(wire.whole("", "Hi", ())).encode()
+
+        from starlette.responses import StreamingResponse
+
+        return StreamingResponse(pieces(), media_type="application/json")
+
+    model = model_of(wire, server, server.on("limited", handler), max_concurrency=2)
+    other = model.with_settings(ModelSettings(max_tokens=5))  # type: ignore[attr-defined]
+
+    async def main() -> None:
+        asked = [asyncio.create_task(asyncio.to_thread(asyncio.run, model.request(composed()))) for _ in range(4)]
+        asked += [asyncio.create_task(other.request(composed())) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        waiting = asyncio.create_task(model.request(composed()))
+        await asyncio.sleep(0.005)
+        waiting.cancel()
+        await asyncio.gather(*asked)
+
+    asyncio.run(main())
+    assert going[1] <= 2
+    with pytest.raises(AgentDefinitionError, match="max_concurrency"):
+        wire.model("m", max_concurrency=0)
+
+
+def test_messages_read_back_are_messages_of_ours(server: ChatServer) -> None:
+    for wire in WIRES:
+        message = ask(model_of(wire, server, server.on("ours", speaks(wire, "", "Hi")))).message
+        assert message.text == "Hi"
+        assert isinstance(message, Message)
+        assert not [call for call in message.tool_calls if not isinstance(call, ToolCall)]

@@ -1,0 +1,275 @@
+"""Which model answers: by its name, by a fallback, and through endpoints that want more than others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    AnthropicModel,
+    DeepSeekModel,
+    FallbackModel,
+    GeminiModel,
+    InMemorySession,
+    Limits,
+    ModelAuthError,
+    ModelError,
+    ModelFellBack,
+    ModelInterrupted,
+    ModelRequestError,
+    ModelSettings,
+    ModelUnavailable,
+    OfflineModel,
+    OpenAIModel,
+    OpenAIResponsesModel,
+    Price,
+    ScriptedModel,
+    model,
+    tool,
+)
+from agentkit.testing import CutOff
+from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
+from tests.models.wires import WIRES, model_of, speaks
+from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
+
+pytestmark = NOTHING_LEFT_OPEN
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "called", "host"),
+    [
+        ("openai:gpt-5-mini", OpenAIModel, "gpt-5-mini", "api.openai.com"),
+        ("openai:ft:gpt-4o:org", OpenAIModel, "ft:gpt-4o:org", "api.openai.com"),
+        ("responses:gpt-5", OpenAIResponsesModel, "gpt-5", "api.openai.com"),
+        ("anthropic:claude-opus-4-8", AnthropicModel, "claude-opus-4-8", "api.anthropic.com"),
+        ("gemini:gemini-3-pro", GeminiModel, "gemini-3-pro", "generativelanguage.googleapis.com"),
+        ("deepseek:deepseek-chat", DeepSeekModel, "deepseek-chat", "api.deepseek.com"),
+        ("http://localhost:8000/v1#qwen3", OpenAIModel, "qwen3", "localhost:8000"),
+        ("https://example.com/v1#org/model:tag", OpenAIModel, "org/model:tag", "example.com"),
+    ],
+)
+def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> None:
+    made: Any = model(name, settings=ModelSettings(temperature=0.5))
+    assert type(made) is kind
+    assert (made.name, made.host, made.settings.temperature) == (called, host, 0.5)
+    assert Agent(name).chain.model.name == called
+    assert isinstance(model("offline"), OfflineModel)
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("antropic:claude", "did you mean 'anthropic'"),
+        ("mistral:large", "anthropic, deepseek, gemini, offline, openai, responses"),
+        ("gpt-5", "openai:gpt-5"),
+        ("openai:", "expected a model"),
+        ("openai", "expected a model"),
+        ("", "expected a model"),
+        (":", "there is no provider"),
+        ("offline:x", "expected a model"),
+        ("http://localhost:8000/v1", "needs the name of the model"),
+        ("http://localhost:8000/v1#", "needs the name of the model"),
+        (None, "expected a name"),
+        (["openai:gpt-5"], "expected a name"),
+    ],
+)
+def test_an_unknown_name_says_what_there_is(name: Any, named: str) -> None:
+    with pytest.raises(AgentDefinitionError, match=named):
+        model(name)
+
+
+@pytest.mark.parametrize("name", ["http://me:hunter2@#x", "http://#x", "htp://me:hunter2@h/v1#x"])
+def test_an_address_that_is_none_is_refused_without_its_password(name: str) -> None:
+    with pytest.raises((ModelRequestError, AgentDefinitionError)) as caught:
+        model(name)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_name_refuses_settings_that_its_model_cannot_do() -> None:
+    with pytest.raises(AgentDefinitionError, match="seed"):
+        model("anthropic:claude", settings=ModelSettings(seed=1))
+
+
+# Fallback
+
+
+def away(text: str = "503") -> ModelUnavailable:
+    return ModelUnavailable(text, model="first")
+
+
+def test_another_model_is_asked_where_the_first_is_away_and_who_listens_hears_of_it() -> None:
+    models = FallbackModel(
+        ScriptedModel([away()], name="a"), ScriptedModel([away()], name="b"), ScriptedModel(["c!"], name="c")
+    )
+    heard: list[Any] = []
+    result = asyncio.run(Agent(models).run("Hi", on_event=heard.append))
+    assert result.output == "c!"
+    fell = [event for event in heard if isinstance(event, ModelFellBack)]
+    assert [(event.step, event.model) for event in fell] == [(1, "b"), (1, "c")]
+    assert all("503" in event.reason for event in fell)
+
+
+def test_other_errors_and_those_after_a_piece_are_raised() -> None:
+    for error in (ModelAuthError("no"), ModelRequestError("no"), ModelError("no")):
+        with pytest.raises(type(error)):
+            ask(FallbackModel(ScriptedModel([error]), ScriptedModel(["b"])))
+    both = FallbackModel(ScriptedModel([ModelAuthError("no")]), ScriptedModel(["b"]), on=(ModelAuthError,))
+    assert ask(both).message.text == "b"
+    cut = FallbackModel(ScriptedModel([CutOff("Half")]), ScriptedModel(["b"]), on=(ModelInterrupted,))
+    heard: list[str] = []
+    with pytest.raises(ModelInterrupted):
+        ask(cut, on_text=heard.append)
+    assert "".join(heard) == "Half"
+
+
+def test_where_all_are_away_the_last_error_names_the_others() -> None:
+    with pytest.raises(ModelUnavailable, match="second") as caught:
+        ask(FallbackModel(ScriptedModel([away("first")]), ScriptedModel([away("second")])))
+    assert "first" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FallbackModel(),
+        lambda: FallbackModel(ScriptedModel(["a"])),
+        lambda: FallbackModel(ScriptedModel(["a"]), 3),  # type: ignore[arg-type]
+        lambda: FallbackModel("nobody:x", ScriptedModel(["a"])),
+        lambda: FallbackModel(ScriptedModel(["a"]), ScriptedModel(["a"]), on=(ValueError,)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_fallback_that_can_never_work_is_refused(make: Any) -> None:
+    with pytest.raises(AgentDefinitionError):
+        make()
+
+
+def test_money_is_that_of_the_model_that_answered(server: ChatServer) -> None:
+    name = server.on("priced", says("Hi"))
+    dear = OpenAIModel("gone", base_url=server.url, max_retries=0, price=Price(input=100, output=100))
+    cheap = OpenAIModel(name, base_url=server.url, price=Price(input=1, output=1))
+    server.on("gone", sends({"error": {"message": "away"}}, 503))
+    both = FallbackModel(dear, cheap)
+    assert both.price == dear.price
+    result = asyncio.run(Agent(both, limits=Limits(money=1)).run("Hi"))
+    assert result.cost == pytest.approx(17 / 1_000_000)
+
+
+def test_settings_of_a_run_are_those_of_each_model(server: ChatServer) -> None:
+    name = server.on("each", in_turn(sends({"error": {"message": "away"}}, 503), speaks(WIRES[0], "", "Hi")))
+    other = server.on("each-other", speaks(WIRES[2], "", "Hello"))
+    both = FallbackModel(model_of(WIRES[0], server, name), model_of(WIRES[2], server, other))
+    assert asyncio.run(Agent(both).run("Hi", settings=ModelSettings(max_tokens=7))).output == "Hello"
+    assert (server.to(name)[-1].body["max_tokens"], server.to(other)[-1].body["max_tokens"]) == (7, 7)
+    with pytest.raises(AgentDefinitionError, match="seed"):
+        Agent(both).run_sync("Hi", settings=ModelSettings(seed=7))
+
+
+def test_a_fallback_in_the_middle_of_a_tool_loop_goes_on(server: ChatServer) -> None:
+    for first in WIRES:
+        for second in WIRES:
+            one = server.on("mid-a", in_turn(speaks(first, "Hm", "", ("x", "add", '{"a": 2, "b": 3}')), sends({}, 503)))
+            two = server.on("mid-b", speaks(second, "", "It is 5."))
+            both = FallbackModel(model_of(first, server, one), model_of(second, server, two))
+            assert asyncio.run(Agent(both, tools=[add]).run("2+3?")).output == "It is 5."
+
+
+# Gemini and DeepSeek
+
+SIGNED = {"extra_content": {"google": {"thought_signature": "<Signature A>"}}}
+
+
+def gemini(asked: Any) -> Any:
+    """Refuse the first call of a step without a signature, as Gemini 3 does."""
+    for message in asked.body["messages"]:
+        for call in (message.get("tool_calls") or ())[:1]:
+            if not call.get("extra_content", {}).get("google", {}).get("thought_signature"):
+                text = "Function call is missing a thought_signature in functionCall parts."
+                return JSONResponse([{"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}], 400)
+    if any(message["role"] == "tool" for message in asked.body["messages"]):
+        return says("It is 5.")(asked)
+    both = calls(("function-call-1", "add", '{"a":2,"b":3}'), ("function-call-2", "add", '{"a":1,"b":1}'))
+    both[0] |= SIGNED
+    if asked.body.get("stream"):
+        pieces = [{"index": number, **one} for number, one in enumerate(both)]
+        return streams(chunk(role="assistant", tool_calls=pieces), chunk("tool_calls"))(asked)
+    return sends(completion(None, both, "tool_calls"))(asked)
+
+
+def deepseek(asked: Any) -> Any:
+    """Refuse a reply without what was thought, as DeepSeek does while it thinks."""
+    for index, message in enumerate(asked.body["messages"]):
+        if message["role"] == "assistant" and "reasoning_content" not in message:
+            text = f"Missing `reasoning_content` field in the assistant message at message index {index}."
+            return JSONResponse({"error": {"message": text, "code": "invalid_request_error"}}, 400)
+    step = [message["role"] for message in asked.body["messages"]].count("tool")
+    if step == 2:
+        return speaks(WIRES[0], "Done", "It is 5.")(asked)
+    return speaks(WIRES[0], f"Step {step}" if step == 0 else "", "", (f"call_{step}", "add", '{"a":2,"b":3}'))(asked)
+
+
+@pytest.mark.parametrize("kind", [GeminiModel, OpenAIModel])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_loop_of_gemini_works(server: ChatServer, kind: Any, stream: bool) -> None:
+    made = kind(server.on("gemini-3-pro", gemini), base_url=server.url, max_retries=0)
+    listening: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    assert asyncio.run(Agent(made, tools=[add]).run("2+3?", **listening)).output == "It is 5."
+    sent = server.to("gemini-3-pro")[-1].body["messages"][-3]["tool_calls"]
+    assert sent[0]["extra_content"] == SIGNED["extra_content"]
+    assert "extra_content" not in sent[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_loop_of_deepseek_works(server: ChatServer, stream: bool) -> None:
+    made = DeepSeekModel(server.on("deepseek-reasoner", deepseek), base_url=server.url, max_retries=0)
+    listening: dict[str, Any] = {"on_event": lambda event: None} if stream else {}
+    assert asyncio.run(Agent(made, tools=[add]).run("2+3?", **listening)).output == "It is 5."
+    sent = server.to("deepseek-reasoner")[-1].body["messages"]
+    assert [one["reasoning_content"] for one in sent if one["role"] == "assistant"] == ["Step 0", ""]
+
+
+@pytest.mark.parametrize(("kind", "handler"), [(GeminiModel, gemini), (DeepSeekModel, deepseek)])
+def test_a_conversation_of_another_model_goes_on_there(server: ChatServer, kind: Any, handler: Any) -> None:
+    name = server.on("elsewhere-first", in_turn(says("", ("x", "add", '{"a": 1, "b": 1}')), says("2")))
+    session = InMemorySession()
+    asyncio.run(Agent(OpenAIModel(name, base_url=server.url), tools=[add]).run("1+1?", session=session))
+    there = kind(server.on("then", handler), base_url=server.url, max_retries=0)
+    asyncio.run(Agent(there, tools=[add]).run("2+3?", session=session))
+    assert ask(there, composed("Sure?", conversation=session.conversation)).message
+
+
+def test_their_settings_are_theirs(server: ChatServer) -> None:
+    name = server.on("theirs", says("Hi"))
+    ask(GeminiModel(name, base_url=server.url, settings=ModelSettings(thinking_tokens=0)))
+    assert server.to(name)[-1].body["extra_body"] == {"google": {"thinking_config": {"thinking_budget": 0}}}
+    ask(DeepSeekModel(name, base_url=server.url, settings=ModelSettings(effort="none")))
+    assert server.to(name)[-1].body["thinking"] == {"type": "disabled"}
+    for kind in (GeminiModel, DeepSeekModel):
+        with pytest.raises(AgentDefinitionError, match="seed"):
+            kind("m", settings=ModelSettings(seed=1))
+        with pytest.raises(ModelAuthError, match=kind.sdk.key):
+            ask(kind("m"))
+    with pytest.raises(AgentDefinitionError, match="thinking_tokens"):
+        GeminiModel("m", settings=ModelSettings(effort="low", thinking_tokens=5))
+
+
+def test_a_key_of_another_provider_is_not_sent(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    name = server.on("own-key", says("Hi"))
+    ask(GeminiModel(name, base_url=server.url))
+    assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
+    assert GeminiModel("m").host == "generativelanguage.googleapis.com"

@@ -1,0 +1,329 @@
+"""What an answer really was: an error by its code, a cut call, a legacy call, nothing; how streams begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+
+from agentkit import (
+    Agent,
+    Delta,
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelReplyCut,
+    ModelReplyError,
+    ModelRequestError,
+    ModelUnavailable,
+    ToolCall,
+    tool,
+)
+from tests.models.asking import ADD, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
+from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
+
+pytestmark = NOTHING_LEFT_OPEN
+
+ERRORS = [
+    ({"error": {"message": "because", "code": 429}}, ModelRateLimited),
+    ({"error": {"message": "because", "code": "rate_limit_exceeded"}}, ModelRateLimited),
+    ({"error": {"message": "because", "code": None, "type": "server_error"}}, ModelUnavailable),
+    ({"error": {"message": "because", "code": "context_length_exceeded"}}, ModelRequestError),
+    ({"error": {"message": "because", "code": "invalid_api_key"}}, ModelAuthError),
+    ({"error": {"message": "because", "code": 401}}, ModelAuthError),
+    ({"error": {"message": "because", "code": "model_not_found"}}, ModelRequestError),
+    ({"error": {"message": "because", "type": "overloaded_error"}, "type": "error"}, ModelUnavailable),
+    ([{"error": {"code": 400, "message": "because", "status": "INVALID_ARGUMENT"}}], ModelRequestError),
+    ({"error": {"message": "because", "status": "RESOURCE_EXHAUSTED"}}, ModelRateLimited),
+    ({"object": "error", "message": "because", "code": 404}, ModelRequestError),
+    ({"error": "because", "error_type": "validation"}, ModelRequestError),
+    ({"error": "because"}, ModelUnavailable),
+    ({"message": "because", "code": 403}, ModelAuthError),
+    ({"detail": "because"}, ModelUnavailable),
+    (
+        {"choices": [{"index": 0, "error": {"code": 502, "message": "because"}, "finish_reason": "error"}]},
+        ModelUnavailable,
+    ),
+    ({"choices": [], "error": {"code": 429, "message": "because"}}, ModelRateLimited),
+]
+
+
+@both
+@pytest.mark.parametrize(("body", "kind"), ERRORS, ids=lambda value: str(value)[:60])
+def test_an_error_under_status_200_is_one_by_its_code(
+    server: ChatServer, body: Any, kind: type[ModelError], stream: bool
+) -> None:
+    for number, handler in enumerate((sends(body), streams(body))):
+        error = failure(model_for(server, server.on(f"error-{number}", handler)), stream=stream)
+        assert type(error) is kind
+        assert "because" in str(error)
+
+
+def test_an_error_field_of_a_stream_is_read(server: ChatServer) -> None:
+    line = b'error: {"code": 503, "message": "Loading model", "type": "unavailable_error"}\n\n'
+    assert "Loading model" in str(failure(model_for(server, server.on("field", streams(line))), stream=True))
+    event = b'event: error\ndata: {"message": "gone", "code": 429}\n\n'
+    error = failure(model_for(server, server.on("event", streams(event))), stream=True)
+    assert isinstance(error, ModelRateLimited)
+
+
+def test_a_list_with_an_error_and_a_bad_status_says_what_it_says(server: ChatServer) -> None:
+    body = [{"error": {"code": 400, "message": "Function call is missing a thought_signature", "status": "X"}}]
+    assert "missing a thought_signature" in str(failure(model_for(server, server.on("list", sends(body, 400)))))
+
+
+HALF = calls(("x", "add", '{"a": 2, "b"'))
+
+
+@both
+def test_a_call_that_was_cut_is_said_to_be_cut(server: ChatServer, stream: bool) -> None:
+    whole = completion("Let me", HALF, "length")
+    pieces = [chunk(content="Let me"), chunk(tool_calls=[{"index": 0, **HALF[0]}]), chunk("length")]
+    name = server.on("cut-call", lambda asked: (streams(*pieces) if asked.body.get("stream") else sends(whole))(asked))
+    error = failure(model_for(server, name), stream=stream)
+    assert isinstance(error, ModelReplyCut)
+    assert error.text == "Let me"
+    assert "'add'" in str(error)
+    assert "max_tokens" in str(error)
+
+
+def test_a_reply_that_was_cut_while_thinking_says_so(server: ChatServer) -> None:
+    name = server.on("cut-thought", sends(completion(finish_reason="length", reasoning_content="Hm")))
+    assert isinstance(failure(model_for(server, name)), ModelReplyCut)
+
+
+@both
+def test_a_legacy_function_call_is_a_tool_call(server: ChatServer, stream: bool) -> None:
+    whole = completion(function_call={"name": "add", "arguments": '{"a": 2, "b": 3}'}, finish_reason="function_call")
+    pieces = [
+        chunk(function_call={"name": "add", "arguments": ""}),
+        chunk(function_call={"arguments": '{"a": 2,'}),
+        chunk(function_call={"arguments": ' "b": 3}'}),
+        chunk("function_call"),
+    ]
+    name = server.on("legacy", lambda asked: (streams(*pieces) if asked.body.get("stream") else sends(whole))(asked))
+    reply = ask(model_for(server, name), composed(tools=[ADD]), on_text=(lambda text: None) if stream else None)
+    (call,) = reply.message.tool_calls
+    assert (call.name, call.arguments, reply.finish_reason) == ("add", '{"a": 2, "b": 3}', "tool_calls")
+
+
+@pytest.mark.parametrize(
+    "message", [None, {}, {"role": "assistant"}, {"role": "assistant", "content": None}, {"reasoning_content": "Hm"}]
+)
+def test_a_reply_with_nothing_in_it_is_no_success(server: ChatServer, message: Any) -> None:
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    assert type(failure(model_for(server, server.on("nothing", sends({"choices": [choice]}))))) is ModelReplyError
+    stream = streams({"choices": [{**choice, "delta": message, "message": None}]})
+    assert type(failure(model_for(server, server.on("nothing", stream)), stream=True)) is ModelReplyError
+
+
+def test_an_empty_text_is_an_answer_where_the_endpoint_says_so(server: ChatServer) -> None:
+    assert ask(model_for(server, server.on("empty", sends(completion(""))))).message.text == ""
+
+
+# Streams
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def deltas_of(server: ChatServer, name: str, **settings: Any) -> list[Delta]:
+    heard: list[Delta] = []
+    asyncio.run(model_for(server, name, **settings).request(composed(tools=[ADD]), on_delta=heard.append))
+    return heard
+
+
+def test_thoughts_text_refusals_and_arguments_are_heard_apart(server: ChatServer) -> None:
+    name = server.on(
+        "kinds",
+        streams(
+            chunk(reasoning_content="Hm"),
+            chunk(content="Let me "),
+            chunk(content="see."),
+            chunk(tool_calls=[{"index": 0, "id": "x", "function": {"name": "add", "arguments": '{"a"'}}]),
+            chunk(tool_calls=[{"index": 1, "id": "y", "function": {"name": "mul", "arguments": "{}"}}]),
+            chunk(tool_calls=[{"index": 0, "function": {"arguments": ": 1}"}}]),
+            chunk(refusal="No."),
+            chunk("tool_calls"),
+        ),
+    )
+    assert deltas_of(server, name) == [
+        Delta("Hm", "thinking"),
+        Delta("Let me "),
+        Delta("see."),
+        Delta('{"a"', "arguments", 0, "add"),
+        Delta("{}", "arguments", 1, "mul"),
+        Delta(": 1}", "arguments", 0, "add"),
+        Delta("No.", "refusal"),
+    ]
+
+
+def test_a_stream_request_that_is_answered_whole_is_read(server: ChatServer) -> None:
+    for media_type in ("application/json", "text/plain", "text/event-stream"):
+        name = server.on("whole", sends(completion("Hello."), media_type=media_type))
+        assert deltas_of(server, name) == [Delta("Hello.")]
+    spread = sends(b"\n  \r\n" * 100 + b'{\n"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}\n')
+    assert deltas_of(server, server.on("spread", spread)) == [Delta("Hi")]
+
+
+def test_a_whole_request_that_is_answered_by_a_stream_is_read(server: ChatServer) -> None:
+    name = server.on("streamed-anyway", streams(chunk(content="Hel"), chunk("stop", content="lo.")))
+    assert ask(model_for(server, name)).message.text == "Hello."
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_events_are_read_whatever_ends_their_lines(server: ChatServer, end: bytes) -> None:
+    events = [b'data: {"choices":[{"delta":{"content":"a"}}]}', b": ping", b"id: 7", b"retry: 1", b"unknown"]
+    last = b'data:{"choices":[{"delta":{"content":"b"},\ndata: "finish_reason":"stop"}]}'.replace(b"\n", end)
+    whole = (end * 2).join([*events, last]) + end * 2
+    for size in (1, 7, len(whole)):
+        pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+        assert "".join([one.text for one in deltas_of(server, server.on("lines", streams(*pieces)))]) == "ab"
+
+
+def test_a_last_event_that_nothing_closes_is_read(server: ChatServer) -> None:
+    event = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}'
+    assert deltas_of(server, server.on("unclosed", streams(event, done=False))) == [Delta("a")]
+
+
+def test_a_stream_cut_before_its_first_piece_is_tried_again(server: ChatServer) -> None:
+    cut = streams(chunk(role="assistant"), cut=b"ff\r\n")
+    name = server.on("cut-early", in_turn(cut, streams(done=False), says("At last.")))
+    heard: list[str] = []
+    assert ask(model_for(server, name, max_retries=2), on_text=heard.append).message.text == "At last."
+    assert "".join(heard) == "At last."
+    assert len(server.to(name)) == 3
+    name = server.on("cut-always", cut)
+    assert isinstance(failure(model_for(server, name, max_retries=1), stream=True), ModelUnavailable)
+    assert len(server.to(name)) == 2
+
+
+@pytest.mark.parametrize("first", [chunk(reasoning_content="Hm"), chunk(tool_calls=[{"index": 0, **HALF[0]}])])
+def test_a_stream_cut_after_any_piece_is_not_tried_again(server: ChatServer, first: Any) -> None:
+    name = server.on("cut-late", streams(first, cut=b"ff\r\n"))
+    asked = len(server.to(name))
+    assert isinstance(failure(model_for(server, name, max_retries=3), stream=True), ModelInterrupted)
+    assert len(server.to(name)) == asked + 1
+
+
+PINGS = [b": ping\n\n", chunk(), {"choices": []}, b"event: ping\ndata: {}\n\n", b"\n", b" ", chunk(content="")]
+
+
+@both
+@pytest.mark.parametrize("ping", PINGS, ids=str)
+def test_pings_do_not_hold_a_run_for_ever(server: ChatServer, ping: Any, stream: bool) -> None:
+    name = server.on("pings", streams(lambda: repeat(ping), pause=0.02))
+    assert isinstance(failure(model_for(server, name, timeout=0.3), stream=stream), ModelUnavailable)
+    name = server.on("pings", streams(lambda: chain([chunk(content="So far")], repeat(ping)), pause=0.02))
+    error = failure(model_for(server, name, timeout=0.5), stream=True)
+    assert isinstance(error, ModelInterrupted)
+    assert error.text == "So far"
+
+
+def test_one_event_that_drips_does_not_hold_a_run_for_ever(server: ChatServer) -> None:
+    name = server.on("drip", streams(lambda: chain([b"data: "], repeat(b"x")), pause=0.02))
+    assert isinstance(failure(model_for(server, name, timeout=0.3), stream=True), ModelUnavailable)
+
+
+def test_a_reply_that_is_over_is_not_held_open_by_its_server(server: ChatServer) -> None:
+    pieces = [chunk(content="Hi"), chunk("stop"), b"data: [DONE]\n\n"]
+    name = server.on("open", streams(lambda: chain(pieces, repeat(b": ping\n\n")), pause=0.01))
+    assert deltas_of(server, name) == [Delta("Hi")]
+
+
+def test_a_listener_that_takes_its_time_is_not_the_server_being_late(server: ChatServer) -> None:
+    name = server.on("slow-listener", streams(*[chunk(content="x")] * 3, chunk("stop")))
+
+    async def main() -> str:
+        async def slow(delta: Delta) -> None:
+            await asyncio.sleep(0.4)
+
+        return (await model_for(server, name, timeout=0.3).request(composed(), on_delta=slow)).message.text
+
+    assert asyncio.run(main()) == "xxx"
+
+
+@both
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_a_compressed_bomb_is_refused_in_bounded_memory(server: ChatServer, status: int, stream: bool) -> None:
+    import tracemalloc
+
+    bomb = gzip.compress(b'{"error": "' + b" " * (200 << 20) + b'"}', compresslevel=1)
+    name = server.on(f"bomb-{status}", sends(bomb, status, headers={"content-encoding": "gzip"}))
+    model = model_for(server, name)
+    del bomb
+    tracemalloc.start()
+    error = failure(model, stream=stream)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 110 << 20
+    assert len(str(error)) < 1_000
+    if status == 200:
+        assert "larger than 32 MiB" in str(error)
+
+
+def test_a_compressed_reply_is_read(server: ChatServer) -> None:
+    import json
+
+    body = gzip.compress(json.dumps(completion("Hello.")).encode())
+    name = server.on("gzip", sends(body, headers={"content-encoding": "gzip"}))
+    assert ask(model_for(server, name)).message.text == "Hello."
+    refusal = gzip.compress(b'{"error": {"message": "because"}}')
+    name = server.on("gzip-400", sends(refusal, 400, headers={"content-encoding": "gzip"}))
+    assert "because" in str(failure(model_for(server, name)))
+
+
+def test_arguments_in_many_pieces_take_time_in_proportion(server: ChatServer) -> None:
+    from time import process_time
+
+    from agentkit.models.reply_reader import ReplyReader
+
+    def seconds(count: int) -> float:
+        reader = ReplyReader()
+        again = {"index": 0, "function": {"name": "add", "arguments": '{"a": "}"}, '}}
+        start = process_time()
+        reader.add(chunk(tool_calls=[{"index": 0, "id": "x", "function": {"name": "add", "arguments": "["}}]))
+        for _ in range(count):
+            reader.add(chunk(tool_calls=[again]))
+        taken = process_time() - start
+        assert len(reader.reply("m").message.tool_calls[0].arguments) == 12 * count + 1
+        return taken
+
+    seconds(100)
+    small, large = (min(seconds(count) for _ in range(3)) for count in (1_000, 16_000))
+    assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
+
+
+def test_a_backslash_at_the_end_of_a_piece_belongs_to_the_next(server: ChatServer) -> None:
+    pieces = ['{"a": "\\', '"}', '{"', "}"]
+    deltas = [chunk(tool_calls=[{"index": 0, "function": {"name": "add", "arguments": one}}]) for one in pieces]
+    name = server.on("escape", streams(*deltas, chunk("tool_calls")))
+    heard: list[Delta] = []
+    reply = asyncio.run(model_for(server, name).request(composed(), on_delta=heard.append))
+    assert [call.arguments for call in reply.message.tool_calls] == ["".join(pieces)]
+    assert all(isinstance(call, ToolCall) for call in reply.message.tool_calls)
+
+
+def test_an_agent_hears_every_kind_of_delta(server: ChatServer) -> None:
+    from agentkit import ArgumentsDelta, TextDelta, ThinkingDelta
+
+    call = {"index": 0, **calls(("x", "add", '{"a":1,"b":2}'))[0]}
+    pieces = [chunk(reasoning_content="Hm"), chunk(content="So."), chunk(tool_calls=[call]), chunk("tool_calls")]
+    first = streams(*pieces)
+    name = server.on("heard", in_turn(first, says("3")))
+    heard: list[Any] = []
+    asyncio.run(Agent(model_for(server, name), tools=[add]).run("1+2?", on_event=heard.append))
+    kinds = (ArgumentsDelta, TextDelta, ThinkingDelta)
+    assert [event for event in heard if isinstance(event, kinds)] == [
+        ThinkingDelta(1, "Hm"),
+        TextDelta(1, "So."),
+        ArgumentsDelta(1, '{"a":1,"b":2}', 0, "add"),
+        TextDelta(2, "3"),
+    ]

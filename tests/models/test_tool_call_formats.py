@@ -1,0 +1,396 @@
+"""Tool calls as the documentation of each family of models shows them: read whole, in pieces, damaged, and hostile."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentkit.models.harmony import HarmonyReply
+from agentkit.models.text_tool_calls import TextToolCalls
+from agentkit.prompts import Message, ToolCall, ToolSpec
+from agentkit.prompts.chat_templates import (
+    CHAT_TEMPLATES,
+    TOOL_CALL_FORMATS,
+    ChatTemplateError,
+    JinjaChatTemplate,
+)
+from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
+from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
+from tests.paths import CONFORMANCE
+
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "deep": {"type": "object"},
+        "on": {"type": "boolean"},
+        "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "unit": {"$ref": "#/$defs/Unit"},
+    },
+    "$defs": {"Unit": {"enum": ["C", "F"]}},
+}
+SCHEMAS = {"get_weather": PARAMETERS, "get_time": {"type": "object", "properties": {"city": {"type": "string"}}}}
+OSLO = ("get_weather", {"city": "Oslo"})
+LIMA = ("get_time", {"city": "Lima"})
+FULL = ("get_weather", {"city": "São\nPaulo", "days": 3, "tags": ["a", "b]"], "deep": {"k": [1, None]}, "on": True})
+ONE = '{"city": "Oslo"}'
+
+DOCUMENTED = [
+    (
+        "qwen3_coder",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>\n"
+        "<tool_call>\n<function=get_time>\n<parameter=city>\nLima\n</parameter>\n</function>\n</tool_call>",
+    ),
+    (
+        "glm4_5",
+        "\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n</tool_call>"
+        "<tool_call>get_time<arg_key>city</arg_key><arg_value>Lima</arg_value></tool_call>",
+    ),
+    (
+        "deepseek",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n" + ONE + "\n```"
+        "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_time\n```json\n"
+        '{"city": "Lima"}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    ),
+    (
+        "deepseek",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>" + ONE + "<｜tool▁call▁end｜>"
+        '<｜tool▁call▁begin｜>get_time<｜tool▁sep｜>{"city": "Lima"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    ),
+    (
+        "kimi_k2",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" + ONE + ""
+        "<|tool_call_end|><|tool_call_begin|>functions.get_time:1<|tool_call_argument_begin|>"
+        '{"city": "Lima"}<|tool_call_end|><|tool_calls_section_end|>',
+    ),
+    ("llama4", "[get_weather(city='Oslo'), get_time(city=\"Lima\")]"),
+    ("llama4", "<|python_start|>[get_weather(city='Oslo'), get_time(city='Lima')]<|python_end|>"),
+    ("llama3", '[get_weather(city="Oslo"), get_time(city="Lima")]'),
+    ("phi4", 'functools[{"name": "get_weather", "arguments": ' + ONE + '}, {"name": "get_time", "arguments": '
+     '{"city": "Lima"}}]'),
+    ("gemma3", "```tool_code\nprint(get_weather(city='Oslo'))\nget_time(city='Lima')\n```"),
+    ("gemma3", "[get_weather(city='Oslo'), get_time(city='Lima')]"),
+    (
+        "functiongemma",
+        "<start_function_call>call:get_weather{city:<escape>Oslo<escape>}<end_function_call>"
+        "<start_function_call>call:get_time{city:<escape>Lima<escape>}<end_function_call>",
+    ),
+    (
+        "gemma4",
+        '<|tool_call>call:get_weather{city:<|"|>Oslo<|"|>}<tool_call|>'
+        '<|tool_call>call:get_time{city:<|"|>Lima<|"|>}<tool_call|>',
+    ),
+    ("seed_oss", "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Oslo</parameter>\n</function>\n"
+     "</seed:tool_call><seed:tool_call><function=get_time><parameter=city>Lima</parameter></function></seed:tool_call>"),
+    ("lfm2", "<|tool_call_start|>[get_weather(city='Oslo'), get_time(city='Lima')]<|tool_call_end|>"),
+]  # fmt: skip
+
+RICH = [
+    (
+        "qwen3_coder",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nSão\nPaulo\n</parameter>\n<parameter=days>\n3\n"
+        '</parameter>\n<parameter=tags>\n["a", "b]"]\n</parameter>\n<parameter=deep>\n{"k": [1, null]}\n</parameter>\n'
+        "<parameter=on>\nTrue\n</parameter>\n</function>\n</tool_call>",
+    ),
+    (
+        "glm4_5",
+        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>São\nPaulo</arg_value>\n<arg_key>days</arg_key>\n"
+        '<arg_value>3</arg_value>\n<arg_key>tags</arg_key>\n<arg_value>["a", "b]"]</arg_value>\n<arg_key>deep</arg_key>'
+        '\n<arg_value>{"k": [1, null]}</arg_value>\n<arg_key>on</arg_key>\n<arg_value>true</arg_value>\n</tool_call>',
+    ),
+    ("llama4", "[get_weather(city='São\\nPaulo', days=3, tags=['a', \"b]\"], deep={'k': [1, None]}, on=True)]"),
+    ("gemma3", "```tool_code\nx = get_weather('São\\nPaulo', 3, ('a', 'b]',), {'k': [1, None]}, on=True)\n```"),
+    (
+        "gemma4",
+        '<|tool_call>call:get_weather{city:<|"|>São\nPaulo<|"|>,days:3,tags:[<|"|>a<|"|>,<|"|>b]<|"|>],'
+        "deep:{k:[1,null]},on:true}<tool_call|>",
+    ),
+]
+
+
+def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, list[tuple[str, Any]]]:
+    """Return the text that is shown, and the calls."""
+    reply = HarmonyReply() if format == "harmony" else TextToolCalls(SCHEMAS, format)
+    shown = "".join(reply.add(text[at : at + size]) for at in range(0, len(text), size)) + reply.end()
+    return shown, [(call.name, json.loads(call.arguments)) for call in reply.calls]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(("format", "text"), DOCUMENTED)
+def test_parallel_calls_are_read_whole_and_in_pieces(format: str, text: str, is_named: bool, size: int) -> None:
+    assert read(text, format if is_named else None, size) == ("", [OSLO, LIMA])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(("format", "text"), RICH)
+def test_arguments_have_the_types_of_the_parameters(format: str, text: str, size: int) -> None:
+    assert read(text, format, size) == ("", [FULL])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(("format", "text"), [row for row in DOCUMENTED if not row[1].startswith("[")])
+def test_text_around_calls_is_shown(format: str, text: str, size: int) -> None:
+    shown, calls = read(f"Let me see.\n{text} Done.", format, size)
+    assert calls == [OSLO, LIMA]
+    assert shown.strip().startswith("Let me see.")
+    assert shown.endswith("Done.")
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.4, 0.6, 0.8])
+@pytest.mark.parametrize(("format", "text"), DOCUMENTED + RICH)
+def test_a_reply_that_was_cut_never_makes_up_a_call(format: str, text: str, cut: float) -> None:
+    half = text[: int(len(text) * cut)]
+    shown, calls = read(half, format)
+    assert all(call in ([OSLO, LIMA] if (format, text) in DOCUMENTED else [FULL]) for call in calls)
+    assert shown == half or calls
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    ("format", "text"),
+    [
+        ("qwen3_coder", "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</function>\n</tool_call>"),
+        ("qwen3_coder", "<tool_call><function=></function></tool_call>"),
+        ("glm4_5", "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Oslo</arg_value>\n"),
+        ("glm4_5", "<tool_call>get_weather<arg_key>city</arg_key>Oslo</tool_call>"),
+        ("deepseek", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{<｜tool▁call▁end｜>"),
+        ("kimi_k2", "<|tool_call_begin|>get_weather<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+        ("kimi_k2", "<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>[1]<|tool_call_end|>"),
+        ("llama4", "[get_weather(city='Oslo'), 5]"),
+        ("llama4", "[get_weather(city=open('x'))]"),
+        ("llama4", "[get_weather(city='Oslo') for x in y]"),
+        ("llama4", "[unknown(city='Oslo')]"),
+        ("llama4", "<|python_start|>import os\nos.remove('x')<|python_end|>"),
+        ("gemma3", "```tool_code\nimport os\n```"),
+        ("gemma3", "```python\nget_weather(city='Oslo')\n```"),
+        ("gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo}<tool_call|>'),
+        ("functiongemma", "<start_function_call>get_weather{}<end_function_call>"),
+        ("phi4", 'functools["partial"] is not a call'),
+        ("hermes", "functools[" + json.dumps({"name": "get_weather", "arguments": {}}) + "]"),  # of another format
+        ("mistral", "<tool_call>" + json.dumps({"name": "get_weather", "arguments": {}}) + "</tool_call>"),
+    ],
+)
+def test_a_damaged_call_and_one_of_another_format_stay_text(format: str, text: str, size: int) -> None:
+    assert read(text, format, size) == (text, [])
+
+
+def test_what_stands_before_a_damaged_call_is_still_a_call() -> None:
+    good, bad = DOCUMENTED[2][1].split("\n<｜tool▁call▁begin｜>")[0], "<｜tool▁call▁begin｜>oh no"
+    shown, calls = read(good + bad, "deepseek")
+    assert calls == [OSLO]
+    assert bad in shown
+
+
+def test_the_id_that_a_model_gives_a_call_is_kept() -> None:
+    reply = TextToolCalls(SCHEMAS, "kimi_k2")
+    reply.add(DOCUMENTED[4][1])
+    reply.end()
+    assert [call.id for call in reply.calls] == ["functions.get_weather:0", "functions.get_time:1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("5", {"type": "string"}, "5"),
+        ("5", {"type": "integer"}, 5),
+        ("null", {"anyOf": [{"type": "string"}, {"type": "null"}]}, None),
+        ("007", {"type": ["string", "integer"]}, "007"),
+        ("7", {"type": ["string", "integer"]}, 7),
+        ("C", {"$ref": "#/$defs/Unit"}, "C"),
+        ("1", {"enum": ["1", "2"]}, "1"),
+        ("1", {"enum": [1, 2]}, 1),
+        ('["a"]', {"type": "array"}, ["a"]),
+        ("['a', None]", {"type": "array"}, ["a", None]),
+        ("not json", {"type": "array"}, "not json"),
+        ('{"a": 1}', {}, {"a": 1}),
+        ("plain", {}, "plain"),
+        (" 1.50 ", {"type": "number"}, 1.5),
+        ("x", {"$ref": "#/nowhere"}, "x"),
+        ("[" * 5000, {"type": "array"}, "[" * 5000),
+        ("9" * 6000, {"type": "integer"}, "9" * 6000),
+        ('"quoted"', {"type": "object"}, "quoted"),
+    ],
+)
+def test_a_text_becomes_what_the_schema_of_its_parameter_allows(text: str, schema: Any, value: object) -> None:
+    assert typed(text, schema, PARAMETERS) == value
+
+
+# Harmony
+
+CALL = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Oslo"}<|call|>'
+HARMONY = [
+    (f"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant{CALL}", "", [OSLO]),
+    (f"{CALL}<|start|>assistant{CALL.replace('Oslo', 'Lima').replace('get_weather', 'get_time')}", "", [OSLO, LIMA]),
+    (CALL.removesuffix("<|call|>"), "", [OSLO]),
+    (' to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Oslo"}<|call|>', "", [OSLO]),
+    ("<|channel|>final<|message|>It rains.<|return|>", "It rains.", []),
+    (
+        "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>final<|message|>Rain.<|return|>",
+        "I look.\n\nRain.",
+        [],
+    ),
+    (f"<|channel|>commentary<|message|>I look.<|end|><|start|>assistant{CALL}", "I look.", [OSLO]),
+    ("no channels <| here", "no channels <| here", []),
+    ("", "", []),
+]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(("text", "shown", "calls"), HARMONY)
+def test_messages_on_channels_are_told_apart(text: str, shown: str, calls: list[Any], size: int) -> None:
+    assert read(text, "harmony", size) == (shown, calls)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL.replace("}", ""),
+        CALL.replace('{"city": "Oslo"}', "[1]"),
+        " to=functions.get_weather<|channel|>comm",
+        "<|channel|>final",
+        "<|start|>user<|message|>I am the user.<|end|>",
+    ],
+)
+def test_a_message_that_is_not_well_formed_is_shown_as_it_is(text: str, size: int) -> None:
+    assert read(text, "harmony", size) == (text, [])
+
+
+def test_text_of_the_final_channel_is_shown_as_it_arrives_and_thoughts_are_kept() -> None:
+    reply = HarmonyReply()
+    assert reply.add("<|channel|>analysis<|message|>Let me") == ""
+    assert reply.add(" think.<|end|><|start|>assistant<|channel|>final<|mess") == ""
+    assert [reply.add(piece) for piece in ("age|>It", " rains", "<|ret", "urn|>")] == ["It", " rains", "", ""]
+    assert (reply.end(), reply.thinking) == ("", "Let me think.")
+
+
+# Which format
+
+
+def test_a_template_names_its_format() -> None:
+    named = {name: CHAT_TEMPLATES.get(name)().tool_call_format for name in CHAT_TEMPLATES}  # type: ignore[attr-defined]
+    assert {named[name] for name in named} - {None} <= set(TOOL_CALL_FORMATS)
+    assert (named["qwen3"], named["gpt-oss"], named["llama3_2"], named["deepseek-r1"], named["vicuna"]) == (
+        "hermes", "harmony", "llama3", "deepseek", None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "format"),
+    [
+        ("<tool_call>\n<function={{ name }}>\n<parameter=x>", "qwen3_coder"),
+        ("<tool_call>{{ name }}<arg_key>", "glm4_5"),
+        ("<tool_call>{{ call | tojson }}</tool_call>", "hermes"),
+        ("<|start|>assistant<|channel|>final<|message|>", "harmony"),
+        ("{{ content }}", None),
+    ],
+)
+def test_a_jinja_template_shows_its_format(source: str, format: str | None) -> None:
+    assert JinjaChatTemplate(source).tool_call_format == format
+    assert JinjaChatTemplate(source, tool_call_format="mistral").tool_call_format == "mistral"
+
+
+def test_a_format_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ChatTemplateError, match="did you mean 'hermes'"):
+        JinjaChatTemplate("x", tool_call_format="hermess")
+    with pytest.raises(ChatTemplateError, match="there is no format 5"):
+        checked_format(5)
+
+
+@pytest.mark.skipif(not CONFORMANCE.is_dir(), reason="the shared cases are not here")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "llamacpp__Qwen3-Coder", "llamacpp__GLM-4.6", "llamacpp__GLM-4.7-Flash", "vllm__tool_deepseekv3",
+        "llamacpp__google-gemma-4-31B-it", "llamacpp__ByteDance-Seed-OSS", "vllm__tool_hermes",
+        "llamacpp__NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "llamacpp__Mistral-Small-3.2-24B-Instruct-2506",
+    ],
+)  # fmt: skip
+def test_what_the_template_of_a_model_writes_is_read_again(name: str) -> None:
+    source = (CONFORMANCE / "chat_templates" / f"{name}.jinja").read_text("utf-8")
+    template = JinjaChatTemplate(source, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1))
+    tools = [ToolSpec(name, "It.", schema) for name, schema in SCHEMAS.items()]
+    calls = [ToolCall(f"{index:09}", name, json.dumps(given)) for index, (name, given) in enumerate((FULL, LIMA))]
+    text = template.render([Message("user", "hi"), Message("assistant", tool_calls=calls)], tools, False)
+    first = min(at for form in forms_of(template.tool_call_format) if (at := text.rfind(form.opening)) >= 0)
+    opening = text.rfind("hi", 0, first)
+    assert read(text[opening:], template.tool_call_format)[1] == [FULL, LIMA]
+
+
+# Hostile text
+
+OPENINGS = [form.opening for form in forms_of(None)]
+PIECES = st.sampled_from(
+    OPENINGS
+    + [form.closing for form in forms_of(None)]
+    + [
+        *("get_weather", "<function=get_weather>", "<parameter=city>", "</parameter>", "</function>", "<arg_key>city"),
+        *(
+            "</arg_key>",
+            "<arg_value>",
+            "</arg_value>",
+            "call:get_weather{",
+            "city:",
+            "<escape>",
+            '<|"|>',
+            "}",
+            "{",
+            "[",
+        ),
+        *("get_weather(city=", "'", '"', "\\", ")", "]", ",", "functions.get_weather:0", "<｜tool▁sep｜>", "```json\n"),
+        *("<｜tool▁call▁end｜>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", ONE, " ", "\n", "x", "\ud800"),
+        *("<|channel|>", "<|message|>", "<|start|>", "assistant", " to=functions.get_weather", "<|end|>", "final"),
+    ]
+)
+
+
+@given(
+    st.lists(PIECES, max_size=12).map("".join),
+    st.integers(1, 20),
+    st.sampled_from([None, *TOOL_CALL_FORMATS]),
+)
+@settings(max_examples=300)
+def test_the_pieces_in_which_a_reply_arrives_make_no_difference(text: str, size: int, format: str | None) -> None:
+    assert read(text, format, size) == read(text, format)
+
+
+HOSTILE = [
+    *(opening for opening in OPENINGS),
+    "<tool_call><function=a><parameter=x>",
+    "<function=a><parameter=x>1</parameter>",
+    "<tool_call>a<arg_key>b</arg_key><arg_value>",
+    "<｜tool▁call▁begin｜>a<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+    "<|python_start|>[f(a='",
+    "<|python_start|>[f(a=[",
+    "```tool_code\nf(1,",
+    '<|tool_call>call:f{a:<|"|>',
+    "<|tool_call>call:f{a:{",
+    "<start_function_call>call:f{a:<escape>x",
+    "<|channel|>commentary to=functions.f<|message|>{",
+    "[f(a=1),",
+    '<tool_call>[{"a": "',
+    "<|start|>",
+]
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+@pytest.mark.parametrize("tail", ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 2000 + "!"])
+def test_hostile_text_takes_time_that_grows_with_its_length(unit: str, tail: str) -> None:
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit)) + tail * max(1, size // 50_000)
+        start = time.process_time()
+        for format in (None, "harmony"):
+            read(text, format, 100_000)
+        return time.process_time() - start
+
+    small, large = seconds(50_000), seconds(400_000)
+    assert large < max(small, 0.02) * 40  # eight times as much; quadratic would be sixty-four times

@@ -1,0 +1,211 @@
+"""The wire forms that adapters speak, as data: a reply in each, whole and streamed, and the model that reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from agentkit import AnthropicModel, Model, ModelSettings, OpenAIModel, OpenAIResponsesModel
+from agentkit.models.anthropic_reader import AnthropicReader
+from agentkit.models.reply_reader import Reader, ReplyReader
+from agentkit.models.responses_reader import ResponsesReader
+from tests.servers import Asked, ChatServer, Handler, chunk, completion, sends, streams
+from tests.servers import calls as chat_calls
+
+__all__ = ["WIRES", "Wire", "every_wire", "model_of", "speaks"]
+
+Calls = Sequence[tuple[str, str, str]]
+
+
+class Wire(NamedTuple):
+    """A wire form."""
+
+    name: str
+    model: Callable[..., Any]
+    reader: Callable[[], Reader]
+    whole: Callable[[str, str, Calls], Any]
+    """Thought, text and calls as one document."""
+    events: Callable[[str, str, Calls], list[Any]]
+    """The same as the documents of a stream."""
+    done: bool
+    """Whether `[DONE]` ends a stream."""
+    thought_in: Callable[[Any], list[Any]]
+    """What goes back of thoughts in a request body."""
+
+
+def _pieces(text: str) -> list[str]:
+    half = len(text) // 2
+    return [piece for piece in (text[:half], text[half:]) if piece]
+
+
+def _chat_whole(thought: str, text: str, calls: Calls) -> Any:
+    extra = {"reasoning_content": thought} if thought else {}
+    reason = "tool_calls" if calls else "stop"
+    return completion(text, chat_calls(*calls) or None, reason, **extra)
+
+
+def _chat_events(thought: str, text: str, calls: Calls) -> list[Any]:
+    made = [chunk(role="assistant", content="")]
+    made += [chunk(reasoning_content=piece) for piece in _pieces(thought)]
+    made += [chunk(content=piece) for piece in _pieces(text)]
+    for index, call in enumerate(chat_calls(*calls)):
+        arguments = call["function"]["arguments"]
+        made.append(chunk(tool_calls=[{**call, "index": index, "function": {**call["function"], "arguments": ""}}]))
+        made += [chunk(tool_calls=[{"index": index, "function": {"arguments": piece}}]) for piece in _pieces(arguments)]
+    usage = {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}}
+    return [*made, chunk("tool_calls" if calls else "stop"), {**chunk(), "choices": [], "usage": usage}]
+
+
+def _thoughts_of_chat(body: Any) -> list[Any]:
+    return [message["reasoning_content"] for message in body["messages"] if "reasoning_content" in message]
+
+
+SIGNATURE = "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds"
+
+
+def _blocks(thought: str, text: str, calls: Calls) -> list[Any]:
+    made: list[Any] = [{"type": "thinking", "thinking": thought, "signature": SIGNATURE}] if thought else []
+    made += [{"type": "text", "text": text}] if text else []
+    return made + [
+        {"type": "tool_use", "id": name, "name": tool, "input": json.loads(given)} for name, tool, given in calls
+    ]
+
+
+def _anthropic_message(content: list[Any], reason: str | None, output: int) -> Any:
+    usage = {"input_tokens": 4, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 8, "output_tokens": output}
+    shape = {"id": "msg_1", "type": "message", "role": "assistant", "model": "served", "stop_sequence": None}
+    return {**shape, "content": content, "stop_reason": reason, "usage": usage}
+
+
+def _anthropic_whole(thought: str, text: str, calls: Calls) -> Any:
+    return _anthropic_message(_blocks(thought, text, calls), "tool_use" if calls else "end_turn", 5)
+
+
+def _anthropic_events(thought: str, text: str, calls: Calls) -> list[Any]:
+    made: list[Any] = [{"type": "message_start", "message": _anthropic_message([], None, 1)}]
+    for index, block in enumerate(_blocks(thought, text, calls)):
+        kind = block["type"]
+        empty = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}, "tool_use": {"input": {}}}[kind]
+        deltas: list[Any] = []
+        if kind == "tool_use":
+            given = ["", *_pieces(calls[index - bool(thought) - bool(text)][2])]
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in given]
+        else:
+            deltas = [{"type": f"{kind}_delta", kind: piece} for piece in _pieces(block[kind])]
+        if kind == "thinking":
+            deltas.append({"type": "signature_delta", "signature": SIGNATURE})
+        made.append({"type": "content_block_start", "index": index, "content_block": {**block, **empty}})
+        made.append({"type": "ping"})
+        made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        made.append({"type": "content_block_stop", "index": index})
+    reason = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    return [*made, {"type": "message_delta", "delta": reason, "usage": {"output_tokens": 5}}, {"type": "message_stop"}]
+
+
+def _thoughts_of_anthropic(body: Any) -> list[Any]:
+    blocks = [block for message in body["messages"] for block in message["content"] if block["type"] == "thinking"]
+    assert all(block["signature"] == SIGNATURE for block in blocks)
+    return [block["thinking"] for block in blocks]
+
+
+def _items(thought: str, text: str, calls: Calls) -> list[Any]:
+    made: list[Any] = []
+    if thought:
+        summary = [{"type": "summary_text", "text": thought}]
+        made.append({"id": f"rs_{thought}", "type": "reasoning", "summary": summary, "encrypted_content": "gAAAA"})
+    if text:
+        part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        message = {"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [part]}
+        made.append(message)
+    return made + [
+        {"id": f"fc_{name}", "type": "function_call", "status": "completed", "call_id": name, "name": tool,
+         "arguments": given}
+        for name, tool, given in calls
+    ]  # fmt: skip
+
+
+def _response(output: list[Any], status: str, usage: Any) -> Any:
+    shape = {"id": "resp_1", "object": "response", "created_at": 1, "model": "served", "error": None}
+    return {**shape, "status": status, "incomplete_details": None, "output": output, "usage": usage}
+
+
+RESPONSES_USAGE = {
+    "input_tokens": 12, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 5, "total_tokens": 17,
+    "output_tokens_details": {"reasoning_tokens": 2},
+}  # fmt: skip
+
+
+def _responses_whole(thought: str, text: str, calls: Calls) -> Any:
+    return _response(_items(thought, text, calls), "completed", RESPONSES_USAGE)
+
+
+def _responses_events(thought: str, text: str, calls: Calls) -> list[Any]:
+    items = _items(thought, text, calls)
+    made: list[Any] = [
+        {"type": "response.created", "response": _response([], "in_progress", None)},
+        {"type": "response.in_progress", "response": _response([], "in_progress", None)},
+    ]
+    for index, item in enumerate(items):
+        about = {"output_index": index, "item_id": item["id"]}
+        empty = {"reasoning": {"summary": []}, "message": {"content": []}, "function_call": {"arguments": ""}}
+        kind = item["type"]
+        opening = {**item, **empty[kind], **({"status": "in_progress"} if kind != "reasoning" else {})}
+        made.append({"type": "response.output_item.added", "output_index": index, "item": opening})
+        named = {
+            "reasoning": ("response.reasoning_summary_text.delta", thought, {"summary_index": 0}),
+            "message": ("response.output_text.delta", text, {"content_index": 0, "logprobs": []}),
+            "function_call": ("response.function_call_arguments.delta", item.get("arguments", ""), {}),
+        }
+        event, whole, more = named[kind]
+        made += [{"type": event, **about, **more, "delta": piece} for piece in _pieces(whole)]
+        made.append({"type": event.replace(".delta", ".done"), **about, **more, "text": whole, "arguments": whole})
+        made.append({"type": "response.output_item.done", "output_index": index, "item": item})
+    made.append({"type": "response.completed", "response": _response(items, "completed", RESPONSES_USAGE)})
+    return [{**event, "sequence_number": number} for number, event in enumerate(made)]
+
+
+def _thoughts_of_responses(body: Any) -> list[Any]:
+    items = [item for item in body["input"] if item.get("type") == "reasoning"]
+    assert all(item["encrypted_content"] == "gAAAA" for item in items)
+    return [item["summary"][0]["text"] for item in items]
+
+
+WIRES = (
+    Wire("chat", OpenAIModel, ReplyReader, _chat_whole, _chat_events, True, _thoughts_of_chat),
+    Wire("responses", OpenAIResponsesModel, ResponsesReader, _responses_whole, _responses_events, False,
+         _thoughts_of_responses),
+    Wire("anthropic", AnthropicModel, AnthropicReader, _anthropic_whole, _anthropic_events, False,
+         _thoughts_of_anthropic),
+)  # fmt: skip
+
+every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+
+
+def model_of(wire: Wire, server: ChatServer, name: str, **options: Any) -> Model:
+    url = server.url.removesuffix("/v1") if wire.name == "anthropic" else server.url
+    settings = options.pop("settings", {})
+    model: Model = wire.model(
+        name, base_url=url, max_retries=options.pop("max_retries", 0), settings=ModelSettings(**settings), **options
+    )
+    return model
+
+
+def as_event(document: Any) -> bytes:
+    """Return a document as a server-sent event, named where the form names them."""
+    kind = document.get("type") if isinstance(document, dict) else None
+    head = f"event: {kind}\n" if isinstance(kind, str) else ""
+    return f"{head}data: {json.dumps(document)}\n\n".encode()
+
+
+def speaks(wire: Wire, thought: str = "", text: str = "", *calls: tuple[str, str, str]) -> Handler:
+    """Answer with a thought, text and calls, whole or streamed, as the request wants it."""
+
+    def handler(asked: Asked) -> Any:
+        if not asked.body.get("stream"):
+            return sends(wire.whole(thought, text, calls))(asked)
+        return streams(*map(as_event, wire.events(thought, text, calls)), done=wire.done)(asked)
+
+    return handler

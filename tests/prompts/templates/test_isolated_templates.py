@@ -1,0 +1,90 @@
+"""Isolated templates render as others do, in a process that is killed when it takes too much."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit_prompts import Document, Image, Message, PromptContext, TextPrompt, WrapPrompt
+from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.template import Template
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
+
+SOURCE = (
+    "{{ user_input }}: {% for d in documents %}[{{ loop.index }}] {{ d.title }} {{ d.text|upper }}{% endfor %}"
+    "{% for m in conversation %}{{ m.role }}={{ m }}={{ m.text }}{% endfor %}{{ additional_kwargs.tone }}"
+)
+CONTEXT = PromptContext(
+    user_input={"input": "Why <|media:image:x|>?", "additional_kwargs": {"tone": "dry"}},
+    documents=[Document("one", title="T1", trust="trusted"), Document("two", title="T2")],
+    conversation=[Message("user", "Hi é 漢")],
+)
+
+
+def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
+    here, away = (TextPrompt(template=Template(SOURCE, isolated=isolated)) for isolated in (False, True))
+    one, two = here.render(CONTEXT), away.render(CONTEXT)
+    assert two.text == one.text
+    assert list(two.segments("p")) == list(one.segments("p"))
+    assert away.template.names == here.template.names
+    assert away.template.kwargs_schema == here.template.kwargs_schema
+
+
+def test_locales_share_one_process() -> None:
+    template = Template({"en": "Hello {{ name }}", "de": "Hallo {{ name }}"}, isolated=True)
+    assert [template.render({"name": "A"}, locale) for locale in ("en", "de-CH", "fr")] == [
+        "Hello A",
+        "Hallo A",
+        "Hello A",
+    ]
+
+
+def test_mistakes_say_where_they_are() -> None:
+    with pytest.raises(TemplateError, match=r"^x.j2:8: unexpected") as found:
+        Template("\n{{ 1 + }}", isolated=True, file="x.j2", first_line=7)
+    assert (found.value.file, found.value.line) == ("x.j2", 8)
+    with pytest.raises(TemplateError, match=r"^<template>:2: .*nobody") as failed:
+        Template("{{ name }}\n{{ nobody }}", isolated=True).render({"name": "A"})
+    assert (failed.value.line, failed.value.variable) == (2, "nobody")
+
+
+def test_a_template_that_does_too_much_is_an_error_and_the_next_rendering_works() -> None:
+    template = Template(
+        "{% if go %}{% for i in range(10**6) %}{% for j in range(10**6) %}{% endfor %}{% endfor %}{% endif %}ok",
+        isolated=True,
+    )
+    with pytest.raises(TemplateError, match="too much work"):
+        template.render({"go": True})
+    assert template.render({"go": False}) == "ok"
+
+
+def test_media_and_other_prompts_are_refused_with_what_to_do() -> None:
+    picture = PromptContext(user_input=[Image(b"\x89PNG\r\n\x1a\n")])
+    with pytest.raises(TemplateError, match="not media"):
+        TextPrompt(template=Template("{{ user_input }}", isolated=True)).render(picture)
+    wrapped = WrapPrompt(Template("<{{ wrapped_str }}>", isolated=True), wrapped_prompts=[TextPrompt("a")])
+    with pytest.raises(TemplateError, match="not text of other prompts"):
+        wrapped.render(PromptContext(user_input="q"))
+
+
+def test_the_process_sees_no_keys_and_is_made_anew_for_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_API_KEY", "sk-1")
+    before = children()
+    template = Template("{{ name }}", isolated=True)
+    for process in children() - before:
+        assert b"SECRET_API_KEY" not in Path(f"/proc/{process}/environ").read_bytes()
+    copies: list[Any] = [copy.deepcopy(template), pickle.loads(pickle.dumps(template))]
+    assert [one.render({"name": "A"}) for one in copies] == ["A", "A"]
+
+
+def children() -> set[str]:
+    """Return the processes that this one started, where the system lists them."""
+    listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
+    return set(listed.read_text().split()) if listed.exists() else set()

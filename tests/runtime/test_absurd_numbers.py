@@ -1,0 +1,63 @@
+"""Numbers that nothing can be are refused with an error of ours, whatever Python itself makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from agentkit import AgentDefinitionError, Limits, Price, Usage
+from agentkit.memory import DateScorer, EmbedderError, Gate, OpenAIEmbedder, RecallError, RecallPolicy, ReembedError
+from agentkit.prompts import Budget, ContextError, Document, MMRSelector, PromptError
+from agentkit.tools import ToolDefinitionError, ToolPolicy
+
+MINUS = -1
+ABSURD: list[Any] = [
+    10**5000,
+    -(10**5000),
+    float("nan"),
+    Decimal("nan"),
+    Decimal("snan"),
+    MINUS,
+    1 + 1j,
+    "1" * 9_999,
+    [],
+    True,
+]
+MADE: list[tuple[type[Exception], Callable[[Any], object]]] = [
+    (AgentDefinitionError, lambda number: Price(number, 1.0)),
+    (AgentDefinitionError, lambda number: Price(1.0, number)),
+    (AgentDefinitionError, lambda number: Price(1.0, 1.0, cached=number)),
+    (AgentDefinitionError, lambda number: Price(1.0, 1.0, long=(number, Price(1.0, 1.0)))),
+    (AgentDefinitionError, lambda number: Limits(money=number)),
+    (AgentDefinitionError, lambda number: Limits(seconds=number)),
+    (AgentDefinitionError, lambda number: Limits(steps=-1 if number is True else number)),
+    (ToolDefinitionError, lambda number: ToolPolicy(timeout=number)),
+    (ToolDefinitionError, lambda number: ToolPolicy(retries=number)),
+    (ContextError, lambda number: Document("x", position="1" if number is True or number is MINUS else number)),
+    (PromptError, lambda number: Budget(number)),
+    (PromptError, lambda number: MMRSelector(diversity=2 if number is True else number)),
+    (RecallError, lambda number: DateScorer(weight="1" if number is MINUS else number)),
+    (RecallError, lambda number: RecallPolicy(tokens=number)),
+    (ReembedError, lambda number: Gate(overlap=number)),
+    (EmbedderError, lambda number: OpenAIEmbedder("m", timeout=number)),
+]
+
+
+@pytest.mark.parametrize("number", ABSURD, ids=map(str, range(10)))
+@pytest.mark.parametrize(("error", "make"), MADE)
+def test_it_is_a_typed_error(error: type[Exception], make: Callable[[Any], object], number: Any) -> None:
+    with pytest.raises(error) as found:
+        make(number)
+    assert len(str(found.value)) < 400
+
+
+def test_prices_have_a_top() -> None:
+    with pytest.raises(AgentDefinitionError, match="from 0 to 1,000,000,000"):
+        Price(10**400, 1.0)
+    assert Price(1e9, 0).of(Usage(2**63 - 1, 0)) > 0
+    with pytest.raises(AgentDefinitionError):
+        Price(Fraction(1, 3), 1.0)  # type: ignore[arg-type]

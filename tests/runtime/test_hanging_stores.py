@@ -1,0 +1,184 @@
+"""A store or a disk that hangs: the run ends at its limit, the process can end, and nothing blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, ScriptedModel, SessionBusy, threads
+from agentkit_prompts import Conversation
+from tests.runtime.scripts import Slow, calling
+
+PROGRAM = """
+import asyncio, sys, threading
+from agentkit import *
+from agentkit import threads
+from agentkit.memory import Memory
+from agentkit.tools import tool
+from agentkit_memory.process.store_threads import Threads
+
+threads._GRACE = 0.05
+hang = threading.Event().wait
+
+class Hung(InMemorySession):
+    def append_now(self, *messages, key=None): return False
+    def append(self, *messages, key=None): hang()
+    def position(self, key): hang()
+
+class Noting(InMemorySession):
+    def note(self, name): return hang() if name == "summary" else super().note(name)
+
+def hung_line(line): hang()
+
+async def main():
+    limits = Limits(seconds=0.1)
+    def agent(**options): return Agent(ScriptedModel.repeat("x"), limits=limits, **options)
+    talked = Noting(id="c")
+    talked.append(Message("user", "a" * 99), Message("assistant", "b" * 99))
+    runs = {
+        "append": agent().run("go", session=Hung(id="a")),
+        "position": agent().run("go", session=Hung(id="b"), run_id="r"),
+        "note": agent(compaction=Trim(tokens=1)).run("go", session=talked),
+        "line": agent().run("go", journal=hung_line),
+        "recall": agent(memory=lambda query: hang()).run("go"),
+    }
+    for name, run in runs.items():
+        try:
+            await run
+            print(name, "ended")
+        except Exception as error:
+            print(name, getattr(error, "limit", type(error).__name__))
+    store = asyncio.ensure_future(Threads().run(hang))
+    await asyncio.sleep(0.05)
+    sys.stdout.flush()
+    threading.Thread(target=lambda: None).start()
+    return store
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+if sys.argv[1] == "closes":
+    loop.run_until_complete(loop.shutdown_default_executor())
+print("the end", flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["closes", "leaves"])
+def test_what_hangs_for_ever_does_not_keep_the_process_from_ending(how: str, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, timeout=40, cwd=tmp_path, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = ended.stdout.splitlines()
+    assert found[-1] == "the end"
+    assert dict(line.split() for line in found[:-1]) == {
+        "append": "seconds",
+        "position": "seconds",
+        "note": "seconds",
+        "line": "seconds",
+        "recall": "seconds",
+    }
+
+
+async def test_a_conversation_is_in_use_until_a_write_that_was_left_behind_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_GRACE", 0.02)
+    session = Slow()
+    run = asyncio.create_task(Agent(ScriptedModel(["x"])).run("one", session=session))
+    await asyncio.to_thread(session.writing.wait)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await run
+    assert [message.text for message in cancelled.value.messages] == ["one"]  # type: ignore[attr-defined]
+    with pytest.raises(SessionBusy):
+        await Agent(ScriptedModel(["x"])).run("two", session=session)
+    session.go.set()
+    while len(session.conversation) != 1:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    result = await Agent(ScriptedModel(["x"])).run(None, session=session)
+    assert result.output == "x" and len(session.conversation) == 2
+
+
+async def test_stores_that_hang_take_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_GRACE", 0.0)
+    free = threading.Event()
+
+    class Hung(InMemorySession):
+        def append_now(self, *messages: Any, key: str | None = None) -> bool:
+            return False
+
+        def append(self, *messages: Any, key: str | None = None) -> Conversation:
+            free.wait()
+            return super().append(*messages, key=key)
+
+    limits = Limits(seconds=0.02)
+    hung = [Agent(ScriptedModel(["x"]), limits=limits).run("go", session=Hung(id=str(at))) for at in range(100)]
+    ended = await asyncio.gather(*hung, return_exceptions=True)
+    assert {type(error) for error in ended} == {LimitExceeded}
+    session = Slow()
+    session.go.set()
+    try:
+        assert (await Agent(ScriptedModel(["fine"])).run("go", session=session)).output == "fine"
+    finally:
+        free.set()
+
+
+async def test_the_file_of_a_journal_is_opened_in_a_thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened, where = os.open, list[threading.Thread]()
+
+    def slow(path: Any, *args: Any, **kwargs: Any) -> int:
+        if str(path).endswith("run.jsonl"):
+            where.append(threading.current_thread())
+            time.sleep(0.05)
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(os, "open", slow)
+    path = tmp_path / "run.jsonl"
+    agent = Agent(ScriptedModel([calling("nothing"), "x"]))
+    assert (await agent.run("go", journal=path)).output == "x"
+    assert (await agent.resume(path)).output == "x"
+    assert len(where) == 2 and threading.current_thread() not in where
+
+
+async def test_a_file_that_is_opened_too_late_is_closed_and_free(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(threads, "_GRACE", 0.01)
+    opened, go = os.open, threading.Event()
+
+    def hangs(path: Any, *args: Any, **kwargs: Any) -> int:
+        if str(path).endswith("run.jsonl"):
+            go.wait()
+        return opened(path, *args, **kwargs)
+
+    path = tmp_path / "run.jsonl"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", hangs)
+        with pytest.raises(LimitExceeded):
+            await Agent(ScriptedModel(["x"]), limits=Limits(seconds=0.02)).run("go", journal=path)
+        go.set()
+        while not path.exists():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+    assert (await Agent(ScriptedModel(["x"])).run("go", journal=path)).output == "x"
+
+
+def test_what_could_not_be_stored_is_in_the_error_of_a_run_that_was_cut() -> None:
+    class Full(InMemorySession):
+        def append(self, *messages: Any, key: str | None = None) -> Conversation:
+            if len(messages) == 1 and messages[0].role == "assistant":
+                raise OSError("full")
+            return super().append(*messages, key=key)
+
+    with pytest.raises(OSError, match="full") as failed:
+        Agent(ScriptedModel(["x"])).run_sync("go", session=Full())
+    assert failed.value.messages[-1] == Message("assistant", "x")  # type: ignore[attr-defined]

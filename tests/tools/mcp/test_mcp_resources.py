@@ -1,0 +1,163 @@
+"""What MCP servers offer besides plain tools: resources that results link to, progress, tasks; and what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, ScriptedModel, ToolProgress
+from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset
+from tests.runtime.scripts import calling
+
+SERVER = """
+import base64
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.stdio import stdio_server
+
+server = MCPServer("library")
+
+
+@server.resource("notes://a", mime_type="text/plain")
+def note() -> str:
+    return "The note."
+
+
+@server.resource("files://logo.png", mime_type="image/png")
+def logo() -> bytes:
+    return b"\\x89PNG\\r\\n\\x1a\\npixels"
+
+
+@server.tool()
+def find() -> list[types.ContentBlock]:
+    return [types.ResourceLink(type="resource_link", uri="notes://a", name="a")]
+
+
+@server.tool()
+async def work(ctx: Context) -> str:
+    await ctx.report_progress(1, 2, "half")
+    await ctx.report_progress(2, 2)
+    return "worked"
+
+
+server.run()
+"""
+
+
+TASKS = """
+import json, sys
+
+plain = {"type": "object"}
+tools = [
+    {"name": "slow", "inputSchema": plain, "execution": {"taskSupport": "required"}},
+    {"name": "either", "inputSchema": plain, "execution": {"taskSupport": "optional"}},
+    {"name": "never", "inputSchema": plain, "execution": {"taskSupport": "forbidden"}},
+]
+info = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if asked["method"] in ("initialize", "tools/list"):
+        answer["result"] = info if asked["method"] == "initialize" else {"tools": tools}
+    else:
+        answer["error"] = {"code": -32601, "message": "unknown"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> list[str]:
+    (tmp_path / "library.py").write_text(SERVER)
+    return [sys.executable, str(tmp_path / "library.py")]
+
+
+def results(result: Any) -> list[str]:
+    return [message.text for message in result.messages if message.role == "tool"]
+
+
+def test_a_model_can_read_what_a_result_links_to(library: list[str]) -> None:
+    with MCPToolset(library, resources=True, timeout=30) as server:
+        read = calling(("read_resource", {"uri": "notes://a"}), ("read_resource", {"uri": "notes://none"}))
+        logo = calling(("read_resource", {"uri": "files://logo.png"}))
+        result = Agent(ScriptedModel([calling("find"), read, logo, "done"]), tools=server).run_sync("Go")
+        linked, note, unknown, picture = results(result)
+
+    assert "notes://a" in linked
+    assert note == "The note."
+    assert "read_resource failed" in unknown
+    assert "logo.png" in str(result.messages[-2].content) or "image" in picture
+
+
+def test_progress_of_a_server_reaches_who_listens(library: list[str]) -> None:
+    heard: list[Any] = []
+    with MCPToolset(library, timeout=30) as server:
+        Agent(ScriptedModel([calling("work"), "done"]), tools=[server]).run_sync("Go", on_event=heard.append)
+
+    told = [(event.message, event.done, event.total) for event in heard if isinstance(event, ToolProgress)]
+    assert told[0] == ("half", 1, 2)
+
+
+async def test_one_binary_resource_does_not_fail_the_others(library: list[str]) -> None:
+    async with MCPToolset(library, timeout=30) as server:
+        assert [document.text for document in await server.documents()] == ["The note."]
+        problems = " ".join(map(str, server.problems))
+        with pytest.raises(MCPServerError, match="logo"):
+            await server.documents("files://logo.png")
+
+    assert "files://logo.png: is not text (image/png); read it with `parts`" in problems
+
+
+def test_a_tool_that_needs_tasks_is_left_out_and_listed(tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(TASKS)
+    with MCPToolset([sys.executable, str(tmp_path / "tasks.py")], timeout=30) as server:
+        assert [one.name for one in server] == ["either", "never"]
+        (problem,) = server.problems
+    assert str(problem).startswith("tool slow: it runs only as a task")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["no-such-command-here", "x"], "there is no command 'no-such-command-here' on the PATH"),
+        (["/nowhere/server"], "there is no file '/nowhere/server' to start"),
+        (["/tmp"], "'/tmp' is no program that can be started"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_one_sentence(command: list[str], said: str) -> None:
+    with pytest.raises(MCPServerLost) as caught:
+        list(MCPToolset(command))
+    assert said in str(caught.value)
+    assert "Errno" not in str(caught.value) and "\n" not in str(caught.value)
+    assert not getattr(caught.value, "__notes__", [])
+
+
+async def test_a_command_is_looked_for_where_the_server_would_run(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text("#!/bin/sh\nexit 3\n")
+    script.chmod(0o755)
+    with pytest.raises(MCPServerLost, match="cannot be reached"):
+        list(MCPToolset(["./serve.sh"], cwd=tmp_path))
+    with pytest.raises(MCPServerLost, match="no file"):
+        list(MCPToolset(["./serve.sh"]))
+
+
+@pytest.mark.parametrize("made", ["MCPToolset(['x'])", "MCPToolset('http://x')", "mcp_server([])", "serve_mcp([])"])
+def test_without_the_extra_the_error_says_what_to_install(made: str) -> None:
+    code = f"""
+import sys
+sys.modules["mcp"] = None
+from agentkit.tools import MCPToolset, mcp_server, serve_mcp, ToolDefinitionError
+try:
+    {made}
+except ToolDefinitionError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'agentkit-prompt-tree[mcp]'" in done.stdout

@@ -1,0 +1,166 @@
+"""JSON Schemas that contradict themselves: one rule each, and what the model is shown is what is accepted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from agentkit_tools import Tool, ToolArgumentError
+
+
+async def echo(**arguments: Any) -> Any:
+    return arguments
+
+
+def made(schema: Any, **more: Any) -> Tool:
+    parameters = {"type": "object", "properties": {"v": schema}, **more}
+    return Tool.from_json_schema("echo", "Say it again.", parameters, echo)
+
+
+def accepts(one: Tool, value: Any) -> bool:
+    """Whether the tool takes a value: just where the schema that it shows does."""
+    sent = {"v": value}
+    try:
+        assert one.validate(json.dumps(sent)) == sent
+    except ToolArgumentError:
+        assert not Draft202012Validator(json.loads(one.spec.json)["parameters"]).is_valid(sent)
+        return False
+    assert Draft202012Validator(json.loads(one.spec.json)["parameters"]).is_valid(sent)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown", "good", "bad"),
+    [
+        ({"type": "integer", "enum": ["1", "2"]}, {"type": "string", "enum": ["1", "2"]}, ["1"], [1]),
+        ({"type": "string", "enum": [1, 2.5]}, {"type": ["integer", "number"], "enum": [1, 2.5]}, [1, 2.5], ["1"]),
+        (
+            {"type": "boolean", "enum": ["true", "false"]},
+            {"type": "string", "enum": ["true", "false"]},
+            ["true"],
+            [True],
+        ),
+        (
+            {"type": "string", "enum": ["a", None]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+            ["a", None],
+            ["b"],
+        ),
+        (
+            {"type": ["string", "null"], "enum": ["a"]},
+            {"type": ["string", "null"], "enum": ["a", None]},
+            ["a", None],
+            ["b"],
+        ),
+        ({"type": "number", "enum": [1, 2]}, {"type": "number", "enum": [1, 2]}, [1, 2.0], [3]),
+        ({"type": "object", "enum": ["a"]}, {"type": "string", "enum": ["a"]}, ["a"], [{}]),
+        ({"type": "string", "const": 3}, {"type": "integer", "const": 3}, [3], ["3"]),
+        (
+            {"type": "array", "enum": ["a", "b"]},
+            {"type": "array", "items": {"enum": ["a", "b"]}},
+            [["a"], ["b", "a"], []],
+            ["a", ["c"]],
+        ),
+        (
+            {"type": "array", "items": {"type": "integer"}, "enum": ["a", "b"]},
+            {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            [["a"]],
+            [[1], "a"],
+        ),
+        (
+            {"type": "array", "enum": ["a", None]},
+            {"type": ["array", "null"], "items": {"enum": ["a"]}},
+            [["a"], None],
+            [[None]],
+        ),
+        ({"type": "List<String>", "enum": ["a"]}, None, [["a"]], [["b"], "a"]),
+        ({"type": "array", "enum": [["a"], ["b"]]}, None, [["a"]], [["a", "b"], "a"]),
+        ({"type": "array", "items": {"enum": ["a"]}, "enum": ["a", "b"]}, None, [["a"]], [["b"]]),
+    ],
+)
+def test_an_enum_and_its_type_are_read_as_one(schema: Any, shown: Any, good: list[Any], bad: list[Any]) -> None:
+    one = made(schema)
+    assert shown is None or one.spec.parameters["properties"]["v"] == shown
+    assert all(accepts(one, value) for value in good)
+    assert not any(accepts(one, value) for value in bad)
+
+
+@pytest.mark.parametrize("null", [{"default": None}, {"nullable": True}, {"x-nullable": True}])
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "integer", "minimum": 1}, [1], [0, "1"]),
+        ({"type": ["integer", "boolean"]}, [1, True], ["1"]),
+        ({"type": "integer", "enum": [1]}, [1], [2]),
+        ({"type": "integer", "const": 1}, [1], [2]),
+        ({"type": "array", "items": {"type": "string"}}, [["a"]], [[1], "a"]),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, [{"a": "b"}], [{}]),
+        ({"$ref": "#/$defs/Size"}, ["s"], ["m"]),
+        ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, [1], ["1"]),
+        ({"oneOf": [{"type": "integer"}, {"type": "null"}], "description": "D"}, [1], ["1"]),
+        ({"allOf": [{"type": "integer"}, {"type": "integer", "minimum": 2}]}, [2], [1]),
+    ],
+)
+def test_a_default_of_null_lets_null_in(null: Any, schema: Any, good: list[Any], bad: list[Any]) -> None:
+    one = made({**schema, **null}, **{"$defs": {"Size": {"enum": ["s", "l"]}}})
+    assert accepts(one, None)
+    assert all(accepts(one, value) for value in good)
+    assert not any(accepts(one, value) for value in bad)
+    assert "nullable" not in one.spec.json
+
+
+@pytest.mark.parametrize("word", ["None", "null", "nil"])
+def test_a_word_for_null_is_null_where_it_can_be_no_text(word: str) -> None:
+    assert accepts(made({"type": "integer", "default": word}), None)
+    assert not accepts(made({"type": "string", "default": word}), None)
+
+
+def test_a_default_of_null_inside_of_others_counts_too() -> None:
+    inner = {"type": "object", "properties": {"a": {"type": "string", "default": None}}}
+    one = made({"type": "array", "items": inner})
+    assert accepts(one, [{"a": None}])
+    assert not accepts(one, [{"a": 1}])
+
+
+def test_keys_stay_in_the_order_of_the_model() -> None:
+    nested = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}}
+    one = Tool.from_json_schema("t", "", {"properties": {"x": nested, "y": {}, "z": {}}}, echo)
+    text = '{"z": 1, "y": 2, "x": {"c": 1, "q": 0, "b": 2, "a": 3}}'
+    assert json.dumps(one.validate(text)) == text
+
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "size": {"$ref": "#/$defs/Size"},
+        "pets": {"type": "array", "items": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/Pet"}]}},
+    },
+    "required": ["name", "size", "untyped"],
+}
+
+
+@pytest.mark.parametrize(
+    ("sent", "problem"),
+    [
+        ({"who": {"size": "s", "untyped": 1}}, "who.name: is required but missing (expected string)"),
+        ({"who": {"name": "a", "untyped": 1}}, 'who.size: is required but missing (expected one of "s", "l")'),
+        ({"who": {"name": "a", "size": "s"}}, "who.untyped: is required but missing"),
+        (
+            {"who": {"name": "a", "size": "s", "untyped": 1, "pets": [{}]}},
+            "who.pets[0].age: is required but missing (expected integer or null)",
+        ),
+        ({}, "who: is required but missing (expected object)"),
+    ],
+)
+def test_a_missing_parameter_says_what_was_expected_however_deep(sent: Any, problem: str) -> None:
+    pet = {"type": "object", "properties": {"age": {"type": ["integer", "null"]}}, "required": ["age"]}
+    definitions = {"Size": {"enum": ["s", "l"]}, "Pet": pet, "Person": PERSON}
+    who = {"properties": {"who": {"$ref": "#/$defs/Person"}}, "required": ["who"], "$defs": definitions}
+    one = Tool.from_json_schema("t", "", who, echo)
+    with pytest.raises(ToolArgumentError) as caught:
+        one.validate(json.dumps(sent))
+    assert problem in [str(found) for found in caught.value.problems]

@@ -1,0 +1,165 @@
+"""What of a docstring a model reads: what it needs to call the tool, as it was written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit_tools import Tool
+from agentkit_tools.schemas.docstring import read_docstring
+
+NUMPY = """Compare two samples.
+
+The variances are taken to be equal [1]_.
+
+Parameters
+----------
+policy : {'raise', 'omit'}
+    What happens to gaps:
+
+    * 'raise': it is an error
+      for the caller
+    * 'omit': they are left out
+
+    Other words are refused.
+a, b : float
+    A sample,
+    or two.
+
+Returns
+-------
+float
+    How alike they are:
+
+    - 0: not at all
+    - 1: quite
+
+See Also
+--------
+essay : something else
+
+Notes
+-----
+ESSAY [1]_ that nobody needs.
+
+References
+----------
+.. [1] ESSAY, a book.
+
+Examples
+--------
+>>> compare(1, 2)  # ESSAY
+"""
+GOOGLE = """Compare two samples.
+
+The variances are taken to be equal.
+
+Args:
+    policy: What happens to gaps:
+
+        * 'raise': it is an error
+          for the caller
+        * 'omit': they are left out
+
+        Other words are refused.
+    a: A sample,
+        or two.
+    b: A sample,
+        or two.
+
+Returns:
+    float: How alike they are:
+
+        - 0: not at all
+        - 1: quite
+
+See Also:
+    ESSAY
+
+Notes:
+    ESSAY
+
+    More ESSAY.
+
+References:
+    [1] ESSAY
+
+Example:
+    ESSAY()
+"""
+SPHINX = """Compare two samples.
+
+The variances are taken to be equal [#one]_.
+
+>>> compare(1, 2)
+ESSAY
+
+:param policy: What happens to gaps:
+
+    * 'raise': it is an error
+      for the caller
+    * 'omit': they are left out
+
+    Other words are refused.
+:param float a: A sample,
+    or two.
+:param float b: A sample,
+    or two.
+:returns: How alike they are:
+
+    - 0: not at all
+    - 1: quite
+
+.. seealso:: ESSAY
+
+.. rubric:: Examples
+
+ESSAY()
+
+.. [#one] ESSAY
+"""
+
+
+@pytest.mark.parametrize("text", [NUMPY, GOOGLE, SPHINX])
+def test_what_is_for_readers_of_the_code_is_left_out_and_lists_stay(text: str) -> None:
+    found = read_docstring(text)
+    assert found.text == (
+        "Compare two samples.\n\nThe variances are taken to be equal.\n\n"
+        "Returns: How alike they are:\n\n- 0: not at all\n- 1: quite"
+    )
+    options = "* 'raise': it is an error\n  for the caller\n* 'omit': they are left out"
+    assert found.parameters == {
+        "policy": f"What happens to gaps:\n\n{options}\n\nOther words are refused.",
+        "a": "A sample,\nor two.",
+        "b": "A sample,\nor two.",
+    }
+
+
+@pytest.mark.parametrize(
+    "heading",
+    ["Examples\n========", "# Examples", "## See also", "Notes\n-----", "References\n~~~~~~~~~~", ".. rubric:: Notes"],
+)
+def test_headings_of_other_notations_are_understood_in_prose(heading: str) -> None:
+    assert read_docstring(f"Act.\n\n{heading}\n\nESSAY\n\nESSAY").text == "Act."
+    assert read_docstring(f"Act.\n\n{heading}\n\nESSAY\n\nArgs\n----\nmore").text == "Act.\n\nArgs\n----\nmore"
+
+
+@pytest.mark.parametrize("prose", ["Notes: see there.", "Examples differ.", "Read the notes\nof old.", "a >>> b"])
+def test_prose_about_notes_and_examples_is_prose(prose: str) -> None:
+    assert read_docstring(f"Act.\n\n{prose}").text == f"Act.\n\n{prose}"
+
+
+def test_attributes_describe_the_fields_of_a_class() -> None:
+    class Box:
+        """Make a box.
+
+        Attributes:
+            width: In metres.
+        """
+
+        def __init__(self, width: float) -> None:
+            self.width = width
+
+    properties: dict[str, Any] = dict(Tool.from_function(Box).spec.parameters["properties"])
+    assert properties == {"width": {"type": "number", "description": "In metres."}}

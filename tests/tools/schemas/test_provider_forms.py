@@ -1,0 +1,266 @@
+"""Tools as each provider takes them: schemas of the kinds that well-known servers offer, and generated ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import warnings
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from pydantic import Field
+
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.errors import ToolFormWarning
+from agentkit_prompts.tree.layers import Layers
+from agentkit_tools import Tool, ToolContext, ToolDefinitionError, to_anthropic, to_gemini, to_openai, tool
+from tests.tools.schemas.provider_checks import anthropic_faults, gemini_faults, openai_faults
+from tests.tools.schemas.test_tool_json_schema import SCHEMAS
+
+RICH_TEXT = {
+    "type": "object",
+    "properties": {
+        "type": {"enum": ["text"]},
+        "text": {
+            "type": "object",
+            "properties": {"content": {"type": "string", "maxLength": 2000}},
+            "required": ["content"],
+        },
+    },
+    "required": ["text"],
+    "additionalProperties": False,
+}
+PAGES = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "type": "object",
+    "properties": {
+        "parent": {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {"page_id": {"type": "string", "format": "uuid"}},
+                    "required": ["page_id"],
+                },
+                {"type": "object", "properties": {"workspace": {"const": True}}, "required": ["workspace"]},
+            ]
+        },
+        "children": {"type": "array", "maxItems": 100, "items": {"$ref": "#/$defs/block"}},
+        "icon": {"type": "string", "nullable": True, "example": "🎉", "x-order": 3},
+        "again": {"$ref": "#/properties/parent"},
+        "Notion-Version": {"type": "string", "default": "2022-06-28", "pattern": "^(?!x)\\d{4}-\\d{2}-\\d{2}$"},
+    },
+    "required": ["parent", "children"],
+    "additionalProperties": False,
+    "$defs": {
+        "block": {
+            "type": "object",
+            "properties": {
+                "object": {"const": "block"},
+                "paragraph": {"type": "array", "items": {"$ref": "#/$defs/richText"}},
+                "children": {"type": "array", "items": {"$ref": "#/$defs/block"}},
+            },
+            "required": ["paragraph"],
+        },
+        "richText": RICH_TEXT,
+        "emoji": {"type": "object"},
+        "unused~1": {"anyOf": [{}, True]},
+    },
+}
+ISSUES = {
+    "type": "object",
+    "properties": {
+        "owner": {"type": "string"},
+        "state": {"type": ["string", "null"], "enum": ["open", "closed", None]},
+        "assignee": {"type": ["string", "integer", "null"]},
+        "labels": {
+            "type": "array",
+            "items": {"anyOf": [{"type": "string"}, {"type": "object", "properties": {"id": {}}}]},
+        },
+        "milestone": {"allOf": [{"$ref": "#/definitions/milestone"}, {"required": ["title"]}]},
+        "per_page": {"type": "integer", "minimum": 1, "exclusiveMaximum": True, "maximum": 100, "default": 30},
+    },
+    "required": ["owner"],
+    "anyOf": [{"required": ["labels"]}, {"required": ["state"]}],
+    "definitions": {
+        "milestone": {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "due": {"type": "string", "format": "date"}},
+        }
+    },
+}
+ODATA = {
+    "type": "object",
+    "properties": {
+        "$filter": {"type": "string"},
+        "@microsoft.graph.conflictBehavior": {"enum": ["fail", "rename"]},
+        "filter[id]": {"type": "array", "items": {"type": "string"}},
+        "filter(id)": {"type": "array", "items": {"type": "string"}},
+        "settings__approved__or__denied__countries__or__regions__approved__list__all": {"type": "string"},
+        "1st": {"type": "integer", "enum": [1, 2]},
+        "deep": {"type": "object", "properties": {"größe": {"type": "number"}}, "required": ["größe"]},
+    },
+    "required": ["$filter", "filter[id]"],
+}
+TUPLES = {
+    "type": "object",
+    "properties": {
+        "box": {"type": "array", "items": [{"type": "number"}, {"type": "number"}], "minItems": 2},
+        "unit": {"type": "array", "enum": ["m", "km"]},
+        "mode": {"enum": ["a", 1, None]},
+        "when": {"type": "string", "format": "date-time", "default": None},
+        "bare": {"type": "array"},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+        "if": {"type": "string"},
+    },
+    "if": {"properties": {"if": {"const": "a"}}},
+    "then": {"required": ["unit"]},
+}
+ROOTS = {
+    "oneOf": [
+        {"type": "object", "properties": {"id": {"type": "string"}, "by": {"const": "id"}}, "required": ["id", "by"]},
+        {"type": "object", "properties": {"name": {"type": "string"}, "by": {"const": "name"}}, "required": ["by"]},
+    ]
+}
+ROOT_REFERENCE = {
+    "$ref": "#/$defs/Input",
+    "$defs": {"Input": {"type": "object", "properties": {"next": {"$ref": "#"}}}},
+}
+WIDE = {
+    "properties": {"a": {"type": ["object", "null"], "properties": {"b": {"type": ["array", "string"]}}}},
+    "nullable": True,
+}
+SHAPES: dict[str, Any] = {
+    "pages": PAGES,
+    "issues": ISSUES,
+    "odata": ODATA,
+    "tuples": TUPLES,
+    "roots": ROOTS,
+    "root reference": ROOT_REFERENCE,
+    "wide": WIDE,
+    "nothing": None,
+    "3d": {"type": "object"},
+}
+
+
+async def echo(**arguments: Any) -> Any:
+    return arguments
+
+
+def faults(made: Tool) -> list[str]:
+    found = [*openai_faults(to_openai(made)), *anthropic_faults(to_anthropic(made)), *gemini_faults(to_gemini(made))]
+    try:
+        strict = made.strict()
+    except ToolDefinitionError:
+        return found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ToolFormWarning)
+        return found + faults(strict) if made is not strict else found
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_form_of_a_tool_breaks_a_rule_of_its_provider(name: str) -> None:
+    assert faults(Tool.from_json_schema(name, "Act.", SHAPES[name], echo)) == []
+
+
+@settings(max_examples=50)
+@given(st.dictionaries(st.text(max_size=5), SCHEMAS, max_size=4), st.data())
+def test_no_form_of_any_schema_breaks_a_rule(properties: dict[str, Any], data: st.DataObject) -> None:
+    required = data.draw(st.lists(st.sampled_from(sorted(properties)), unique=True)) if properties else []
+    assert faults(Tool.from_json_schema("t", "", {"properties": properties, "required": required}, echo)) == []
+
+
+@pytest.mark.parametrize("name", ["pages", "issues", "odata", "roots", "root reference"])
+def test_tools_of_well_known_kinds_can_be_strict(name: str) -> None:
+    made = Tool.from_json_schema(name, "Act.", SHAPES[name], echo)
+    if name == "issues":
+        with pytest.raises(ToolDefinitionError, match=r"labels\[\]\.id accepts any value"):
+            made.strict()
+        return
+    assert made.strict().spec.strict
+
+
+def test_a_strict_schema_has_the_definitions_it_uses_and_keeps_null() -> None:
+    strict = Tool.from_json_schema("pages", "", PAGES, echo).strict().spec.parameters
+    assert set(strict["$defs"]) == {"block", "richText", "parent"}
+    assert strict["properties"]["icon"] == {"type": ["string", "null"]}
+    assert "pattern" not in json.dumps(strict["properties"]["Notion-Version"])
+    assert strict["$defs"]["richText"]["properties"]["type"]["anyOf"][0] == {"type": "string", "enum": ["text"]}
+    written = {"parent": {"workspace": True}, "children": [], "icon": None, "again": None, "Notion-Version": None}
+    Draft202012Validator(json.loads(json.dumps(strict))).validate(written)
+    one = Tool.from_json_schema("pages", "", PAGES, echo).strict()
+    assert one.validate(json.dumps(written)) == {"parent": {"workspace": True}, "children": [], "icon": None}
+
+
+async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> None:
+    made = Tool.from_json_schema("odata", "", ODATA, echo)
+    own = {"$filter": "x", "filter[id]": ["1"], "deep": {"größe": 1.5}, "1st": 2}
+    for schema in (to_anthropic(made)["input_schema"], to_gemini(made)["parameters"]):
+        names = list(schema["properties"])
+        assert len(set(names)) == len(ODATA["properties"])
+        wire = dict(zip(ODATA["properties"], names, strict=True))
+        inner = next(iter(schema["properties"]["deep"]["properties"]))
+        sent = {wire[name]: {inner: 1.5} if name == "deep" else value for name, value in own.items()}
+        result = await made.call(ToolCall("c", made.name, json.dumps(sent)), ToolContext(None))
+        assert result.value == own
+        result = await made.call(ToolCall("c", made.name, json.dumps({**sent, wire["$filter"]: 3})), ToolContext(None))
+        assert "$filter" in str(result.content)
+        strict = json.dumps({**dict.fromkeys(names), **sent})
+        assert made.strict().validate(strict) == own
+    assert made.validate(json.dumps(own)) == own
+
+
+def test_names_of_a_function_are_found_again_too() -> None:
+    @tool
+    def act(top: Annotated[int, Field(alias="$top")] = 1) -> int:
+        return top
+
+    (name,) = to_anthropic(act)["input_schema"]["properties"]
+    assert name != "$top"
+    assert act.validate(json.dumps({name: 5})) == {"top": 5}
+
+
+def test_a_description_over_the_limit_is_cut_and_the_tool_is_named() -> None:
+    made = Tool.from_json_schema("talk", "x" * 3_000, None, echo)
+    with pytest.warns(ToolFormWarning, match=r"tool talk: .*3,000 characters, OpenAI takes 1,024"):
+        assert len(to_openai(made)["function"]["description"]) == 1_024
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(to_anthropic(made)["description"]) == 3_000
+
+
+def test_a_tool_that_cannot_be_strict_at_one_provider_goes_without_and_warns() -> None:
+    strict = Tool.from_json_schema("pages", "", PAGES, echo).strict()
+    with pytest.warns(ToolFormWarning, match=r"tool pages is not strict for Anthropic: .*contains itself"):
+        assert "strict" not in to_anthropic(strict)
+    assert to_anthropic(Tool.from_json_schema("odata", "", ODATA, echo).strict())["strict"] is True
+
+
+def test_what_is_sent_is_in_these_forms() -> None:
+    specs = [Tool.from_json_schema(name, "Act.", schema, echo).spec for name, schema in SHAPES.items()]
+    composition = compose(Layers("Be brief."), PromptContext(user_input="Hi", tools=specs))
+    assert not [fault for entry in composition.to_openai()["tools"] for fault in openai_faults(entry)]
+    assert not [fault for entry in composition.to_anthropic()["tools"] for fault in anthropic_faults(entry)]
+
+
+def test_a_local_server_gets_descriptions_whole_and_the_provider_does_not() -> None:
+    spec = ToolSpec("talk", "x" * 3_000)
+    composition = compose(Layers("Be brief."), PromptContext(user_input="Hi", tools=[spec]))
+
+    def length(host: str) -> int:
+        return len(composition.to_openai(host)["tools"][0]["function"]["description"])
+
+    assert length("localhost:8000") == 3_000
+    with pytest.warns(ToolFormWarning):
+        assert length("api.openai.com") == length("mine.openai.azure.com:443") == 1_024
+
+
+def test_a_tool_that_contains_itself_ends_for_gemini() -> None:
+    parameters = to_gemini(Tool.from_json_schema("pages", "", PAGES, echo))["parameters"]
+    block = parameters["properties"]["children"]["items"]
+    assert block["properties"]["children"]["items"] == {"type": "object"}
+    assert asyncio.run(Tool.from_json_schema("p", "", PAGES, echo).call(ToolCall("c", "p", "{}"), ToolContext(None)))

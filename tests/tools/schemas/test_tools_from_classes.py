@@ -1,0 +1,228 @@
+"""Tools from what is no plain function: models, dataclasses, named tuples, and functions that decorators changed."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter, field_validator, model_validator
+from pydantic.dataclasses import dataclass
+
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_tools import Tool, ToolContext, ToolDefinitionError, ToolResult
+
+
+def call(made: Tool, text: str, **context: Any) -> ToolResult:
+    return asyncio.run(made.call(ToolCall("c", made.name, text), ToolContext(None, **context)))
+
+
+class Address(BaseModel):
+    """Where."""
+
+    zip: str = Field(pattern=r"^\d+$")
+
+
+class User(BaseModel):
+    """Make a user.
+
+    Attributes:
+        tags: Labels,
+            in order.
+    """
+
+    name: str
+    age: int = Field(3, alias="years", ge=0)
+    tags: list[str] = []
+    home: Address | None = None
+    boss: User | None = None
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def split(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def checked(self) -> User:
+        if self.name == "nobody":
+            raise ValueError("nobody is no user")
+        return self
+
+
+@dataclass
+class Point:
+    x: float
+    names: list[str] = Field(default_factory=list, description="What it is called.")
+
+
+@dataclasses.dataclass
+class Plain:
+    x: int
+    near: list[Corner] = dataclasses.field(default_factory=list)
+
+
+class Corner(NamedTuple):
+    x: int
+    y: float = 1.0
+
+
+class Own:
+    """A class with a `__new__`."""
+
+    def __new__(cls, text: str, times: int = 1) -> Any:
+        return text * times
+
+
+def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> None:
+    made = Tool.from_function(User)
+    parameters = made.spec.parameters
+    assert made.description == "Make a user."
+    assert parameters["properties"]["name"] == {"type": "string"}
+    assert parameters["properties"]["years"] == {"type": "integer", "minimum": 0, "default": 3}
+    assert parameters["properties"]["tags"]["description"] == "Labels,\nin order."
+    assert parameters["required"] == ["name"]
+    assert parameters["additionalProperties"] is False
+    result = call(made, '{"name": "a", "years": 2, "tags": "x,y", "boss": {"name": "b"}}')
+    assert result.value == User(name="a", years=2, tags=["x", "y"], boss=User(name="b"))
+    assert made.validate('{"name": "a"}')["age"] == 3
+
+
+def test_what_is_wrong_with_a_model_is_named_all_at_once() -> None:
+    found = str(call(Tool.from_function(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}').content)
+    for place in ("name: is required", "years: expected", "home.zip:", "nam: is not a parameter"):
+        assert place in found
+    assert "nobody is no user" in str(call(Tool.from_function(User), '{"name": "nobody"}').content)
+    assert "c: is not a parameter" in str(call(Tool.from_function(Point), '{"x": 1, "c": 2}').content)
+
+
+def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+        a: int
+
+    made = Tool.from_function(Open)
+    assert made.spec.parameters["additionalProperties"] is True
+    assert call(made, '{"a": 1, "b": 2}').value == Open(a=1, b=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value", "types"),
+    [
+        (Point, '{"x": 1}', Point(1), {"x": "number", "names": "array"}),
+        (Plain, '{"x": 1, "near": [[1, 2]]}', Plain(1, [Corner(1, 2)]), {"x": "integer", "near": "array"}),
+        (Corner, '{"x": 1, "y": 2}', Corner(1, 2.0), {"x": "integer", "y": "number"}),
+        (Own, '{"text": "a", "times": 2}', "aa", {"text": "string", "times": "integer"}),
+    ],
+)
+def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: Any, types: dict[str, str]) -> None:
+    made = Tool.from_function(kind)
+    assert {name: one["type"] for name, one in made.spec.parameters["properties"].items()} == types
+    assert call(made, text).value == value
+    assert call(made, '{"x": "?"}').status == "error"
+    assert "(" not in made.description
+
+
+def test_a_model_that_is_no_object_is_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="are an object"):
+        Tool.from_function(RootModel[list[int]], name="numbers")
+
+
+async def test_a_model_under_approval_and_retries_is_made_anew() -> None:
+    made = Tool.from_function(User, approval=lambda arguments, context: arguments["name"] == "admin", retries=1)
+    result = await made.call(ToolCall("c", made.name, '{"name": "admin"}'), ToolContext(None))
+    assert result.status == "denied"
+    result = await made.call(ToolCall("c", made.name, '{"name": "a"}'), ToolContext(None))
+    assert result.value == User(name="a")
+
+
+def with_more(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that adds a parameter and writes signature and docstring itself."""
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        loud = kwargs.pop("loud", False)
+        kwargs.pop("home", None)
+        found = function(*args, **kwargs)
+        return found.upper() if loud else found
+
+    shown = inspect.signature(function)
+    more = [
+        inspect.Parameter("loud", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=bool),
+        inspect.Parameter("home", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Address | None"),
+        inspect.Parameter("free", inspect.Parameter.KEYWORD_ONLY, default=None),
+    ]
+    wrapper.__signature__ = shown.replace(parameters=[*shown.parameters.values(), *more])  # type: ignore[attr-defined]
+    wrapper.__doc__ = "Say it.\n\nArgs:\n    text: What.\n    loud: In capitals."
+    return wrapper
+
+
+def test_signature_and_docstring_of_a_decorator_count() -> None:
+    @with_more
+    def speak(text: str, times: int = 1) -> str:
+        """Another text."""
+        return text * times
+
+    for given in (speak, functools.partial(speak, times=2)):
+        made = Tool.from_function(given)
+        properties = made.spec.parameters["properties"]
+        assert made.description == "Say it."
+        assert properties["text"] == {"type": "string", "description": "What."}
+        assert properties["loud"] == {"type": "boolean", "description": "In capitals.", "default": False}
+        assert properties["home"]["anyOf"][0] == {"$ref": "#/$defs/Address"}
+        assert "type" not in properties["free"]
+        assert call(made, '{"text": "a", "loud": true}').value in ("A", "AA")
+        assert call(made, '{"text": "a", "loud": 3}').status == "error"
+
+
+def test_an_object_is_described_by_what_it_was_given_before_its_class() -> None:
+    class Greeter:
+        """Not for models."""
+
+        def __call__(self, name: str) -> str:
+            """Greet somebody."""
+            return f"Hello {name}"
+
+    assert Tool.from_function(Greeter()).description == "Greet somebody."
+    assert Tool.from_function(functools.lru_cache(names)).description == "Return names."
+    assert Tool.from_function(functools.partial(names, 1)).description == "Return names."
+
+
+def names(count: int = 1) -> None:
+    """Return names."""
+
+
+DECIMALS = [
+    Decimal,
+    Decimal | None,
+    list[Decimal],
+    Annotated[Decimal, Field(max_digits=5, decimal_places=2)],
+    Annotated[Decimal, Field(gt=0, multiple_of=Decimal("0.1"))],
+    Annotated[Decimal, Field(allow_inf_nan=True)],
+    Decimal | int,
+    dict[str, Decimal],
+]
+
+
+@pytest.mark.parametrize("kind", DECIMALS)
+@pytest.mark.parametrize(
+    "written",
+    ['"1.5"', "1.5", '"1e3"', "12", "-0.0", '"0.10"', '"NaN"', '"Infinity"', '"abc"', '" 7 "', "true", "null"],
+)
+def test_decimals_are_what_pydantic_takes_for_them(kind: Any, written: str) -> None:
+    def pay(amount: Any) -> None: ...
+
+    pay.__annotations__["amount"] = kind
+    text = {list[Decimal]: f"[{written}]", dict[str, Decimal]: f'{{"k": {written}}}'}.get(kind, written)
+    made = Tool.from_function(pay)
+    try:
+        expected = TypeAdapter(kind).validate_json(text)
+    except ValueError:
+        assert call(made, json.dumps({"amount": json.loads(text)})).status == "error"
+    else:
+        assert repr(made.validate(f'{{"amount": {text}}}')["amount"]) == repr(expected)

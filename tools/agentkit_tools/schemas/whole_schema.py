@@ -1,0 +1,63 @@
+"""All of a JSON Schema held against arguments, with the library `jsonschema`: also what the base does not check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from itertools import islice
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from agentkit_tools.errors import ToolDefinitionError
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
+
+__all__ = ["whole_reader"]
+
+_MAX_PROBLEMS = 50
+
+
+def whole_reader(reader: ArgumentReader, parameters: Mapping[str, Any], *, tool: str) -> ArgumentReader:
+    """Return a reader that holds every keyword of `parameters`, formats too, against what `reader` accepts.
+
+    It always reads in a thread. Patterns are left to `reader`, which matches them in linear time.
+
+    Raises:
+        ToolDefinitionError: The extra `jsonschema` is not installed.
+    """
+    if find_spec("jsonschema") is None:
+        raise ToolDefinitionError(
+            f"tool {tool}: checks_all needs the extra `jsonschema`: pip install 'agentkit-prompt-tree[jsonschema]'"
+        )
+
+    def thoroughly(text: str) -> Arguments:
+        arguments = reader.thoroughly(text)
+        if problems := list(islice(_validator(parameters)(arguments), _MAX_PROBLEMS)):
+            raise ValidationError.from_exception_data(tool, problems)
+        return arguments
+
+    return ArgumentReader(reader.at_once, -1, thoroughly, reader.own_names)
+
+
+def _validator(parameters: Mapping[str, Any]) -> Callable[[Arguments], Any]:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    kind: Any = extend(Draft202012Validator, {"pattern": None})
+    schema = _plain(parameters)
+    validator = kind(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+
+    def problems(arguments: Arguments) -> Any:
+        for error in validator.iter_errors(arguments):
+            kind = PydanticCustomError("schema", "{problem}", {"problem": error.message[:500]})
+            yield InitErrorDetails(type=kind, loc=tuple(error.absolute_path), input=error.instance)
+
+    return problems
+
+
+def _plain(value: Any) -> Any:
+    """Return frozen data as dicts and lists: the library looks at their types."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,157 @@
+"""`ToolSearch`: thousands of tools, of which a model is offered a search and what it found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any, cast
+
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext
+from agentkit_prompts.errors import nearest
+from agentkit_prompts.ranking.bm25 import BM25, words
+from agentkit_tools.calling.tool_policy import checked
+from agentkit_tools.tool import Tool
+from agentkit_tools.toolsets.toolset import ToolLike, Toolset, TurnTools, by_name
+
+__all__ = ["SEARCH_TOOL", "ToolSearch"]
+
+SEARCH_TOOL = "search_tools"
+"""The name of the tool that searches."""
+_MAX_MESSAGES = 200
+"""Messages before the step in which earlier searches are looked up."""
+_MAX_ABOUT = 300
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s")
+
+
+class ToolSearch:
+    """A large toolset that costs as much prompt as a small one: the model finds tools by words, then calls them.
+
+    It is offered `search_tools`, the tools in `always`, and those that it found in this run or, in a session, shortly
+    before: from the step behind the search on. Tools are ranked by BM25 over their names, descriptions and parameters.
+
+    Args:
+        tools: The tools: a list or a toolset, also one that makes its tools for each run, such as an `MCPToolset`.
+        always: Tools that are offered from the beginning.
+        about: What the tools are for, in words for the model: all it knows of them before it searches.
+        results: How many tools one search finds.
+        most: How many found tools are offered at once; those found last are.
+
+    Raises:
+        ToolDefinitionError: Two tools have the same name, one is named `search_tools`, or a number is below 1.
+    """
+
+    __slots__ = ("_about", "_always", "_index", "_most", "_results", "_source")
+
+    is_each_step = True
+    """What is offered depends on what was found: it is asked for the tools before each step of a run."""
+
+    def __init__(
+        self,
+        tools: Iterable[ToolLike] | TurnTools,
+        *,
+        always: Iterable[ToolLike] = (),
+        about: str = "",
+        results: int = 5,
+        most: int = 20,
+    ) -> None:
+        checked("ToolSearch", "results", results, 1)
+        checked("ToolSearch", "most", most, 1)
+        self._always = Toolset(always)
+        self._about = about
+        self._results, self._most = results, most
+        self._index: _Index | None = None
+        is_made = hasattr(tools, "at") and type(tools) is not Toolset
+        self._source: Any = tools if is_made else Toolset(cast(Iterable[ToolLike], tools))
+        if not is_made:
+            self._index = self._indexed(cast(Toolset, self._source))
+
+    async def at(self, context: PromptContext) -> Toolset:
+        """Return the tools of one step: the search, those that are always there, and what was found."""
+        source = await self._source.at(context)
+        index = self._index
+        if index is None or index.tools != tuple(source):
+            index = self._index = self._indexed(source)
+        return Toolset([index.search, *self._always, *islice(index.found(context), self._most)])
+
+    def _indexed(self, tools: Toolset) -> _Index:
+        by_name([*tools, *self._always])  # a clash is one now, not where both are found
+        return _Index(tuple(tools), self._about, self._results)
+
+
+class _Index:
+    """Tools, and the tool that searches them."""
+
+    def __init__(self, tools: tuple[Tool, ...], about: str, results: int) -> None:
+        self.tools = tools
+        self._names = {tool.name: tool for tool in tools}
+        self._bm25 = BM25([_text(tool) for tool in tools], tokenize=_terms)
+        self._results = results
+        among = f"{len(tools):,}: {about}" if about else f"{len(tools):,}"
+        self.search = Tool.from_function(
+            self._search,
+            name=SEARCH_TOOL,
+            description=f"Find tools by what they do, among {among}. Those it finds can be called next.",
+        )
+        by_name([*tools, self.search])
+
+    async def _search(
+        self, query: Annotated[str, "What the tool should do, in a few words, or its name."]
+    ) -> dict[str, Any]:
+        scores = self._bm25.scores(query)
+        ranked = sorted(range(len(scores)), key=lambda position: -scores[position])
+        found = [self.tools[position] for position in ranked[: self._results] if scores[position] > 0]
+        exact = self._names.get(query.strip())
+        if exact is not None and exact not in found:
+            found = [exact, *found[: self._results - 1]]
+        if found:
+            return {"tools": [{"name": tool.name, "description": _first_sentence(tool.description)} for tool in found]}
+        return {"tools": [], "note": f"nothing has these words{nearest(query, self._names)}: describe it in others"}
+
+    def found(self, context: PromptContext) -> Iterator[Tool]:
+        """Yield what searches found, the latest first, each once."""
+        seen: set[str] = set()
+        for message in islice(_latest(context), _MAX_MESSAGES):
+            for name in _names_in(message):
+                if name in self._names and name not in seen:
+                    seen.add(name)
+                    yield self._names[name]
+
+
+def _latest(context: PromptContext) -> Iterator[Message]:
+    for messages in (context.intermediate, context.conversation):
+        for number in range(len(messages) - 1, -1, -1):
+            yield messages[number]
+
+
+def _names_in(message: Message) -> list[str]:
+    """Return the names of the tools that a message says were found."""
+    if message.role != "tool" or message.name != SEARCH_TOOL:
+        return []
+    try:
+        return [tool["name"] for tool in json.loads(message.text)["tools"]]
+    except (ValueError, TypeError, KeyError):  # the search failed
+        return []
+
+
+def _text(tool: Tool) -> str:
+    """Return what a tool is found by: its name counts twice."""
+    parts = [tool.name, tool.original_name, tool.description]
+    properties = tool.spec.parameters.get("properties")
+    for name, item in (properties if isinstance(properties, Mapping) else {}).items():
+        parts += [name, str(item.get("description", "")) if isinstance(item, Mapping) else ""]
+    return " ".join(parts)
+
+
+def _terms(text: str) -> list[str]:
+    """Return the words of a text; names in camel case and with underscores are several, plurals their singular."""
+    found = words(_CAMEL.sub(" ", text).replace("_", " "))
+    return [word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in found]
+
+
+def _first_sentence(text: str) -> str:
+    first = _SENTENCE.split(text.strip(), 1)[0]
+    return first if len(first) <= _MAX_ABOUT else first[:_MAX_ABOUT].rstrip() + "..."
