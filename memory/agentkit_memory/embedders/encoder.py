@@ -7,7 +7,6 @@ import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextvars import copy_context
-from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -239,8 +238,8 @@ class _Call:
         self._value: Any = None
         self._error: BaseException | None = None
         self._then: Callable[[], None] | None = None
-        run = partial(copy_context().run, self._run, act)
-        Thread(target=run, name="agentkit-embedder-call", daemon=True).start()
+        context = copy_context()
+        Thread(target=lambda: context.run(self._run, act), name="agentkit-embedder-call", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
         """Return whether it has ended within so many seconds."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, tuple_
+from sqlalchemy import Connection, Select, bindparam, func, select, tuple_
 
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.spaces import Space, active_space
@@ -34,7 +35,7 @@ _behind = (
     .correlate(scopes)
     .exists()
 )
-_VIEW = (
+_VIEW: Select[Any] = (
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
@@ -61,7 +62,7 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = connection.execute(_VIEW, {"names": [each.names for each in scope.readable()]}).all()
+    rows = [tuple(row) for row in connection.execute(_VIEW, {"names": [each.names for each in scope.readable()]})]
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)
