@@ -436,5 +436,9 @@ class Agent(Generic[Deps, Output]):
 
     def _passing_on(self, user_input: Input | None, options: Any) -> Callable[[PassOn], Coroutine[Any, Any, object]]:
         """Return what runs, passing each event on to who reads the stream."""
-        listener = options.get("on_event")
-        return lambda pass_on: self.run(user_input, **{**options, "on_event": both(listener, pass_on)})
+
+        def run(pass_on: PassOn) -> Coroutine[Any, Any, object]:
+            heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}
+            return self.run(user_input, **heard)
+
+        return run

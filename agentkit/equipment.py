@@ -37,7 +37,7 @@ class Equipment:
             given = tuple(given)
         self.given = given
         self._answer = answer
-        made = [one for one in _sources(given) if _is_made(one)]
+        made = [one for one in _sources(given) if type(one) is not Tool and _is_made(one)]
         self.is_own = bool(made)
         self.is_each_step = any(getattr(one, "is_each_step", False) for one in made)
         self.tools: Mapping[str, Tool] = {} if made else answer.equipped(by_name(given))

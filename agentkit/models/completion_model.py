@@ -10,7 +10,7 @@ from agentkit.models.harmony import HarmonyReply
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
-from agentkit.models.settings import ModelSettings
+from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionModel"]
 
+_FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -48,7 +49,8 @@ class CompletionModel(EndpointModel):
 
     Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
     names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text.
-    `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those of `OpenAIModel`.
+    `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those of `OpenAIModel`. What `settings`
+    says, of the model or of one run, goes before all of this.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
@@ -78,6 +80,7 @@ class CompletionModel(EndpointModel):
         timeout: float = 600.0,
         max_retries: int = 2,
         price: Price | None = None,
+        settings: ModelSettings = NO_SETTINGS,
     ) -> None:
         super().__init__(
             model,
@@ -86,7 +89,7 @@ class CompletionModel(EndpointModel):
             client=client,
             max_retries=max_retries,
             price=price,
-            settings=ModelSettings(timeout=timeout),
+            settings=ModelSettings(timeout=timeout).under(settings),
         )
         template = find_chat_template(chat_template, model)
         self.chat_template: ChatTemplate = template
@@ -97,16 +100,19 @@ class CompletionModel(EndpointModel):
             "top_k": top_k,
             "repetition_penalty": repetition_penalty,
         }
-        settings = {
+        defaults = {
             "max_tokens": max_tokens,
             **{name: getattr(template, name, None) if given[name] is None else given[name] for name in _SAMPLING},
             "seed": seed,
             "stop": list(template.stop_words or ()) or None if stop is None else stop,
         }
-        self._sent = {name: value for name, value in settings.items() if value is not None}
+        self._sent = {name: value for name, value in defaults.items() if value is not None}
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
+
+    def _fields(self) -> Fields:
+        return _FIELDS
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from agentkit import (
+    AgentDefinitionError,
     CompletionModel,
     ModelAuthError,
     ModelError,
     ModelInterrupted,
     ModelReplyError,
     ModelRequestError,
+    ModelSettings,
     ModelUnavailable,
     Reply,
     Usage,
@@ -60,6 +62,16 @@ def test_settings_override_those_of_the_template(server: ChatServer) -> None:
         "model": name, "temperature": 0.0, "top_p": 1.0, "repetition_penalty": 1.0, "max_tokens": 9, "seed": 8,
         "stop": "END", "add_special_tokens": False,
     }  # fmt: skip
+
+
+def test_settings_of_the_model_and_of_a_run_go_before_those_of_the_template(server: ChatServer) -> None:
+    name = server.on("raw-typed-settings", completes("Hello."))
+    model = raw_model(server, name, settings=ModelSettings(top_p=0.5, max_tokens=7))
+    ask(model.with_settings(ModelSettings(temperature=0.1, top_p=0.9)), composed())
+    body = server.to(name)[-1].body
+    assert (body["temperature"], body["top_p"], body["max_tokens"], body["top_k"]) == (0.1, 0.9, 7, 40)
+    with pytest.raises(AgentDefinitionError, match="effort"):
+        model.with_settings(ModelSettings(effort="low"))
 
 
 def test_a_template_is_found_by_its_name(server: ChatServer) -> None:

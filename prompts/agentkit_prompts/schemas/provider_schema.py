@@ -15,6 +15,10 @@ __all__ = ["fitted", "flat_root", "is_common_pattern", "nullable"]
 
 _MAX_NODES = 20_000
 """References that are written out multiply: what is larger than this is no tool anybody sends."""
+_MAX_JOINED = 50
+"""Times that a schema is joined with what holds beside it, and schemas that are looked at for one join."""
+_MAX_REFERENCES = 32
+"""References inside of each other that are written out."""
 _LOST = ("patternProperties", "prefixItems")
 """Keywords by which values are valid that the subset has no words for."""
 _STRUCTURE = frozenset(
@@ -43,7 +47,10 @@ def fitted(schema: Mapping[str, Any], rules: ProviderRules) -> tuple[dict[str, A
     are those that are referred to, under `$defs`.
     """
     fitting = _Fitting(schema, rules)
-    found = fitting.fit(flat_root(schema), "", 0)
+    try:
+        found = fitting.fit(flat_root(schema), "", 0)
+    except RecursionError:
+        return {"type": "object", "properties": {}}, ["parameters is nested too deeply"]
     if fitting.definitions:
         found["$defs"] = fitting.definitions
     return found, [*dict.fromkeys(fitting.problems), *_over_limits(found, rules)]
@@ -69,7 +76,7 @@ def flat_root(schema: Mapping[str, Any]) -> dict[str, Any]:
         if common or root.get("required"):
             root["required"] = list(dict.fromkeys([*root.get("required", ()), *common]))
         root["properties"] = properties
-    for key in ("enum", "not", "const", "nullable", "if", "then", "else"):
+    for key in ("allOf", "$ref", "enum", "not", "const", "nullable", "if", "then", "else"):
         root.pop(key, None)
     return {**root, "type": "object", "properties": root.get("properties", {})}
 
@@ -122,11 +129,13 @@ class _Fitting:
             return self.anything(where, {})
         outside = {"description": schema["description"]} if isinstance(schema.get("description"), str) else {}
         node: dict[str, Any] | None = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
-        while node is not None and node.get("allOf"):
+        for _ in range(_MAX_JOINED):
+            if node is None or not node.get("allOf"):
+                break
             node = self.joined(node)
-        if node is None:
+        if node is None or node.get("allOf"):
             self.problems.append(f"{where} uses allOf of what cannot be joined")
-            return {}
+            return {} if self.rules.is_closed else {**self.anything(where, {}), **outside}
         if node.pop("nullable", False) is True:
             return {**nullable(self.fit(node, path, level), self.rules), **outside}
         if "$ref" in node:
@@ -167,6 +176,8 @@ class _Fitting:
                 self.problems.append(f"{where} contains itself")
             return {"type": "object"}
         if self.rules.references == "none":
+            if len(self.inside) >= _MAX_REFERENCES:
+                return {"type": "object"}
             self.inside.append(reference)
             found = self.fit(target, path, level)
             self.inside.pop()
@@ -308,15 +319,19 @@ class _Fitting:
         return {"anyOf": [*_SCALARS, {"type": "array", "items": {"type": "string"}}, {"type": "object"}]}
 
 
-def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with what it refers to, and what it joins with `allOf`, as part of it, as far as that goes."""
-    result = dict(schema)
-    for _ in range(50):
+def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any], left: list[int] | None = None) -> dict[str, Any]:
+    """Return a schema with what it refers to, and what it joins with `allOf`, as part of it, as far as that goes.
+
+    `left` is how many schemas may still be looked at: they multiply.
+    """
+    result, left = dict(schema), [_MAX_JOINED] if left is None else left
+    while left[0] > 0:
+        left[0] -= 1
         if isinstance(target := target_in(document, result.get("$ref")), Mapping):
             whole = merged({key: value for key, value in result.items() if key != "$ref"}, target)
         elif result.get("allOf"):
             first, *rest = result["allOf"]
-            inner = _resolved(first, document) if isinstance(first, Mapping) and len(rest) < 50 else {}
+            inner = _resolved(first, document, left) if isinstance(first, Mapping) else {}
             bare = {key: value for key, value in result.items() if key != "allOf"}
             whole = merged({**bare, **({"allOf": rest} if rest else {})}, inner)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.errors import PromptError, TemplateError
@@ -108,7 +108,7 @@ def _as_json(meter: Meter, value: Any, tag: str, depth: int) -> Any:
         return [_as_json(meter, item, tag, depth + 1) for item in value]
     if not hasattr(kind, "__prompt__"):
         return json.loads(json_text(meter, value))
-    parts = value.__prompt__()
+    parts = cast(Any, value).__prompt__()
     if any(isinstance(part, Media) for part in (parts if isinstance(parts, tuple | list) else (parts,))):
         raise Fault("isolated=True passes data to the template, not media: place it with a template of your own")
     fields = json.loads(json_text(meter, value))

@@ -264,3 +264,27 @@ def test_a_tool_that_contains_itself_ends_for_gemini() -> None:
     block = parameters["properties"]["children"]["items"]
     assert block["properties"]["children"]["items"] == {"type": "object"}
     assert asyncio.run(Tool.from_json_schema("p", "", PAGES, echo).call(ToolCall("c", "p", "{}"), ToolContext(None)))
+
+
+def chained(inner: Any, count: int) -> dict[str, Any]:
+    """A schema whose definitions each refer to the next one."""
+    definitions = {f"d{number}": inner({"$ref": f"#/$defs/d{number + 1}"}) for number in range(count)}
+    return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": {**definitions, f"d{count}": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        chained(lambda ref: {"type": "object", "properties": {"x": ref, "y": ref}}, 40),
+        chained(lambda ref: {"anyOf": [ref, ref]}, 40),
+        chained(lambda ref: {"allOf": [ref, ref]}, 40),
+        chained(lambda ref: ref, 2_000),
+        chained(lambda ref: {"type": "object", "properties": {"x": ref}}, 2_000),
+        {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}},
+        {"allOf": [{"$ref": "#"}], "anyOf": [{"$ref": "#"}]},
+        {"properties": {"a": {"enum": list(range(20_000))}}},
+    ],
+    ids=["tree", "any", "all", "references", "deep", "itself", "root", "enum"],
+)
+def test_schemas_that_grow_when_they_are_written_out_end(schema: Any) -> None:
+    assert faults(Tool.from_json_schema("t", "", schema, echo)) == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.merged_schema import kind_of_json
@@ -64,7 +65,9 @@ def normalise(schema: Any, level: int = 0) -> Any:
     for key, value in schema.items():
         if key == "enum":
             if isinstance(value, list | tuple) and value:
-                result[key] = [one for number, one in enumerate(value) if not _is_listed(one, value[:number])]
+                result[key] = list(
+                    {json.dumps(one, sort_keys=True, default=str): one for one in reversed(value)}.values()
+                )[::-1]
         elif key in _ONE and isinstance(value, Mapping | bool):
             result[key] = normalise(value, level + 1)
         elif key in _MANY and isinstance(value, list | tuple):
@@ -139,10 +142,6 @@ def _set_required(result: dict[str, Any], schema: Mapping[str, Any]) -> None:
         ]
     if names:
         result["required"] = list(dict.fromkeys(names))
-
-
-def _is_listed(value: Any, values: Sequence[Any]) -> bool:
-    return any(value == one and type(value) is type(one) for one in values)
 
 
 def _set_exclusive_bounds(result: dict[str, Any]) -> None:

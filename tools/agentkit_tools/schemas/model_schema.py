@@ -28,7 +28,7 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
     config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None) or {}
     try:
         parameters = adapter.json_schema(schema_generator=PlainSchema)
-        core = adapter.core_schema
+        core: CoreSchema = adapter.core_schema
         if "extra" not in config:
             core = _closed(core)
         reader = reader_of(SchemaValidator(core, _use_prebuilt=False).validate_json, core)
@@ -62,7 +62,7 @@ def _making(validate: Callable[[str], Any], model: Any) -> Callable[[str], Argum
     return read
 
 
-def _closed(schema: CoreSchema) -> CoreSchema:
+def _closed(schema: Any) -> Any:
     """Return a schema whose outermost object has no further properties: what would be ignored is refused."""
     node: Any = schema
     if node["type"] == "definitions":

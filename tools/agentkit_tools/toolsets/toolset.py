@@ -36,9 +36,11 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
         raise ToolDefinitionError(f"expected tools or functions, in a list, got {type(tools).__name__}")
     found: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
-    for one in _flat(tools):
-        if found.setdefault(one.name, one) is not one:
-            clashes[one.name] = None
+    for item in tools:
+        ready: Iterable[Tool] = (item,) if isinstance(item, Tool) else _flat([item])
+        for one in ready:
+            if found.setdefault(one.name, one) is not one:
+                clashes[one.name] = None
     if clashes:
         raise ToolDefinitionError(
             f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.but(name=...)`,"

@@ -8,7 +8,7 @@ The table that says which operation has which, and why, is in `costs`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Any
 
 __all__ = [
@@ -161,7 +161,7 @@ def divided(left: Any, right: Any = 1) -> int:
 
 
 def count_of(value: object) -> int:
-    return len(value) if hasattr(value, "__len__") else 0
+    return len(value) if isinstance(value, Sized) else 0
 
 
 def fixed(steps: int) -> Callable[..., int]:
