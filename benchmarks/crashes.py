@@ -1,6 +1,6 @@
 """Kills a process at every failpoint between two writes, again and again, and counts what that lost, doubled or left.
 
-A process works on one store: it appends messages, writes and removes files, repairs, while workers index. It is
+A process works on one store: it appends messages, writes and removes files, recalls, repairs; workers index. It is
 killed, another one opens the store, and what it holds is compared with the ledger: what was acknowledged must be
 there, what was under way there whole or not at all, and the index must hold what SQL holds and nothing else. Then the
 same step is tried again. Every process is forked from one that imported everything and opened nothing.
@@ -28,7 +28,7 @@ from typing import Any
 
 FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending")
 FILES = 5
-GROUPS = ("edge", "index", "items", "messages", "repair", "worker")
+GROUPS = ("edge", "deferred", "index", "items", "messages", "repair", "worker")
 """Failpoints that these processes pass; the others are passed by tests of their own."""
 REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
 """Failpoints that are only passed while a new index is made."""
@@ -82,6 +82,9 @@ def work(order: dict[str, Any], say: Any) -> None:
             elif step["do"] == "remove":
                 path.unlink(missing_ok=True)
                 assert not memory.ingest(docs).errors
+            elif step["do"] == "recall":
+                memory.recall(step["text"])
+                assert memory.recall_logs(limit=1)[0].query == step["text"]  # waits until it is written
             else:  # harm the index behind everybody's back, and repair it
                 index = memory._store.indexes.catch_up()
                 held = [item for item, _ in index.versions()]
@@ -109,6 +112,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
             every = set(connection.scalars(text("SELECT id FROM items")))
         points = [item for item, _ in index.versions()]
         messages = [message.text for message in memory.session("s").conversation]
+        logs = [log.query for log in memory.recall_logs(limit=10_000)]
     files: dict[str, list[str]] = {uri.rsplit("/", 1)[1]: [] for uri in uris.values()}
     for chunk, document in rows:
         if document in uris:
@@ -116,6 +120,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
             files[name].extend(line for line in chunk.splitlines() if line.strip())
     found = {
         "messages": messages,
+        "logs": logs,
         "files": {name: sorted(lines) for name, lines in files.items()},
         "doubled_points": len(points) - len(set(points)),
         "orphan": len(set(points) - every) + report.orphans,
@@ -195,12 +200,13 @@ class Ledger:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.messages: list[str] = []
+        self.logs: list[str] = []
         self.files: dict[str, str] = {}
         self.number = 0
 
     def steps(self, count: int) -> list[dict[str, str]]:
         """Return some things to do."""
-        kinds = ["say", "write", "write", "remove", "repair"]
+        kinds = ["say", "write", "recall", "write", "remove", "repair"]
         made = []
         for position in range(count):
             self.number += 1
@@ -208,12 +214,16 @@ class Ledger:
             name = f"{self.random.randrange(FILES)}.md"
             kept = f"# Kept\n\nquartz {name}\n"
             text = f"said {self.number}" if kind == "say" else f"# Part {self.number}\n\nzebra {self.number}\n\n{kept}"
+            if kind == "recall":
+                text = f"zebra {self.number}?"
             made.append({"do": kind, "file": name, "text": text})
         return made
 
     def done(self, step: dict[str, str]) -> None:
         if step["do"] == "say":
             self.messages.append(step["text"])
+        elif step["do"] == "recall":
+            self.logs.append(step["text"])
         elif step["do"] == "write":
             self.files[step["file"]] = step["text"]
         elif step["do"] == "remove":
@@ -227,6 +237,7 @@ class Ledger:
         if under_way and under_way["do"] == "say" and found["messages"] == [*messages, under_way["text"]]:
             messages.append(under_way["text"])
         counts["lost"] += found["messages"] != messages
+        counts["lost"] += len(set(self.logs) - set(found["logs"]))
         for name in {*self.files, *found["files"]}:
             may = [self.files.get(name)]
             if under_way and under_way["do"] in ("write", "remove") and under_way["file"] == name:
@@ -271,7 +282,7 @@ def campaign(
                 break
             if name in REBUILDS:
                 shutil.rmtree(folder / "index", ignore_errors=True)
-            steps = [*waiting, *ledger.steps(5)]
+            steps = [*waiting, *ledger.steps(6)]
             count = attempt % most + 1
             order = {"action": "work", "failpoint": f"{name}:{count}", "steps": steps, "workers": attempt % 3}
             lines, status = zygote.run(**where, **order)

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 __all__ = ["FAILPOINTS"]
 
 FAILPOINTS: Mapping[str, str] = {
+    "deferred.prepared": "logs are made, not written",
+    "deferred.written": "logs are written, not committed",
+    "deferred.committed": "logs are stored, whoever waits for that does not know",
     "document.staged": "some chunks of a document's next generation are stored, not shown",
     "document.queued": "some of them are in the outbox",
     "document.published": "the next generation is shown, the one before is still there",

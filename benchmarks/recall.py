@@ -86,7 +86,7 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
                 recall = memory.recall(question["text"], limit=max(CUTS), policy=policy, now=now)
                 if recall.degraded:
                     raise SystemExit(f"recall is degraded: {'; '.join(recall.degraded)}")
-                found = [ids[document.metadata["message"]] for document in recall]
+                found = [ids[message.position] for message in recall.recalled]
                 yield question["category"], figures(found, question["evidence"])
 
 

@@ -6,6 +6,7 @@ Any number of workers, in any number of processes, may run at once.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
@@ -25,6 +26,9 @@ _LOG = logging.getLogger("agentkit.memory")
 
 _MAX_MESSAGES = 500
 """Messages that are made items in one go."""
+_PATIENCE = 5.0
+"""Seconds that `drain` waits for what other workers hold."""
+_FAILED, _CLOSED = -1, -2
 _PAUSE = 5.0
 """Seconds to wait after an error."""
 
@@ -32,8 +36,9 @@ _PAUSE = 5.0
 class BackgroundWorker:
     """Keeps a memory up to date: `with memory.worker():`, or `memory.worker().drain()` now and then.
 
-    In a `with` statement it works in threads of its own: one for turns and the index, one for facts, since a model is
-    slow. An error is logged, and what failed is tried again.
+    In a `with` statement it works in threads of its own, one for each part, since models are slow. An error is logged,
+    and what failed is tried again. Without any worker, the memory itself does what a recall found waiting for turns and
+    the index, in the same way.
     """
 
     def __init__(self, database: Database, indexes: Indexes, extract: Extract | None = None) -> None:
@@ -69,20 +74,28 @@ class BackgroundWorker:
         for name in ("turns", "facts", "index"):
             while done := self._parts[name]() if name in self._parts else 0:
                 total += done
+        until = time.monotonic() + _PATIENCE
+        while self._index is not None and self._index[1].others and time.monotonic() < until:
+            time.sleep(0.005)  # another worker holds some
+            total += self._point()
         return total
 
     def run(self, stop: Event, idle: float = 0.2) -> None:
         """Work in this thread until `stop` is set, looking every `idle` seconds when there is nothing to do."""
         self._run(stop, idle, tuple(self._parts))
 
+    def step(self, name: str) -> bool:
+        """Do a batch of one part of the work; return whether there may be more. An error is logged."""
+        return self._try(name) > 0
+
     def start(self, idle: float = 0.2) -> None:
         """Start the threads, if they do not run."""
         if self._threads:
             return
         self._stop = Event()
-        for parts in (("turns", "index"), *([("facts",)] if "facts" in self._parts else [])):
-            name = f"agentkit-memory-{'-'.join(parts)}"
-            thread = Thread(target=self._run, args=(self._stop, idle, parts), name=name, daemon=True)
+        for part in self._parts:
+            name = f"agentkit-memory-{part}"
+            thread = Thread(target=self._run, args=(self._stop, idle, (part,)), name=name, daemon=True)
             self._threads.append(thread)
             thread.start()
 
@@ -108,24 +121,31 @@ class BackgroundWorker:
         while not stop.is_set():
             done, failed = 0, False
             for name in names:
-                try:
-                    done += self._parts[name]()
-                    self.problems.pop(name, None)
-                except StoreClosed:
+                found = self._try(name)
+                if found == _CLOSED:
                     return
-                except IndexBusy as error:
-                    self._report(name, error, logging.INFO)  # its owner does the work
-                    failed = True
-                except Exception as error:
-                    self._report(name, error, logging.WARNING)
-                    failed = True
+                done, failed = done + max(0, found), failed or found < 0
             if failed:
                 stop.wait(max(idle, _PAUSE))
             elif not done:
                 stop.wait(idle)
 
+    def _try(self, name: str) -> int:
+        """Do a batch; return how many items it had, or `_FAILED`, or `_CLOSED`."""
+        try:
+            done = self._parts[name]()
+            self.problems.pop(name, None)
+            return done
+        except StoreClosed:
+            return _CLOSED
+        except IndexBusy as error:
+            self._report(name, error, logging.INFO)  # its owner does the work
+        except Exception as error:
+            self._report(name, error, logging.WARNING)
+        return _FAILED
+
     def _report(self, name: str, error: Exception, level: int) -> None:
-        problem = f"{type(error).__name__}: {error}"
+        problem = _described(error)
         if self.problems.get(name) != problem:
             self.problems[name] = problem
             _LOG.log(level, "memory worker, %s: %s", name, problem)
@@ -141,7 +161,11 @@ class BackgroundWorker:
         try:
             if self._index is None or self._index[0] != space.name:
                 self._index = space.name, self._indexes.worker(space)
-            return self._index[1].run_once()
+            worker = self._index[1]
+            done = worker.run_once()
+            if not done and not worker.others:
+                self._indexes.check_again(space)
+            return done
         except IndexBusy:  # another process built the index anew: it may be free to open again
             self._index = None
             raise
@@ -150,3 +174,7 @@ class BackgroundWorker:
             if self._indexes.closed:
                 raise
             return 0  # the model was changed, and the index of the old one was dropped
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

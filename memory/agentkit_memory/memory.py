@@ -57,7 +57,7 @@ class Memory:
         embedder: Embedder | str | None = None,
         timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
-        keep_recalls: int | None = 1_000,
+        keep_recalls: int | None = 10_000,
     ) -> Memory:
         """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
 
@@ -71,7 +71,8 @@ class Memory:
                 as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `reembed` changes it.
             timeout: Seconds to wait for a lock of another process.
             clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
-            keep_recalls: About how many of the newest recall logs to keep of each scope; None for all, 0 for none.
+            keep_recalls: About how many of the newest recall logs to keep, of all scopes together; None for all, 0 for
+                none. One takes some 4 kB.
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
@@ -137,6 +138,8 @@ class Memory:
     ) -> Recall:
         """Return what fits the question, best first, of what the scope may read: chunks, turns and facts.
 
+        It reads the index as it is and waits for nothing but the vector of the question, and that shortly. What is not
+        indexed yet is found by its words; a thread of this memory indexes it afterwards. The log is written later, too.
         Whatever fails on the way is left out and reported in `Recall.degraded`; only the database itself is needed.
 
         Args:
@@ -160,7 +163,10 @@ class Memory:
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
         find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
-        return store.indexes.ask(lambda space: find(space, hidden, conversation, roles))
+        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles))
+        if waits:
+            store.catch_up_later()
+        return found
 
     def session(
         self,
@@ -243,9 +249,13 @@ class Memory:
             after: Return the first logs after this one.
             before: Return the last logs before this one.
             limit: Most logs to return.
+
+        Raises:
+            StoreError: The database cannot be read, or what is to be logged cannot be written.
         """
         from agentkit_memory.store.scope_rows import known_ids
 
+        self._store.database.deferred.settle()
         scopes = known_ids(self._store.database, self.scope)
         return self._store.logs.page(scopes, after=after, before=before, limit=limit)
 
@@ -284,10 +294,11 @@ class Memory:
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.
 
-        It runs in a thread of the store, so that the event loop does not wait. When the caller is cancelled, a call
+        It runs in a thread of the store, so that the event loop does not wait; functions of a session have threads of
+        their own, so that an append does not wait behind recalls. When the caller is cancelled, a call
         that has begun is waited for.
         """
-        return await self._store.threads.run(act, *args, **kwargs)
+        return await self._store.threads[_kind_of(act)].run(act, *args, **kwargs)
 
     def verify(self) -> Verification:
         """Compare the index with SQL, point by point, for all scopes, changing nothing.
@@ -373,3 +384,10 @@ class Memory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _kind_of(act: object) -> str:
+    """Return which threads of the store a function runs in."""
+    while isinstance(act, partial):
+        act = act.func
+    return "sessions" if isinstance(getattr(act, "__self__", None), StoredSession) else "memory"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
@@ -14,6 +16,7 @@ from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, Stor
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
+from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.reembed.switching import establish
 from agentkit_memory.store.engine import Database
@@ -21,6 +24,9 @@ from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["OpenStore"]
+
+_MAX_WAIT = 2.0
+"""Seconds that closing waits for a batch; one that takes longer, as a model hangs, finds the store closed."""
 
 
 class OpenStore:
@@ -52,7 +58,11 @@ class OpenStore:
         self.database = Database.open(place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
         self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
-        self.threads = Threads()
+        self.threads = {"sessions": Threads(), "memory": Threads()}
+        """Those of conversations are apart, so that an append does not wait behind recalls."""
+        worker = BackgroundWorker(self.database, self.indexes)
+        self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
+        """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
             resume(self.database, self.indexes)
@@ -68,8 +78,15 @@ class OpenStore:
         with suppress(IndexBusy, IndexUnavailable, StoreFull):
             self.indexes.catch_up()
 
+    def catch_up_later(self) -> None:
+        """Make new messages items and index what waits, in threads of this store."""
+        for each in self.upkeep:
+            each.wake()
+
     def close(self) -> None:
-        self.embedders.close()  # first: whoever waits for one may hold an index, which is waited for
+        self.embedders.close()  # first: whoever waits for one goes on at once
+        for each in self.upkeep:
+            each.stop(_MAX_WAIT)
         try:
             self.indexes.close()
         finally:

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
 @pytest.mark.parametrize(
     ("store", "kills"),
     [
-        pytest.param("sqlite+edge", 17, marks=pytest.mark.long),
-        pytest.param("postgresql+edge", 17, marks=pytest.mark.long),
-        pytest.param("sqlite+qdrant", 15, marks=pytest.mark.long),
-        pytest.param("postgresql+qdrant", 15, marks=pytest.mark.long),
+        pytest.param("sqlite+edge", 20, marks=pytest.mark.long),
+        pytest.param("postgresql+edge", 20, marks=pytest.mark.long),
+        pytest.param("sqlite+qdrant", 18, marks=pytest.mark.long),
+        pytest.param("postgresql+qdrant", 18, marks=pytest.mark.long),
     ],
 )
 def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
@@ -38,5 +38,7 @@ def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
     rows = json.loads(subprocess.check_output(command, text=True))
     assert [row for row in rows if any(row[fault] for fault in FAULTS)] == []
     assert [row["failpoint"] for row in rows if not row["kills"]] == []  # each was passed
-    groups = {"index", "items", "messages", "repair", "worker"} | ({"edge"} if store.endswith("edge") else set())
+    groups = {"deferred", "index", "items", "messages", "repair", "worker"} | (
+        {"edge"} if store.endswith("edge") else set()
+    )
     assert {row["failpoint"] for row in rows} == {name for name in FAILPOINTS if name.split(".")[0] in groups}

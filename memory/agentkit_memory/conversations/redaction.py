@@ -75,6 +75,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     database = branch.database
     owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
     place = {"branch": owner, "number": seq}
+    database.deferred.settle()  # the logs that quote it may not be written yet
     with database.write() as connection:
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
@@ -95,7 +96,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
         item = connection.scalar(_TURN, place)
         if item is not None:
-            _redact_item(connection, item, new)
+            _redact_item(connection, branch.scope_id, item, new)
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 
@@ -110,7 +111,7 @@ def _redacted(message: Message, replacement: str) -> Message:
     )
 
 
-def _redact_item(connection: Connection, item: str, new: Message) -> None:
+def _redact_item(connection: Connection, scope: int, item: str, new: Message) -> None:
     fields = turn_fields(new)
     if fields is None:
         forget_items(connection, [item])
@@ -121,7 +122,7 @@ def _redact_item(connection: Connection, item: str, new: Message) -> None:
     # After that: by now, a worker that was taking a fact from it has written it.
     derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
     forget_items(connection, derived)
-    enqueue(connection, [item], turns=True)
+    enqueue(connection, [item], scope, turns=True)
 
 
 def scrub_logs(connection: Connection, tenant: str, texts: list[str], replacement: str) -> None:

@@ -80,6 +80,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
         ScopeError: The time is invalid.
     """
     _check_time("expire: now", now)
+    database.deferred.settle()
     with database.read() as connection:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
     totals: dict[str, int] = {}
@@ -103,6 +104,7 @@ def delete_named(database: Database, scope: Scope, name: str) -> bool:
 
 
 def _delete_named(database: Database, scope_id: int, name: str) -> bool:
+    database.deferred.settle()  # its logs too are deleted
     with database.write() as connection:
         found = connection.scalar(_NAMED, {"scope": scope_id, "named": name})
         if found is not None:

@@ -6,19 +6,19 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
+from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["REDACTED", "itemise", "turn_fields"]
+__all__ = ["REDACTED", "itemise", "read_new_turns", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
@@ -59,6 +59,33 @@ _MESSAGES = (
     .order_by(messages.c.seq)
 )
 _ADD = insert(items)
+_NEW = (
+    select(
+        *messages.c["seq", "format", "body", "created_at", "said_at"],
+        *branches.c["id", "name"],
+        conversations.c.scope_id,
+        conversations.c.name.label("conversation"),
+        *scopes.c[NAMES],
+    )
+    .select_from(branches)
+    .join(conversations, conversations.c.id == branches.c.conversation_id)
+    .join(scopes, scopes.c.id == conversations.c.scope_id)
+    .join(
+        messages,
+        and_(
+            messages.c.branch_id == branches.c.id,
+            messages.c.seq > branches.c.itemised_seq,
+            messages.c.seq <= branches.c.head_seq,
+        ),
+    )
+    .where(
+        branches.c.itemised_seq < branches.c.head_seq,
+        (conversations.c.scope_id + 0).in_(bindparam("scopes", expanding=True)),
+        or_(conversations.c.expires_at.is_(None), conversations.c.expires_at > bindparam("now")),
+    )
+    .order_by(messages.c.created_at.desc(), messages.c.seq.desc())
+    .limit(bindparam("most"))
+)
 
 
 def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> int:
@@ -84,9 +111,6 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     """Make the items of the next messages of one branch."""
     after: int = branch.itemised_seq
     until: int = min(branch.head_seq, after + limit)
-    place = "\0".join(
-        (TURN, branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
-    )
     rows: list[dict[str, object]] = []
     with database.write() as connection:
         # First: a redaction comes either before the messages are read or after the items are written.
@@ -107,7 +131,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 rows.append(
                     {
                         **fields,
-                        "id": str(uuid.uuid5(NAMESPACE, f"{place}\0{row.seq}")),  # the same in every store
+                        "id": _turn_id(branch, row.seq),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
                         "position": row.seq,
@@ -118,8 +142,56 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 )
         if rows:
             connection.execute(_ADD, rows)
-            enqueue(connection, [str(each["id"]) for each in rows], turns=True)
+            enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
     return until - after
+
+
+def read_new_turns(connection: Connection, scope_ids: Sequence[int], now: float, most: int) -> list[StoredItem]:
+    """Return the items that the newest messages of some scopes will become, at most so many, newest first.
+
+    Nothing is written. Messages that cannot be read are left out.
+    """
+    found = []
+    bound = {"scopes": required(scope_ids), "now": now, "most": most}
+    for row in connection.execute(_NEW, bound).all():
+        try:
+            fields = turn_fields(load(row.conversation, row.seq, row.format, row.body))
+        except (StoreVersion, MessageUnreadable):
+            continue
+        if fields is not None:
+            text = str(fields["text"])
+            found.append(
+                StoredItem(
+                    id=_turn_id(row, row.seq),
+                    kind=TURN,
+                    scope_id=row.scope_id,
+                    text=text,
+                    title="",
+                    position=row.seq,
+                    start=0,
+                    end=len(text),
+                    line=0,
+                    document_id="",
+                    source="",
+                    uri="",
+                    branch_id=row.id,
+                    conversation=row.conversation,
+                    branch=row.name,
+                    speaker=str(fields["speaker"]),
+                    role=str(fields["role"]),
+                    said_at=row.created_at if row.said_at is None else row.said_at,
+                    created_at=row.created_at,
+                    meta="{}",
+                )
+            )
+    return found
+
+
+def _turn_id(branch: Any, seq: int) -> str:
+    """Return the id of the item of a message: the same in every store."""
+    names = (branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
+    place = "\0".join((TURN, *names))
+    return str(uuid.uuid5(NAMESPACE, f"{place}\0{seq}"))
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:

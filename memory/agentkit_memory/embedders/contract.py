@@ -19,7 +19,11 @@ Vector: TypeAlias = "array[float]"
 
 @runtime_checkable
 class ModelEmbedder(Embedder, Protocol):
-    """An embedder with the name of its model, so that vectors of two models are never mixed."""
+    """An embedder with the name of its model, so that vectors of two models are never mixed.
+
+    A recall waits 1 second for the vector of its question, or as many as an attribute `question_timeout` says. It may
+    be called from several threads.
+    """
 
     @property
     def model(self) -> str:

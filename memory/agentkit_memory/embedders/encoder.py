@@ -6,7 +6,8 @@ import struct
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from threading import Lock
+from contextvars import copy_context
+from threading import Event, Lock, Thread
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
@@ -29,6 +30,11 @@ _MAX_CHARACTERS = 200_000
 _MAX_UNKEPT = 4096
 _MAX_REQUESTS = 512
 """Into how many requests a failing batch is cut at most."""
+
+_QUESTION_TIMEOUT = 1.0
+"""Seconds that a recall waits for the vector of its question, unless the embedder has a `question_timeout`."""
+_MAX_CALL = 300.0
+"""Seconds after which a call of an embedder is given up."""
 
 _mine = embeddings.c.model == bindparam("its_model")
 _KNOWN = select(embeddings.c.content_hash, embeddings.c.vector).where(
@@ -56,6 +62,8 @@ class Encoder:
         self._unkept: dict[str, Vector] = {}  # returned, and not yet in a transaction that stores them
         self._trouble = ""
         self._ask_again = 0.0
+        self._overdue = 0  # questions that are not answered in time, and not at all yet
+        self._questions_again = 0.0
 
     def __call__(self, texts: Sequence[str]) -> list[Vector | str]:
         """Return one vector per text or, in its place, why it has none; only those that are not kept are requested.
@@ -97,15 +105,49 @@ class Encoder:
         Raises:
             EmbedderError: The embedder failed or returned something else.
         """
+        return self._questions(texts, None)
+
+    def question(self, text: str) -> Vector:
+        """Return the vector of a question, waiting for it as long as the embedder's `question_timeout` at most.
+
+        As long as an earlier question is not answered at all, and shortly after, the model is not asked again.
+
+        Raises:
+            EmbedderUnavailable: The model is away, or did not answer in time.
+            EmbedderError: The embedder failed or returned something else.
+        """
+        limit = self._question_timeout()
+        with self._lock:
+            if self._overdue or time.monotonic() < self._questions_again:
+                raise EmbedderUnavailable(self._late(limit))
+        return self._questions([text], limit)[0]
+
+    def _questions(self, texts: Sequence[str], limit: float | None) -> list[Vector]:
         embedder = self._embedder
         act = embedder.embed_query if isinstance(embedder, QueryEmbedder) else embedder.embed
         found: list[Vector] = []
         for batch in _batches(("", text) for text in texts):
-            for vector in self._ask([text for _, text in batch], act):
+            for vector in self._ask([text for _, text in batch], act, limit):
                 if isinstance(vector, str):
                     raise EmbedderError(vector)
                 found.append(vector)
         return found
+
+    def _question_timeout(self) -> float:
+        limit: object = getattr(self._embedder, "question_timeout", _QUESTION_TIMEOUT)
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_CALL:
+            raise EmbedderError(
+                f"model {self.model!r}: question_timeout: expected seconds, more than 0 and at most {_MAX_CALL:g}, got "
+                f"{limit!r}"
+            )
+        return limit
+
+    def _late(self, limit: float) -> str:
+        return f"model {self.model!r}: a question was not answered within {limit:g} seconds; it is asked again later"
+
+    def _answered(self) -> None:
+        with self._lock:
+            self._overdue -= 1
 
     def measure(self) -> int:
         """Return the length of the vectors, requesting one where none was ever stored.
@@ -128,15 +170,25 @@ class Encoder:
             left = self._ask_apart(batch[:half], requests // 2)
             return left + self._ask_apart(batch[half:], requests // 2)
 
-    def _ask(self, texts: list[str], act: Callable[[Sequence[str]], Any]) -> list[Vector | str]:
+    def _ask(
+        self, texts: list[str], act: Callable[[Sequence[str]], Any], limit: float | None = None
+    ) -> list[Vector | str]:
         if self._trouble and time.monotonic() < self._ask_again:
             raise EmbedderUnavailable(self._trouble)
         try:
-            embedded = act([text[:MAX_TEXT] for text in texts])
-            if isinstance(embedded, Awaitable):
-                embedded = self._loop.result(embedded)
+            call = _Call(lambda: self._embedded(act, texts))
+            if not call.wait(limit or _MAX_CALL):
+                if limit is None:
+                    raise TimeoutError(f"no answer within {_MAX_CALL:g} seconds")
+                with self._lock:
+                    self._overdue += 1
+                    self._questions_again = time.monotonic() + self._pause
+                call.when_done(self._answered)
+                raise EmbedderUnavailable(self._late(limit))
+            embedded = call.result()
         except EmbedderUnavailable as error:
-            self._away(str(error))
+            if not self._overdue:  # a slow question is no reason not to embed texts
+                self._away(str(error))
             raise
         except (EmbedderError, StoreClosed):
             raise
@@ -148,6 +200,10 @@ class Encoder:
             ) from error
         self._trouble = ""
         return unit_vectors(self.model, embedded, texts, self._expected())
+
+    def _embedded(self, act: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> Any:
+        embedded = act([text[:MAX_TEXT] for text in texts])
+        return self._loop.result(embedded) if isinstance(embedded, Awaitable) else embedded
 
     def _away(self, problem: str) -> EmbedderUnavailable:
         self._trouble = problem
@@ -171,6 +227,48 @@ class Encoder:
                     if len(vector) == expected:
                         found[name] = vector
         return found
+
+
+class _Call:
+    """A call in a daemon thread, which a hanging embedder keeps for itself."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._lock = Lock()
+        self._done = Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._then: Callable[[], None] | None = None
+        context = copy_context()
+        Thread(target=lambda: context.run(self._run, act), name="agentkit-embedder-call", daemon=True).start()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it has ended within so many seconds."""
+        return self._done.wait(seconds)
+
+    def result(self) -> Any:
+        """Return what it returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def when_done(self, then: Callable[[], None]) -> None:
+        """Call a function once it has ended."""
+        with self._lock:
+            if not self._done.is_set():
+                self._then = then
+                return
+        then()
+
+    def _run(self, act: Callable[[], Any]) -> None:
+        try:
+            self._value = act()
+        except BaseException as error:
+            self._error = error
+        with self._lock:
+            self._done.set()
+            then = self._then
+        if then is not None:
+            then()
 
 
 def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:

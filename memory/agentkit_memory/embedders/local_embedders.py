@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_prompts.errors import nearest
@@ -14,6 +14,8 @@ from agentkit_prompts.errors import nearest
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 
 
+_LOADING = 30.0
+"""Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
 _HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
@@ -76,6 +78,8 @@ class FastembedEmbedder:
         self._batch_size = batch_size
         advice = "fetch it once with a connection, and name the folder with cache_dir="
         self._encoder = _Lazy(self.model, self._load, "fastembed: install the extra `dense`", advice)
+
+    question_timeout: ClassVar[float] = _LOADING
 
     @property
     def model(self) -> str:
@@ -147,6 +151,8 @@ class SentenceTransformersEmbedder:
         advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
         needs = "sentence-transformers: install the extra `sentence-transformers`"
         self._encoder = _Lazy(self.model, load, needs, advice)
+
+    question_timeout: ClassVar[float] = _LOADING
 
     @property
     def model(self) -> str:

@@ -36,8 +36,8 @@ class OpenAIEmbedder:
         base_url: Falls back to OPENAI_BASE_URL. Both are read at the first request.
         client: A ready client instead, which stays yours to close.
         timeout: Seconds a request may take.
-        question_timeout: Seconds a request for a question may take, at most `timeout`; it is tried only once, so that
-            a recall goes on without a slow model.
+        question_timeout: Seconds a request for a question may take, at most `timeout`; it is tried only once, and then
+            the recall goes on without a vector.
         max_retries: Further attempts for chunks.
     """
 
@@ -50,7 +50,7 @@ class OpenAIEmbedder:
         base_url: str | None = None,
         client: OpenAI | None = None,
         timeout: float = 60.0,
-        question_timeout: float = 10.0,
+        question_timeout: float = 2.0,
         max_retries: int = 4,
     ) -> None:
         wrong = [
@@ -66,7 +66,8 @@ class OpenAIEmbedder:
         self._base_url = base_url
         self._client = client
         self._timeout = timeout
-        self._question_timeout = min(timeout, question_timeout)
+        self.question_timeout = min(timeout, question_timeout)
+        """Seconds that a recall waits for the vector of its question."""
         self._max_retries = max_retries
         self._lock = Lock()
 
@@ -86,7 +87,7 @@ class OpenAIEmbedder:
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Embed questions: with `question_timeout`, and tried once."""
-        return self._request(texts, self._question_timeout, 0)
+        return self._request(texts, self.question_timeout, 0)
 
     def _request(self, texts: Sequence[str], timeout: float, retries: int) -> list[list[float]]:
         client = self._connected()

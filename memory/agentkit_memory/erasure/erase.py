@@ -92,6 +92,7 @@ def resume(database: Database, indexes: Indexes) -> list[Erasure]:
 
 
 def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasure:
+    database.deferred.settle()  # logs of the subject that are not written yet
     removed = _clear(database, request)
     notes: list[str] = []
     spaces = indexes.spaces("active", "building")

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
+from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.errors import FactError, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
@@ -32,6 +33,9 @@ from agentkit_memory.store.tables import item_sources, items
 from agentkit_prompts.errors import brief
 
 __all__ = ["Facts", "ends_of", "newest_facts"]
+
+_MAX_ITEMISED = 512
+"""Messages that are made items in one go."""
 
 
 _ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
@@ -137,6 +141,8 @@ class Facts:
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
         draft = FactDraft(text, taken_from, replaced, valid_from, valid_to, {} if metadata is None else metadata)
         own = scope_id(self._database, self._scope)
+        while taken_from and itemise(self._database, [own], _MAX_ITEMISED):  # a turn may be recalled before it is one
+            pass
         with self._database.write() as connection:
             hold_scope(connection, own)
             return self.write(connection, own, draft)
@@ -171,10 +177,10 @@ class Facts:
                     {"item_id": fact, "source_id": source} for source in _with_their_sources(connection, taken_from)
                 ]
                 connection.execute(insert(item_sources), rows)
-            enqueue(connection, [fact])
+            enqueue(connection, [fact], own)
         elif not taken_from and as_it_is != [(None, valid_from, valid_to)]:
             connection.execute(_RENEW, {"item": fact, "since": valid_from, "until": valid_to})
-            enqueue(connection, [fact])
+            enqueue(connection, [fact], own)
         old = [each for each in _with_successors(connection, replaced) if each != fact]
         if old and not (known and taken_from):  # the same source again changes nothing
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})

@@ -94,12 +94,12 @@ _VERSIONS = select(items.c.id, items.c.version).where(items.c.id.in_(bindparam("
 _SCOPE = select(*scopes.c[NAMES]).where(scopes.c.id == bindparam("scope"))
 _FORGET = delete(vector_state).where(_state.space == FACTS, _state.want < 0)
 _GONE = select(_state.item_id).where(_state.space == FACTS, _state.want < 0).limit(1)
-_TURNS = select(items.c.id, literal(FACTS), literal(1), literal(0)).where(
+_TURNS = select(items.c.id, literal(FACTS), literal(1), literal(0), items.c.scope_id).where(
     items.c.kind == TURN,
     wanted(),
     ~select(_state.item_id).where(_state.item_id == items.c.id, _state.space == FACTS).exists(),
 )
-_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], _TURNS)
+_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], _TURNS)
 _KNOWN = select(vector_spaces.c.space).where(vector_spaces.c.space == FACTS)
 
 

@@ -85,7 +85,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
             backfill(connection, space, now)
     differences = _differences(database, index, space, set(unqueued))
     while some := list(islice(differences, _PAGE)):
-        certain = _certain(database, space, some)
+        certain = _certain(database, index, space, some)
         for each in certain:
             counts[each.kind] += 1
             known = examples.get(each.kind, ())
@@ -155,8 +155,17 @@ def _kind(row: _Row, version: int) -> _Kind | None:
     return None if version == row.want else "stale"
 
 
-def _certain(database: Database, space: str, differences: Sequence[_Difference]) -> list[_Difference]:
-    """Leave out what changed during the comparison."""
+def _certain(
+    database: Database, index: VectorIndex, space: str, differences: Sequence[_Difference]
+) -> list[_Difference]:
+    """Leave out what changed during the comparison, in SQL or in the index."""
+    doubtful = {each.id: each for each in differences if each.kind != "orphan"}
+    if (
+        doubtful
+    ):  # a worker may have written a point after its page was read, and acknowledged it before that of its row
+        held = {item: version for item, version in index.versions() if item in doubtful}
+        settled = {item for item, each in doubtful.items() if each.row is not None and held.get(item) == each.row.want}
+        differences = [each for each in differences if each.id not in settled]
     with database.read() as connection:
         found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
         now = {row.item_id: row for row in found}

@@ -150,6 +150,7 @@ class Worker:
         with self._database.write() as connection:
             connection.execute(_LEASE, lease)
             rows = connection.execute(_LEASED, self._who).all()
+        self.others = self.others or not rows  # who took what was free a moment ago
         return [
             _Task(item, want, attempts, indexed_text(title, text) if want > 0 and text is not None else None, scope)
             for item, want, attempts, title, text, scope in rows
@@ -228,4 +229,10 @@ class Worker:
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)
-        return {"item_id": task.item, "space": self._space, "want": -(version + 1), "have": version}
+        return {
+            "item_id": task.item,
+            "space": self._space,
+            "want": -(version + 1),
+            "have": version,
+            "scope_id": task.scope_id,
+        }

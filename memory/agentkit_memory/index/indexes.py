@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sqlalchemy import bindparam, func, select, update
 
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Indexes"]
 
-T = TypeVar("T")
+_MAX_WAIT = 0.5
+"""Seconds that a reader waits while another thread opens the index."""
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
 _COUNTS = select(func.count().filter(_state.have > 0), func.count().filter(_state.want != _state.have)).where(
     _this_space
 )
+_HELD = select(_state.item_id).where(_this_space, _state.want != _state.have, _state.leased_by.is_not(None)).limit(1)
 _FREE_LEASES = (
     update(vector_state).where(_this_space, _state.leased_by.is_not(None)).values(leased_by=None, leased_until=None)
 )
@@ -53,7 +55,9 @@ class Indexes:
         self._opener = opener
         self._encoder = encoder
         self._lock = RLock()
-        self._open: dict[str, tuple[Space, VectorIndex, Worker]] = {}
+        self._open: dict[str, tuple[Space, VectorIndex]] = {}
+        self._unchecked: set[str] = set()
+        """Spaces in whose index points may be missing: so many items waited as it was opened."""
         self._closed = ""
         track(self)
 
@@ -76,38 +80,59 @@ class Indexes:
         """
         return self._get(space)[1]
 
+    def ready(self, space: Space | None = None) -> VectorIndex | None:
+        """Return the open index of a space (the active one), or None where SQL refers to another one, or to none yet.
+
+        Nothing is written; it is waited for shortly, while another thread opens it.
+
+        Raises:
+            IndexBusy: Another process owns it, or another thread takes long to open it.
+            IndexBroken: It cannot be opened.
+        """
+        if not self._lock.acquire(timeout=_MAX_WAIT):
+            raise IndexBusy(f"{self.database.where}: the index is being opened; ask again")
+        try:
+            found = self._find(space, attach=False)
+            return None if found is None else found[1]
+        finally:
+            self._lock.release()
+
     def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int | None = None) -> Worker:
         """Return another worker for the outbox of a space (the active one), to run in a thread of its own."""
-        found, index, _ = self._get(space)
+        found, index = self._get(space)
         return self._worker(found, index, lease=lease, batch=batch)
+
+    def opened(self, space: Space) -> VectorIndex | None:
+        """Return the index of a space if it is open, without waiting."""
+        found = self._open.get(space.name)
+        return None if found is None else found[1]
 
     def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
         """Return the index after writing to it what the outbox holds.
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
-        with self._lock:
-            _, index, worker = self._get(space)
-            deadline = time.monotonic() + patience
-            while True:
-                while worker.run_once():
-                    pass
-                if not worker.others or time.monotonic() >= deadline:
-                    return index
-                time.sleep(0.005)
+        found, index = self._get(space)
+        worker = self._worker(found, index)  # of its own: leases are told apart by worker
+        deadline = time.monotonic() + patience
+        while True:
+            while worker.run_once():
+                pass
+            if not worker.others or time.monotonic() >= deadline:
+                return index
+            time.sleep(0.005)
 
     def verify(self, space: Space | None = None) -> Verification:
         """Compare the index of a space with SQL."""
-        found, index, _ = self._get(space)
+        found, index = self._get(space)
         return compare(self.database, index, found.name, self.database.clock())
 
     def repair(self, space: Space | None = None) -> Repair:
         """Repair what `verify` finds, and return the comparison before and after."""
-        with self._lock:
-            found, index, _ = self._get(space)
-            before = compare(self.database, index, found.name, self.database.clock(), repairing=True)
-            self.catch_up(found)
-            return Repair(before, compare(self.database, index, found.name, self.database.clock()))
+        found, index = self._get(space)
+        before = compare(self.database, index, found.name, self.database.clock(), repairing=True)
+        self.catch_up(found)
+        return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
@@ -115,23 +140,22 @@ class Indexes:
         rewritten = [self.catch_up(space).compact() for space in self.spaces("active", "building")]
         return all(rewritten) and not left
 
-    def ask(self, act: Callable[[Space], T]) -> T:
-        """Call `act` with the active space; again if another became active and this one was dropped meanwhile."""
-        while True:
-            space = self.active()
-            try:
-                found = act(space)
-            except StoreError:
-                if self._closed or self.active().name == space.name:
-                    raise
-            else:
-                if self.active().name == space.name:
-                    return found
+    @property
+    def is_open(self) -> bool:
+        """Whether the index of some space is open."""
+        return bool(self._open)
 
     @property
     def closed(self) -> bool:
         """Whether `close` was called; a single index is also closed when the model changes."""
         return bool(self._closed)
+
+    def check_again(self, space: Space) -> None:
+        """Look for lost points of an index once nothing waits for it, if that was uncertain as it was opened."""
+        opened = self.opened(space)
+        if space.name in self._unchecked and opened is not None:
+            self._unchecked.discard(space.name)
+            self._check(space, opened)
 
     def sweep(self) -> list[str]:
         """Drop the retired spaces; return the names of those that another process still holds."""
@@ -169,26 +193,36 @@ class Indexes:
         self._lock = RLock()
         self._closed = self._closed or why
 
-    def _get(self, space: Space | None) -> tuple[Space, VectorIndex, Worker]:
+    def _get(self, space: Space | None) -> tuple[Space, VectorIndex]:
         with self._lock:
-            if self._closed:
-                raise StoreClosed(f"{self.database.where}: this memory {self._closed}")
-            if space is None:
-                space = self.active()
-            found = self._open.get(space.name)
-            if found is None:
-                self._let_go()
-                index = self._opener(space.name, space.dimensions)
-                try:
-                    found = self._attach(space, index)
-                except BaseException:
-                    index.close()
-                    raise
-                self._open[space.name] = found
-                if space.state == "active":
-                    with suppress(StoreError):  # then the next opening does it
-                        self.sweep()
+            found = self._find(space, attach=True)
+        assert found is not None
+        return found
+
+    def _find(self, space: Space | None, *, attach: bool) -> tuple[Space, VectorIndex] | None:
+        """Return an open index; with the lock held."""
+        if self._closed:
+            raise StoreClosed(f"{self.database.where}: this memory {self._closed}")
+        if space is None:
+            space = self.active()
+        found = self._open.get(space.name)
+        if found is not None:
             return found
+        self._let_go()
+        index = self._opener(space.name, space.dimensions)
+        try:
+            found = self._attach(space, index) if attach or self._is_ours(space, index) else None
+        except BaseException:
+            index.close()
+            raise
+        if found is None:
+            index.close()
+            return None
+        self._open[space.name] = found
+        if space.state == "active" and attach:
+            with suppress(StoreError):  # then the next opening does it
+                self.sweep()
+        return found
 
     def _let_go(self) -> None:
         """Close the indexes of retired spaces, so that the process that changed the model can drop them."""
@@ -196,8 +230,25 @@ class Indexes:
         for name in [name for name in self._open if name not in written]:
             self._open.pop(name)[1].close()
 
-    def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex, Worker]:
+    def _is_ours(self, space: Space, index: VectorIndex) -> bool:
+        """Whether the outbox refers to this index, and no lease has to be freed."""
+        with self.database.read() as connection:
+            known = find_space(connection, space.name)
+            held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
+        return known is not None and known.state != "retired" and known.index_id == index.id and not held
+
+    def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex]:
         """Make the outbox refer to this index; if it referred to another, everything is queued again."""
+        ours = self._is_ours(space, index)
+        if not ours:
+            ours = self._claim(space, index)
+        failpoint("index.attached")
+        if ours and not index.shared:
+            self._check(space, index)
+        return space, index
+
+    def _claim(self, space: Space, index: VectorIndex) -> bool:
+        """Write that the outbox is about this index; return whether it was before."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
@@ -206,26 +257,21 @@ class Indexes:
                 raise StoreClosed(
                     f"{self.database.where}: space {space.name!r} is no longer read: the model was changed; ask again"
                 )
-            ours = known is not None and known.index_id == index.id
-            if ours:
+            if known is not None and known.index_id == index.id:
                 if not index.shared:
                     connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
-            else:
-                if points and index.shared:
-                    raise IndexBroken(
-                        f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
-                        "of another database; name another collection, or delete that one"
-                    )
-                if points:
-                    index.clear()
-                failpoint("index.cleared")
-                claim_space(connection, known or space, index.id)
-                reset(connection, space.name, self.database.clock())
-        failpoint("index.attached")
-        found = space, index, self._worker(space, index)
-        if ours and not index.shared:
-            self._check(*found)
-        return found
+                return True
+            if points and index.shared:
+                raise IndexBroken(
+                    f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
+                    "of another database; name another collection, or delete that one"
+                )
+            if points:
+                index.clear()
+            failpoint("index.cleared")
+            claim_space(connection, known or space, index.id)
+            reset(connection, space.name, self.database.clock())
+        return False
 
     def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
         if batch is None:  # embedding takes long by itself
@@ -233,11 +279,11 @@ class Indexes:
         encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
         return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease)
 
-    def _check(self, space: Space, index: VectorIndex, worker: Worker) -> None:
+    def _check(self, space: Space, index: VectorIndex) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
-        while not space.dimensions and worker.run_once():
-            pass  # not with a model, which may be slow; then the counts are less certain
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
+        if waiting:
+            self._unchecked.add(space.name)
         if abs(index.count() - held) > waiting:
             compare(self.database, index, space.name, self.database.clock(), repairing=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -45,6 +46,8 @@ _MAX_SEGMENTS = 100
 """With more segments, the smallest are merged."""
 _MAX_SCOPES = 64
 """Up to so many, the scopes of an index are kept in memory."""
+_MAX_REMOVED = 0.02
+"""Share of the points up to which removed ones are left in the weights of terms."""
 _MIN_DELETED = 1e-9
 """Share of deleted points from which on a segment is rewritten: any at all."""
 _MIN_FREE = 64 << 20
@@ -73,12 +76,18 @@ class EdgeIndex:
         self._segment = segment
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
+        self._held = folder / "held"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
         self._shard: edge.EdgeShard | None = None
         self._scopes: set[int] = set()
-        """The scopes of the points, perhaps with former ones; incomplete once there are more than `_MAX_SCOPES`."""
+        """Every scope that points were of since the shard was made or rewritten: removed points still count where terms
+        are weighed without a filter. Incomplete once there are more than `_MAX_SCOPES`."""
+        self._removed = 0
+        """Points that were removed or replaced since then."""
+        self._points = 0
+        """Points at the last flush."""
         try:
             self._check_room()
             self._shard = self._load()
@@ -96,8 +105,9 @@ class EdgeIndex:
             with self._reporting():
                 self.id = str(uuid.UUID(self._name.read_text("ascii").strip()))
                 shard = edge.EdgeShard.load(str(self._shard_folder), self._config())
-                few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
-                self._scopes = {int(each.value) for each in shard.facet(few).hits}
+                held = json.loads(self._held.read_text("ascii"))
+                self._scopes, self._removed = {int(each) for each in held["scopes"]}, int(held["removed"])
+                self._points = shard.info().points_count
                 return shard
         except IndexBroken:  # no name, no shard, a damaged one, or one of another configuration
             return None
@@ -107,6 +117,7 @@ class EdgeIndex:
             some = points[start : start + _BATCH]
             with self._mutex:  # no write between reading versions and writing
                 newest = self._versions_of([point.id for point in some])
+                known = len(newest)
                 made: dict[str, edge.Point] = {}
                 for point in some:
                     if newest.get(point.id, point.version) <= point.version:
@@ -114,10 +125,25 @@ class EdgeIndex:
                         with self._reporting():
                             made[point.id] = self._made(point)
                 if made:
-                    if len(self._scopes) <= _MAX_SCOPES:
-                        self._scopes.update(point.scope_id for point in some)
+                    self._note({point.scope_id for point in some}, known)
                     self._update(edge.UpdateOperation.upsert_points(list(made.values())))
             failpoint("edge.between")
+
+    def _note(self, scopes: Set[int], removed: int = 0) -> None:
+        """Write down what the shard is about to hold, and how many points of it are about to be removed or replaced."""
+        if not removed and (scopes <= self._scopes or len(self._scopes) > _MAX_SCOPES):
+            return
+        self._scopes |= scopes
+        self._removed += removed
+        with self._reporting():
+            draft = self._held.with_suffix(".new")
+            draft.write_text(json.dumps({"scopes": sorted(self._scopes), "removed": self._removed}), "ascii")
+            draft.replace(self._held)
+
+    def _forget(self) -> None:
+        self._scopes, self._removed, self._points = set(), 0, 0
+        with self._reporting():
+            self._held.write_text(json.dumps({"scopes": [], "removed": 0}), "ascii")
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. Edge's own condition takes three times as long."""
@@ -137,29 +163,40 @@ class EdgeIndex:
         if ids:
             with self._reporting():  # an id may be invalid where the database is damaged
                 operation = edge.UpdateOperation.delete_points(list(ids))
-            self._update(operation)
+            with self._mutex:
+                self._note(set(), len(ids))
+                self._update(operation)
 
     def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
-        # Term weights are computed over these scopes only, so that others have no influence.
-        over_them = _within(tuple(scope_ids))[1]
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, over_them, limit)
+        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit)
 
     def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, _RESCORED, limit)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, _RESCORED)
 
-    def _query(self, query: edge.Query, scope_ids: Sequence[int], params: edge.SearchParams, limit: int) -> list[Hit]:
+    def _query(
+        self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
+    ) -> list[Hit]:
         with self._mutex:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
-            # Checking the scope of each point takes a third of a dense query: skipped where all belong to these scopes.
-            all_are = len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids)
-            within = None if all_are else _within(tuple(scope_ids))[0]
-            request = edge.QueryRequest(limit=limit, query=query, filter=within, params=params, with_payload=False)
+            # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
+            # most of a sparse one: skipped where no point was ever of another scope, which could have an influence. Nor
+            # may many have been removed, which still count.
+            scopes, over_scopes = _within(tuple(scope_ids))
+            within: edge.Filter | None = scopes
+            over_them: edge.SearchParams | None = over_scopes
+            if len(self._scopes) <= _MAX_SCOPES and self._scopes.issubset(scope_ids):
+                within = None
+                if self._removed <= _MAX_REMOVED * self._points:
+                    over_them = None
+            request = edge.QueryRequest(
+                limit=limit, query=query, filter=within, params=params or over_them, with_payload=False
+            )
             try:
                 best = self._shard.query(request)
             except BaseException as error:
@@ -188,6 +225,7 @@ class EdgeIndex:
     def flush(self) -> None:
         with self._using() as shard:
             shard.flush()
+            self._points = shard.info().points_count
             failpoint("edge.flushed")
             if (
                 shutil.disk_usage(self.folder).free > _MIN_FREE + 4 * self._segment
@@ -209,6 +247,9 @@ class EdgeIndex:
                 self._shard = self._load()
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
+            few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
+            self._forget()
+            self._note({int(each.value) for each in self._shard.facet(few).hits})
         keep_private(self.folder)
         return True
 
@@ -220,9 +261,9 @@ class EdgeIndex:
             if self._shard is not None:
                 self._shard.close()
                 self._shard = None
-            self._scopes = set()
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
+            self._forget()
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(

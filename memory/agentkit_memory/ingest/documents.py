@@ -175,7 +175,7 @@ class DocumentStore:
             added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
             if added:
                 connection.execute(_ADD, [item_row(item, document, chunk, now) for item, chunk in added])
-                enqueue(connection, [item for item, _ in added])
+                enqueue(connection, [item for item, _ in added], self.scope_id)
             failpoint("items.enqueued")
         failpoint("items.committed")
         return known is None or not known.content_hash

@@ -216,7 +216,7 @@ class Staging:
             with self._database.write() as connection:
                 self._hold(connection)
                 rows = connection.execute(_UNQUEUED, bound).all()
-                enqueue(connection, [row.id for row in rows])
+                enqueue(connection, [row.id for row in rows], self._document.scope_id)
             if not rows:
                 return
             failpoint("document.queued")

@@ -9,7 +9,7 @@ from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.store.records import TURN
-from agentkit_prompts.ranking.bm25 import words
+from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
@@ -61,7 +61,7 @@ def choose(
         if not each.retrieved and each.score <= 0.0:
             each.reason = "neighbour of a hit, below the average candidate"
             continue
-        wording = _Wording(words(each.item.text) if policy.collapse else ())
+        wording = _Wording(split_words(each.item.text) if policy.collapse else ())
         if policy.collapse:
             if each.item.kind == TURN and _alike(wording, asked):
                 each.reason = "repeats the question"
@@ -97,12 +97,13 @@ def _alike(one: _Wording, other: _Wording) -> bool:
     """Return whether two texts have the same words but for a few, in the same order."""
     if one.words == other.words:
         return one.ordered == other.ordered
-    if min(len(one.words), len(other.words)) < _MIN_SHARED * max(len(one.words), len(other.words)):
+    sizes = len(one.words), len(other.words)
+    if min(sizes) < _MIN_SHARED * max(sizes):
+        return False
+    shared = one.words & other.words
+    if len(shared) < _MIN_SHARED * (sum(sizes) - len(shared)):
         return False
     apart = one.words ^ other.words
-    shared = one.words & other.words
-    if len(shared) < _MIN_SHARED * len(one.words | other.words):
-        return False
     if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False
     # "Alice lent Bob" and "Bob lent Alice" differ by the order alone.
@@ -111,7 +112,7 @@ def _alike(one: _Wording, other: _Wording) -> bool:
 
 def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:
     head = order[:_MAX_DIVERSE]
-    texts = [frozenset(words(each.item.text)) for each in head]
+    texts = [frozenset(split_words(each.item.text)) for each in head]
 
     def similarity(one: int, other: int) -> float:
         return len(texts[one] & texts[other]) / (len(texts[one] | texts[other]) or 1)

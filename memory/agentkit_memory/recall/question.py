@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agentkit_memory.recall.dates import When, find_dates
-from agentkit_memory.terms.analysis import count_terms
-from agentkit_prompts.ranking.bm25 import words
+from agentkit_memory.terms.analysis import count_terms, split_words
 
 __all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time"]
 
@@ -63,7 +62,7 @@ class Question:
             text,
             asked,
             asked,
-            tuple(dict.fromkeys(words(text))),
+            tuple(dict.fromkeys(split_words(text))),
             now,
             find_dates(text, now),
             bool(_ASKS_TIME.search(text)),
@@ -80,7 +79,7 @@ class Question:
         named = {each for each in known if self._names(each)}
         if not named:
             return self
-        names = {word for each in named - _ROLES.keys() for word in words(each)}
+        names = {word for each in named - _ROLES.keys() for word in split_words(each)}
         gone = {term for word in names for term in count_terms(word)}
         terms = {term: times for term, times in self.terms.items() if term not in gone}
         if not terms:
@@ -96,7 +95,7 @@ class Question:
         pronouns = _ROLES.get(speaker)
         if pronouns is not None:
             return not pronouns.isdisjoint(self.words)
-        name = words(speaker)
+        name = split_words(speaker)
         return bool(name) and all(word in self.words for word in name)
 
 

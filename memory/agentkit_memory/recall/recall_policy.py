@@ -44,9 +44,9 @@ class RecallPolicy:
     retrievers: tuple[Retriever, ...] = (BM25Retriever(), DenseRetriever())
     """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
     scorers: tuple[Scorer, ...] = (SpeakerScorer(), DateScorer(), SittingScorer(), AnswerScorer(), QuestionScorer())
-    candidates: int = 45
+    candidates: int = 24
     """How many each retriever finds."""
-    around: int = 12
+    around: int = 6
     """For how many of the best hits the neighbouring turns become candidates too."""
     diversity: float = 0.0
     """From 0.0, the best first, to 1.0, the most different first (maximal marginal relevance)."""

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["Excerpt", "Explained", "Line", "Recall"]
+__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall"]
+
+NEAR_MISSES = 10
+"""Candidates that were not used and are logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +96,15 @@ class Recall(Sequence[Document | RecalledMessage]):
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Every item that was considered, best first, as it is logged."""
-        return tuple(
-            [
-                Candidate(
-                    each.item.id,
-                    each.item.kind,
-                    round(each.score, 4),
-                    each.used,
-                    each.reason,
-                    each.slot if each.used else "",
-                    {name: round(value, 4) for name, value in each.parts.items()}
-                    | {f"{name} raw": round(score, 4) for name, score in each.retrieved.items()},
-                )
-                for each in self._considered
-            ]
-        )
+        """Every item that was considered, best first."""
+        return tuple(map(_candidate, self._considered))
+
+    @property
+    def logged(self) -> tuple[Candidate, ...]:
+        """What was used, and the next best `NEAR_MISSES`, best first."""
+        misses = [each for each in self._considered if not each.used][:NEAR_MISSES]
+        kept = {each.id for each in misses}
+        return tuple([_candidate(each) for each in self._considered if each.used or each.id in kept])
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
@@ -149,6 +145,19 @@ class Recall(Sequence[Document | RecalledMessage]):
     def __repr__(self) -> str:
         found = f"{len(self.documents)} documents, {len(self.recalled)} messages, {len(self.knowledge)} facts"
         return f"Recall({self.query[:40]!r}: {found})"
+
+
+def _candidate(each: ScoredItem) -> Candidate:
+    return Candidate(
+        each.item.id,
+        each.item.kind,
+        round(each.score, 4),
+        each.used,
+        each.reason,
+        each.slot if each.used else "",
+        {name: round(value, 4) for name, value in each.parts.items()}
+        | {f"{name} raw": round(score, 4) for name, score in each.retrieved.items()},
+    )
 
 
 def _found(each: ScoredItem) -> Document | RecalledMessage:

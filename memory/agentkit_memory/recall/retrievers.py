@@ -40,7 +40,7 @@ _MIN_DEVIATION = 1e-12
 _MAX_SWEEPS = 16
 _MIN_STEP = 1e-3
 """Of the average weight of a term: once no term moves by more, the sweeps end."""
-_MAX_SAMPLE = 64
+_MAX_SAMPLE = 24
 """Hits from which the weights of terms are estimated."""
 
 Scores: TypeAlias = tuple[list[float], list[float]]
@@ -102,7 +102,10 @@ class BM25Retriever(PolicyPart):
         best = sorted((n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved), key=lambda n: -own[n])
         best = best[:_MAX_SAMPLE]
         named = len(question.terms) < len(question.asked)
-        apart = range(len(pool)) if named else sorted({n for n, near in enumerate(pool.near) if near}.union(best))
+        beside = {n for n, near in enumerate(pool.near) if near}
+        if not named and not beside:
+            return own, lent
+        apart = range(len(pool)) if named else sorted(beside.union(best))
         items = ((n, pool.candidates[n].item) for n in apart)
         held = {n: held_terms(indexed_text(item.title, item.text), question.asked) for n, item in items}
         weights = term_weights([own[n] for n in best], [held[n] for n in best])

@@ -1,29 +1,24 @@
-"""A recall step by step: itemise, ask the index, read SQL, score, choose. The index only proposes."""
+"""A recall step by step: ask the index as it is, read SQL, score, choose. Nothing is written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, compress
+from operator import not_
 from time import perf_counter_ns
 from typing import get_args
 
 from sqlalchemy import Connection
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.conversations.turns import read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
-from agentkit_memory.errors import (
-    IndexBroken,
-    IndexBusy,
-    IndexUnavailable,
-    RecallError,
-    StoreClosed,
-    StoreError,
-    StoreUnavailable,
-)
+from agentkit_memory.errors import RecallError, StoreClosed, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
@@ -31,29 +26,28 @@ from agentkit_memory.recall.choice import choose, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall
-from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, recallable
+from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.scope_rows import own_and_readable, required, scope_id
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.store.tables import items
-from agentkit_memory.terms.sparse import SparseVector, held_terms, indexed_text
+from agentkit_memory.terms.sparse import SPACE, SparseVector, held_terms, indexed_text
 from agentkit_prompts.context.items import Speaker
 
-__all__ = ["MAX_ROWS", "Place", "check_question", "search", "search_rows", "seconds"]
+__all__ = ["MAX_ROWS", "Place", "check_question", "search", "seconds"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
 
-_BATCH = 512
-_BATCHES = 8
 _REACH = 2
+_MAX_SAMPLE = 24
+"""Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
+_NOTHING = ReadView(None, (), Space(SPACE), pending=False, behind=False)
 
 MAX_ROWS = 2_000
-"""How many of the newest items are scored where the index cannot be asked."""
-_NEWEST = recallable().order_by(items.c.created_at.desc(), items.c.id).limit(MAX_ROWS)
+"""How many of the newest items are scored that the index does not hold, or where it cannot be asked."""
 
 
 def check_question(
@@ -93,7 +87,6 @@ class _Search:
 
     indexes: Indexes
     embedders: Embedders
-    space: Space
     policy: RecallPolicy
     question: Question
     valid_at: float
@@ -109,41 +102,39 @@ class _Search:
     """Proposed items by their ids; None for those that SQL does not confirm."""
     unreadable: dict[str, str] = field(default_factory=dict)
     """Why items were left out whose rows are damaged, by id."""
-    behind: bool = False
-    """Whether the index does not hold the newest items."""
-    own: int | None = None
-    """Number of the reader's scope, if it had one when this began."""
+    is_away: bool = False
+    """Whether the index failed, or belongs to another process."""
+    new_turns: Sequence[StoredItem] = ()
+    """Turns of the scope that are no items yet."""
+    view: ReadView = _NOTHING
+    index: VectorIndex | None = None
+    """None where it cannot be searched: then the newest items are scored in SQL."""
 
     def run(self, scope: Scope) -> Pool:
         database = self.indexes.database
         wanted = {retriever.name for retriever in self.policy.retrievers}
+        away = None if self.indexes.is_open else self._open()
         with database.read() as connection:
-            self.own, scope_ids = own_and_readable(connection, scope)
-        self._itemise(scope_ids)
-        index = self._index()
-        sparse = SparseVector(sorted(self.question.asked), [times for _, times in sorted(self.question.asked.items())])
-        with database.read() as connection:
-            speakers: list[str] = []
-            if sparse.indices:
-                ask = partial(self._by_terms, connection, index, sparse, scope_ids)
-                found = self._confirmed(connection, scope_ids, ask)
-                speakers = [item.speaker for _, item in found if item.kind == TURN]
-                if SPARSE in wanted or index is None or self.behind:
-                    self._add(SPARSE, found)
-        self.question = self.question.among(speakers)
-        vector = self._vector(index) if DENSE in wanted and index is not None else None
-        with database.read() as connection:
-            if vector is not None and index is not None:
-                ask = partial(self._by_vector, index, vector, scope_ids)
-                found = self._confirmed(connection, scope_ids, ask)
-                if found:
-                    self._add(DENSE, found)
-            if self.policy.around and self.found:
-                seeds = self._best_turns()
-                if seeds:
-                    for item in read_around(connection, seeds, scope_ids, self.valid_at, _REACH, self.unreadable):
-                        if item.id not in self.found and not self._is_hidden(item):
-                            self.found[item.id] = ScoredItem(item)
+            self.view = read_view(connection, scope)
+            self.index = self.indexes.opened(self.view.space)
+            if self.index is None and self.indexes.is_open:  # the model was changed, by another process
+                away = self._open(self.view.space)
+                self.index = self.indexes.opened(self.view.space)
+            if self.index is None and away is not None:
+                self._without_index(away)
+            terms = self._find_terms(connection) if self.question.asked else []
+        self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
+        without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
+        if terms and (SPARSE in wanted or without_vectors):
+            self._add(SPARSE, terms)
+        vector = self._vector() if DENSE in wanted and self.view.scope_ids else None
+        if vector is not None or (self.policy.around and self.found):
+            with database.read() as connection:
+                if vector is not None:
+                    near = self._confirmed(connection, partial(self._by_vector, vector))
+                    if near:
+                        self._add(DENSE, near)
+                self._add_neighbours(connection)
         if self.unreadable:
             example, why = min(self.unreadable.items())
             self.degraded.append(
@@ -156,62 +147,123 @@ class _Search:
             self.policy.score(self.question, pool, frozenset(self.served))
         return pool
 
-    def _itemise(self, scope_ids: Sequence[int]) -> None:
+    def is_outdated(self) -> bool:
+        """Whether another space became the active one, and its index may have been emptied meanwhile."""
+        index, space = self.index, self.view.space
+        if index is None:
+            return False
+        return self.indexes.opened(space) is not index or (index.shared and self.indexes.active().name != space.name)
+
+    def _open(self, space: Space | None = None) -> StoreError | None:
+        """Open the index of a space (the active one) if nothing has to be written first; return what is in the way."""
         try:
-            for _ in range(_BATCHES):
-                if itemise(self.indexes.database, scope_ids, _BATCH) < _BATCH:
-                    return
-            self.degraded.append("many messages are new: the newest cannot be recalled yet, the next recall goes on")
+            self.indexes.ready(space)
+        except StoreUnavailable:  # what it needs is not installed, and no later recall will differ
+            raise
         except StoreClosed:
-            raise
+            if self.indexes.closed:
+                raise
         except StoreError as error:
-            self.degraded.append(f"the newest messages cannot be recalled yet: {error}")
+            return error
+        return None
 
-    def _index(self) -> VectorIndex | None:
-        try:
-            return self.indexes.catch_up(self.space)
-        except (StoreClosed, StoreUnavailable):  # what it needs is not installed, and no later recall will differ
-            raise
-        except (IndexBusy, IndexBroken, IndexUnavailable) as error:
-            self._without_index(error)
-            return None
-        except StoreError as error:  # the outbox or the index cannot be written: it is only out of date
-            self.behind = True
-            self.degraded.append(
-                f"the index does not hold the newest items, they were searched with BM25 in SQL: {error}"
-            )
-        try:
-            return self.indexes.get(self.space)
-        except (StoreClosed, StoreUnavailable):
-            raise
-        except StoreError as error:  # it is not open yet, and to open it something has to be written
-            self._without_index(error)
-            return None
-
-    def _without_index(self, error: Exception) -> None:
+    def _without_index(self, error: StoreError) -> None:
+        self.is_away = True
         self.degraded.append(f"searched the newest {MAX_ROWS} items with BM25 in SQL, without the index: {error}")
 
-    def _confirmed(
-        self, connection: Connection, scope_ids: Sequence[int], propose: Callable[[int], list[Hit]]
-    ) -> list[tuple[Hit, StoredItem]]:
+    def _find_terms(self, connection: Connection) -> list[tuple[Hit, StoredItem]]:
+        """Return the best by BM25: from the index, and what waits for it by the same weights."""
+        asked = self.question.asked
+        waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
+        found: list[tuple[Hit, StoredItem]] = []
+        if self.index is not None:
+            sparse = SparseVector(sorted(asked), [times for _, times in sorted(asked.items())])
+            try:
+                found = self._confirmed(connection, partial(self._by_terms, self.index, sparse))
+            except StoreClosed:
+                raise
+            except StoreError as error:
+                self._without_index(error)
+                self.index = None
+                waiting = self._waiting(connection)
+        known = {item.id for _, item in found}
+        held = [(item, held_terms(indexed_text(item.title, item.text), asked)) for item in waiting]
+        weights = self._weights(found, [terms for _, terms in held])
+        more = [
+            (Hit(item.id, sum([weights[term] * value for term, value in terms.items()])), item)
+            for item, terms in held
+            if terms and item.id not in known
+        ]
+        self.read |= {item.id: item for _, item in more}
+        more.sort(key=lambda pair: (-pair[0].score, pair[0].id))
+        usable = [ScoredItem(item).is_of(self.roles) for _, item in more]
+        most = self._most()
+        return found + [*compress(more, usable)][:most] + [*compress(more, map(not_, usable))][:most]
+
+    def _waiting(self, connection: Connection) -> list[StoredItem]:
+        """Return what the index does not hold, newest first: all items where there is no index."""
+        view, waiting = self.view, list[StoredItem]()
+        if view.behind:
+            self.new_turns = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            waiting += self.new_turns
+        if self.index is None and view.scope_ids:
+            waiting += read_newest(connection, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
+        elif view.pending or view.behind:  # turns may have become items, which wait, since then
+            waiting += read_pending(
+                connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
+            )
+        waiting = list({item.id: item for item in waiting}.values())  # a turn may have become an item in between
+        if len(waiting) >= MAX_ROWS and not self.is_away:
+            self.degraded.append(
+                f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25; a "
+                "thread of this memory indexes them"
+            )
+        elif waiting and view.space.model and self.index is not None:
+            self.degraded.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
+        return waiting
+
+    def _weights(
+        self, found: Sequence[tuple[Hit, StoredItem]], held: Sequence[Mapping[int, float]]
+    ) -> dict[int, float]:
+        """Return the weights of terms: those of the index or, where it does not hold them, by how rare they are."""
+        if not any(held):
+            return {}
+        spread = Counter(chain.from_iterable(held))
+        weights = {term: math.log1p((len(held) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
+        if found:
+            best = found[:_MAX_SAMPLE]
+            texts = [held_terms(indexed_text(item.title, item.text), self.question.asked) for _, item in best]
+            indexed = term_weights([hit.score for hit, _ in best], texts)
+            rarest = max(indexed.values(), default=0.0)
+            weights = {term: indexed.get(term, max(weight, rarest)) for term, weight in weights.items()}
+        return weights
+
+    def _confirmed(self, connection: Connection, propose: Callable[[int], list[Hit]]) -> list[tuple[Hit, StoredItem]]:
         """Return the best hits that SQL confirms, at most as many as are to be considered.
 
-        The index also holds items that have ended, have not begun or are not shown yet: if these are most of the hits,
-        more are asked for.
+        The index also holds items that have ended, have not begun, are not shown yet, or wait for it in another
+        version: if these are most of the hits, more are asked for.
         """
         wanted = most = self._most()
+        scope_ids, settled_in = (
+            self.view.scope_ids,
+            self.view.space.name if self.view.pending or self.view.behind else None,
+        )
         while True:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
-            self.read |= dict.fromkeys(unknown)
-            confirmed = read_items(connection, unknown, scope_ids, self.valid_at, self.unreadable)
-            self.read |= {item.id: item for item in confirmed}
+            if unknown:
+                self.read |= dict.fromkeys(unknown)
+                confirmed = read_items(
+                    connection, unknown, scope_ids, self.valid_at, self.unreadable, settled_in=settled_in
+                )
+                self.read |= {item.id: item for item in confirmed}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
             usable = (
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
             )
             if len(hits) < most or 2 * usable >= wanted:
-                return found if self.behind or self.roles is not None else found[:wanted]  # the newest are at the end
+                return found if self.roles is not None else found[:wanted]
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
@@ -220,49 +272,41 @@ class _Search:
                 return found
             most = min(4 * most, max(MAX_CANDIDATES, wanted))
 
-    def _by_terms(
-        self,
-        connection: Connection,
-        index: VectorIndex | None,
-        sparse: SparseVector,
-        scope_ids: Sequence[int],
-        most: int,
-    ) -> list[Hit]:
-        """Return the best by BM25: from the index, and from SQL what the index does not hold."""
-        hits: list[Hit] = []
-        if index is not None:
-            try:
-                hits = index.query_sparse(sparse, scope_ids, most)
-                if not self.behind:
-                    return hits
-            except StoreClosed:
-                raise
-            except StoreError as error:
-                self._without_index(error)
-        known = {hit.id for hit in hits}
-        newest = search_rows(connection, sparse, scope_ids, self.valid_at, most)
-        return hits + [hit for hit in newest if hit.id not in known]
+    def _by_terms(self, index: VectorIndex, sparse: SparseVector, most: int) -> list[Hit]:
+        return index.query_sparse(sparse, self.view.scope_ids, most)
 
-    def _vector(self, index: VectorIndex) -> Sequence[float] | None:
+    def _vector(self) -> Sequence[float] | None:
         """Return the vector of the question; None where there is no model or it fails."""
-        if not index.dimensions or not self.question.text.strip():
+        if self.index is None or not self.index.dimensions or not self.question.text.strip():
             return None
         try:
-            return self.embedders.get(self.space.model).questions([self.question.text])[0]
+            return self.embedders.get(self.view.space.model).question(self.question.text)
         except StoreClosed:
             raise
         except Exception as error:
             self._only_bm25(error)
             return None
 
-    def _by_vector(self, index: VectorIndex, vector: Sequence[float], scope_ids: Sequence[int], most: int) -> list[Hit]:
+    def _by_vector(self, vector: Sequence[float], most: int) -> list[Hit]:
         try:
-            return index.query_dense(vector, scope_ids, most)
+            return [] if self.index is None else self.index.query_dense(vector, self.view.scope_ids, most)
         except StoreClosed:
             raise
         except Exception as error:
             self._only_bm25(error)
             return []
+
+    def _add_neighbours(self, connection: Connection) -> None:
+        seeds = self._best_turns() if self.policy.around else []
+        new = {item.id for item in self.new_turns}
+        stored = new.isdisjoint([each.id for each in seeds])
+        near = read_around(
+            connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable, stored=stored
+        )
+        places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
+        for item in (*near, *self.new_turns):
+            if (item.branch_id, item.position) in places and item.id not in self.found and not self._is_hidden(item):
+                self.found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
         self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")
@@ -307,16 +351,15 @@ def search(
     limit: int,
     policy: RecallPolicy,
     now: float,
-    space: Space,
     hidden: Sequence[Place] = (),
     conversation: str = "",
     roles: Collection[str] | None = None,
-) -> Recall:
-    """Return what a reader in `scope` may know about a question.
+) -> tuple[Recall, bool]:
+    """Return what a reader in `scope` may know about a question, and whether something waits for the index.
 
     Every item is read from SQL under that scope: whatever the index proposes, nothing comes back that was deleted,
     superseded or belongs to another scope. What fails on the way is left out and reported in `Recall.degraded`; only
-    SQL itself is needed. All of it is read in one `space`, whichever becomes the active one meanwhile.
+    SQL itself is needed. Nothing is written; the log is queued.
 
     `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
     logged. Of turns, only those of `roles` are used.
@@ -326,41 +369,28 @@ def search(
     """
     began = perf_counter_ns()
     question = Question.of(query, now)
-    one = _Search(indexes, embedders, space, policy, question, indexes.database.clock(), hidden, limit, roles)
-    if len(query) > MAX_CHARACTERS:
-        one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
-    pool = one.run(scope)
+    while True:
+        one = _Search(indexes, embedders, policy, question, indexes.database.clock(), hidden, limit, roles)
+        if len(query) > MAX_CHARACTERS:
+            one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
+        try:
+            pool = one.run(scope)
+        except StoreError:
+            if indexes.closed or not one.is_outdated():
+                raise
+        else:
+            if not one.is_outdated():
+                break
     order = ranked(pool)
     used = choose(one.question, order, policy, limit, roles)
+    if logs.keep != 0 and (problem := indexes.database.deferred.problem) is not None:
+        one.degraded.append(f"recalls are not logged at present: {problem}")
     recall = Recall(query, order, used, one.degraded)
-    log = RecallLog(
-        query, policy.describe(), recall.candidates, (perf_counter_ns() - began) // 1000, conversation, recall.degraded
-    )
-    try:
-        logs.write(scope_id(indexes.database, scope) if one.own is None else one.own, log)
-    except StoreError as error:  # an answer is worth more than its log
-        recall.degraded += (f"this recall was not logged: {error}",)
-    return recall
+    took = (perf_counter_ns() - began) // 1000
 
+    def log() -> RecallLog:
+        shown = policy.describe()
+        return RecallLog(query, shown, recall.logged, took, conversation, recall.degraded)
 
-def search_rows(
-    connection: Connection, query: SparseVector, scope_ids: Sequence[int], now: float, limit: int
-) -> list[Hit]:
-    """Return the best of the newest items by BM25 as an index would, with term weights from their rows in SQL.
-
-    Raises:
-        ScopeError: No scope was given.
-    """
-    asked = dict(zip(query.indices, query.values, strict=True))
-    rows = connection.execute(_NEWEST, {"scopes": required(scope_ids), "now": now}).all()
-    held: list[tuple[str, dict[int, float]]] = []
-    spread: dict[int, int] = {}
-    for item, title, text in rows:
-        terms = held_terms(indexed_text(title, text), asked)
-        if terms:
-            held.append((item, terms))
-        for term in terms:
-            spread[term] = spread.get(term, 0) + 1
-    weight = {term: math.log1p((len(rows) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
-    hits = [Hit(item, sum(weight[term] * value for term, value in terms.items())) for item, terms in held]
-    return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]
+    logs.write(scope, one.view.own, log)
+    return recall, one.index is None or one.view.pending or one.view.behind

@@ -9,12 +9,12 @@ from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
 from sqlite3 import Error as SQLiteError
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
@@ -30,6 +30,7 @@ from agentkit_memory.errors import (
 )
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
+from agentkit_memory.store.deferred_writes import DeferredWrites
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.sqlite import SQLiteFile
 
@@ -37,6 +38,15 @@ __all__ = ["Database", "translate", "upserts"]
 
 _DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
 _MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
+
+T = TypeVar("T")
+
+_RETRY = 0.1
+"""Seconds between two tries to reach a server that was there before."""
+
+_SERVER_OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+_SERVER_OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
+"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks."""
 
 _MAX_HURRIED = 256
 """Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
@@ -54,7 +64,11 @@ class Database:
     ) -> None:
         self._file = target if isinstance(target, SQLiteFile) else None
         self.engine = target.engine if isinstance(target, SQLiteFile) else target
+        # Each statement by itself: a transaction would take two more round trips. SQLite is read like that anyway.
+        self._reader = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self.where = where
+        self.deferred = DeferredWrites(self.write)
+        """Writes that nobody waits for."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
@@ -62,6 +76,7 @@ class Database:
         self._hurried = 0  # writes without waiting since the last that may have waited
         self._closed = ""
         self._inherited = False
+        self._was_connected = False
         track(self)
 
     @classmethod
@@ -104,6 +119,7 @@ class Database:
         except BaseException:
             database.close()
             raise
+        database._was_connected = True
         return database
 
     def clock(self) -> float:
@@ -128,11 +144,11 @@ class Database:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:
-        """Lend a connection for reading."""
+        """Lend a connection for reading, without a transaction: each statement sees what is committed by then."""
         if self._closed:
             raise self._refusal()
         try:
-            with self.engine.connect() as connection:
+            with self._connected(self._reader) as connection:
                 yield connection
         except (DBAPIError, UnicodeDecodeError) as error:
             raise translate(error, self.where) from error
@@ -153,7 +169,7 @@ class Database:
                     raise WouldWait
                 if self._closed:
                     raise self._refusal()
-                with self.engine.begin() as connection:
+                with self._connected(self.engine) as connection, connection.begin():
                     yield connection
                 return
             lock = self._lock
@@ -190,6 +206,27 @@ class Database:
             raise translate(error, self.where) from error
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
+
+    def read_again(self, act: Callable[[], T]) -> T:
+        """Call a function that only reads; if the server closed its connection meanwhile, once more."""
+        try:
+            return act()
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if not (isinstance(cause, DBAPIError) and cause.connection_invalidated):
+                raise
+            return act()
+
+    def _connected(self, engine: Engine) -> Connection:
+        """Return a connection; a server that restarts is waited for up to the time limit."""
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                return engine.connect()
+            except OperationalError:
+                if self.is_sqlite or not self._was_connected or time.monotonic() >= until:
+                    raise
+                time.sleep(_RETRY)
 
     def compact(self) -> bool:
         """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
@@ -229,6 +266,8 @@ class Database:
 
     def close(self) -> None:
         """Close every connection. Closing twice is fine; in a process that was forked since, nothing is closed."""
+        if not self._inherited:
+            self.deferred.close(self._timeout)
         with self._lock:
             if self._inherited:
                 return
@@ -249,7 +288,7 @@ class Database:
                 free = lent
         if self._file is not None:
             self._file.disown(free)
-        keep(self.engine)
+        keep(self.engine, self._reader)
         self._lock = RLock()  # the thread that held the other does not exist here
         self._inherited = True
         self._closed = self._closed or why
@@ -283,11 +322,13 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
             )
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
+        settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
         engine = create_engine(
             url,
+            pool_pre_ping=True,  # a restart of the server closes the connections of the pool
             connect_args={
                 "connect_timeout": max(1, round(timeout)),
-                "options": f"-c lock_timeout={timeout * 1000:.0f}",
+                "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
             },
         )
     except ImportError as error:

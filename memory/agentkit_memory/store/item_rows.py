@@ -8,14 +8,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scope_rows import required
-from agentkit_memory.store.tables import branches, conversations, documents, embeddings, item_sources, items
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    embeddings,
+    item_sources,
+    items,
+    vector_state,
+)
 from agentkit_memory.terms.sparse import indexed_text
 from agentkit_prompts.context.items import Speaker
 
@@ -32,7 +40,8 @@ __all__ = [
     "lasting",
     "read_around",
     "read_items",
-    "recallable",
+    "read_newest",
+    "read_pending",
     "storable",
     "text_columns",
     "wanted",
@@ -74,7 +83,7 @@ class StoredItem(NamedTuple):
     """JSON."""
 
 
-_ITEM = (
+_COLUMNS = (
     select(
         *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
@@ -89,9 +98,9 @@ _ITEM = (
     .outerjoin(documents, documents.c.id == items.c.document_id)
     .outerjoin(branches, branches.c.id == items.c.branch_id)
     .outerjoin(conversations, conversations.c.id == branches.c.conversation_id)
-    # `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
-    .where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 )
+# `+ 0` keeps SQLite from reading the whole scope by its index instead of these few rows by their key.
+_ITEM = _COLUMNS.where((items.c.scope_id + 0).in_(bindparam("scopes", expanding=True)))
 
 
 def wanted() -> ColumnElement[bool]:
@@ -127,31 +136,33 @@ _SHOWN = or_(
 _VALID = (wanted(), _SHOWN, lasting())
 
 
-def recallable() -> Select[str, str, str]:
-    """Return a SELECT of the ids, titles and texts that may be recalled `now` in some `scopes`."""
-    return (
-        select(items.c.id, items.c.title, items.c.text)
-        .outerjoin(documents, documents.c.id == items.c.document_id)
-        .where(items.c.scope_id.in_(bindparam("scopes", expanding=True)), *_VALID)
-    )
-
-
+_unsettled = (vector_state.c.space == bindparam("space"), vector_state.c.want != vector_state.c.have)
+_OF_SCOPES = _COLUMNS.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+_NEWEST = _OF_SCOPES.where(*_VALID).order_by(items.c.created_at.desc(), items.c.id).limit(bindparam("most"))
+_PENDING = (
+    _ITEM.join(vector_state, vector_state.c.item_id == items.c.id)
+    .where(*_unsettled, vector_state.c.scope_id.in_(bindparam("scopes", expanding=True)), vector_state.c.want > 0)
+    .where(*_VALID)
+    .order_by(items.c.created_at.desc(), items.c.id)
+    .limit(bindparam("most"))
+)
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = _ITEM.where(_THESE, *_VALID)
+_READ_SETTLED = _READ.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled))
 _seed, _near = items.alias("seed"), items.alias("near")
 _within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
 _AROUND = _ITEM.where(
     items.c.id.in_(
-        union_all(
-            *(
-                select(_near.c.id)
-                .join_from(_seed, _near, and_(_near.c[of] == _seed.c[of], _within))
-                .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
-                for of in ("branch_id", "document_id")
-            )
-        )
+        select(_near.c.id)
+        .join_from(_seed, _near, and_(_near.c.branch_id == _seed.c.branch_id, _within))
+        .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
     ),
     ~_THESE,
+    *_VALID,
+)
+_AT_PLACES = _ITEM.where(  # at any of these positions of any of these branches
+    items.c.branch_id.in_(bindparam("branches", expanding=True)),
+    items.c.position.in_(bindparam("positions", expanding=True)),
     *_VALID,
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
@@ -166,6 +177,8 @@ def read_items(
     scope_ids: Sequence[int] | None,
     now: float,
     unreadable: dict[str, str] | None = None,
+    *,
+    settled_in: str | None = None,
 ) -> list[StoredItem]:
     """Return those of the items that are in the given scopes, valid now and not superseded.
 
@@ -175,11 +188,35 @@ def read_items(
         scope_ids: Numbers of the scopes that may be read.
         now: Time of the question.
         unreadable: Gets the id of each item that is left out as its row is damaged, and why.
+        settled_in: A space: items are left out that wait for its index, which may hold another version of them.
 
     Raises:
         ScopeError: No scope was given.
     """
-    return _readable(connection, _READ, {"scopes": required(scope_ids), "now": now}, ids, unreadable)
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
+    if settled_in is None:
+        return _readable(connection, _READ, bound, ids, unreadable)
+    return _readable(connection, _READ_SETTLED, bound | {"space": settled_in}, ids, unreadable)
+
+
+def read_pending(
+    connection: Connection,
+    space: str,
+    scope_ids: Sequence[int],
+    now: float,
+    most: int,
+    unreadable: dict[str, str] | None = None,
+) -> list[StoredItem]:
+    """Return the newest items, at most so many, that wait for the index of a space; see `read_items`."""
+    bound: dict[str, object] = {"space": space, "scopes": required(scope_ids), "now": now, "most": most}
+    return _readable(connection, _PENDING, bound, [], unreadable)
+
+
+def read_newest(
+    connection: Connection, scope_ids: Sequence[int], now: float, most: int, unreadable: dict[str, str] | None = None
+) -> list[StoredItem]:
+    """Return the newest items of some scopes, at most so many; see `read_items`."""
+    return _readable(connection, _NEWEST, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
 
 
 def _readable(
@@ -221,15 +258,25 @@ def _check(item: StoredItem) -> None:
     Raises:
         ValueError: Says which column is damaged.
     """
-    for name, kinds in _TYPES:
-        value = getattr(item, name)
-        if not isinstance(value, kinds):
-            raise ValueError(f"its {name} is {type(value).__name__}")
-    if item.kind == TURN and item.role not in get_args(Speaker):
+    types = tuple(map(type, item))
+    if types not in _sound:
+        for name, kinds in _TYPES:
+            value = getattr(item, name)
+            if not isinstance(value, kinds):
+                raise ValueError(f"its {name} is {type(value).__name__}")
+        if len(_sound) >= _MAX_SOUND:
+            _sound.clear()
+        _sound.add(types)
+    if item.kind == TURN and item.role not in _ROLES:
         raise ValueError(f"its role is {item.role!r:.40}")
-    read_metadata(item.meta)
+    if item.meta != "{}":
+        read_metadata(item.meta)
 
 
+_ROLES = frozenset(get_args(Speaker))
+_sound: set[tuple[type, ...]] = set()
+"""Types of columns that were checked before; there are few."""
+_MAX_SOUND = 256
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code
 _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
@@ -246,22 +293,30 @@ _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
 
 def read_around(
     connection: Connection,
-    found: Iterable[StoredItem],
+    found: Sequence[StoredItem],
     scope_ids: Sequence[int] | None,
     now: float,
     reach: int = 1,
     unreadable: dict[str, str] | None = None,
+    *,
+    stored: bool = True,
 ) -> list[StoredItem]:
-    """Return the neighbours of items, without these: chunks of the same document, turns of the same branch.
+    """Return the neighbours of turns in their branches, without these turns; perhaps others too unless `stored`.
 
-    What cannot be read is left out, see `read_items`.
+    What cannot be read is left out, see `read_items`. `stored` is whether all of the turns are items already.
 
     Raises:
         ScopeError: No scope was given.
     """
-    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "reach": reach}
-    ids = [each.id for each in found]
-    return _readable(connection, _AROUND, bound, ids, unreadable) if ids else []
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
+    if not found:
+        return []
+    if stored:
+        return _readable(connection, _AROUND, bound | {"reach": reach}, [each.id for each in found], unreadable)
+    branches_ = {each.branch_id for each in found if each.branch_id is not None}
+    positions = {each.position + step for each in found for step in range(-reach, reach + 1)}
+    bound |= {"branches": sorted(branches_), "positions": sorted(positions)}
+    return _readable(connection, _AT_PLACES, bound, [], unreadable)
 
 
 def forget_items(connection: Connection, ids: Collection[str]) -> int:

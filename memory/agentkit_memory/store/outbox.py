@@ -73,13 +73,15 @@ _DUE = or_(
     .exists(),
     select(_any_state.c.item_id).where(_any_state.c.item_id == items.c.id).exists(),
 )
-MISSING = select(items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0")).where(
+MISSING = select(
+    items.c.id, bindparam("this", type_=String), literal_column("1"), literal_column("0"), items.c.scope_id
+).where(
     items.c.superseded_by.is_(None),
     or_(items.c.valid_to.is_(None), items.c.valid_to > bindparam("now")),
     ~select(_state.item_id).where(_state.item_id == items.c.id, _this_space).exists(),
     _DUE,
 )
-_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have"], MISSING)
+_BACKFILL = insert(vector_state).from_select(["item_id", "space", "want", "have", "scope_id"], MISSING)
 _DROP_TOMBSTONES = delete(vector_state).where(_this_space, _state.want < 0)
 _NOTHING_HELD = (
     update(vector_state).where(_this_space).values(have=0, leased_by=None, leased_until=None, attempts=0, problem=None)
@@ -118,8 +120,8 @@ def hold_spaces(connection: Connection, *, change: bool = False) -> None:
         connection.execute(text(f"SELECT {lock}(:key)"), {"key": _SPACES_LOCK})
 
 
-def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = False) -> None:
-    """Queue new or changed items for every index.
+def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turns: bool = False) -> None:
+    """Queue new or changed items of a scope for every index.
 
     An item whose removal is still pending gets the next version. Turns are queued for extraction of facts too, once a
     worker has asked for that.
@@ -129,7 +131,8 @@ def enqueue(connection: Connection, item_ids: Sequence[str], *, turns: bool = Fa
         spaces = list(connection.scalars(_WRITTEN)) or [SPACE]
         spaces += connection.scalars(_READ_FOR_FACTS) if turns else ()
         ordered = sorted(item_ids)  # every writer locks rows in this order, so that there is no deadlock
-        rows = [{"item_id": item, "space": space, "want": 1, "have": 0} for space in spaces for item in ordered]
+        row = {"want": 1, "have": 0, "scope_id": scope}
+        rows = [{"item_id": item, "space": space, **row} for space in spaces for item in ordered]
         connection.execute(_ADD[connection.dialect.name], rows)
 
 

@@ -1,28 +1,29 @@
-"""Recall logs in SQL: each question with every candidate, its score, and why it was used or not."""
+"""Recall logs in SQL: each question with what was used, the next best, their scores, and why each was used or not."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from pydantic_core import PydanticSerializationError, to_json
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreCorrupt
+from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
-from agentkit_memory.store.scope_rows import required
-from agentkit_memory.store.tables import recall_logs
+from agentkit_memory.store.scope_rows import number_of, required
+from agentkit_memory.store.tables import recall_logs, scopes
 from agentkit_prompts.errors import brief
 
 __all__ = ["RecallLogs"]
 
 _END = 2**62
 _TRIM_EVERY = 64
-"""Logs that are written until the oldest are deleted again."""
+"""Logs that a process writes until it deletes the oldest again."""
 
 _BETWEEN = (
     select(*recall_logs.c["query", "policy", "candidates", "took_us", "conversation", "degraded", "id", "at"])
@@ -34,28 +35,23 @@ _BETWEEN = (
     .limit(bindparam("most"))
 )
 _OLDEST_FIRST, _NEWEST_FIRST = _BETWEEN.order_by(recall_logs.c.id), _BETWEEN.order_by(recall_logs.c.id.desc())
-_ADD = insert(recall_logs).returning(recall_logs.c.id)
+_ADD = insert(recall_logs)
+_SCOPE = select(scopes.c.id).where(scopes.c.id == bindparam("scope"))
 _others = recall_logs.alias("others")
 _TOO_OLD = delete(recall_logs).where(
-    recall_logs.c.scope_id == bindparam("scope"),
     recall_logs.c.id
-    <= select(_others.c.id)
-    .where(_others.c.scope_id == bindparam("scope"))
-    .order_by(_others.c.id.desc())
-    .limit(1)
-    .offset(bindparam("keep"))
-    .scalar_subquery(),
+    <= select(_others.c.id).order_by(_others.c.id.desc()).limit(1).offset(bindparam("keep")).scalar_subquery()
 )
 
 
 class RecallLogs:
-    """The recall logs of a store: about the newest `keep` of each scope; None for all, 0 for none."""
+    """The recall logs of a store: about the newest `keep` of all scopes together; None for all, 0 for none."""
 
     def __init__(self, database: Database, keep: int | None = None) -> None:
         self.database = database
         self.check_keep(keep)
         self.keep = keep
-        self._written: dict[int, int] = {}
+        self._written = 0
 
     @staticmethod
     def check_keep(keep: object) -> None:
@@ -67,28 +63,40 @@ class RecallLogs:
         if keep is not None and not is_whole(keep, 0):
             raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
 
-    def write(self, scope_id: int, log: RecallLog) -> RecallLog:
-        """Store a log under the number of its reader's scope and return it with its id and time."""
-        now = self.database.clock()
+    def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
+        """Queue a log; `Database.deferred.settle` waits for it.
+
+        Args:
+            scope: Whose recall it was.
+            known: The number that the scope had then. If that scope is erased meanwhile, the log is dropped.
+            make: Returns the log. Called in another thread.
+        """
         if self.keep == 0:
-            return replace(log, at=now)
-        row = {
-            "scope_id": scope_id,
-            "conversation": storable(log.conversation),
-            "at": now,
-            "query": storable(log.query),
-            "policy": _json(dict(log.policy)),
-            "candidates": _json(log.candidates),
-            "degraded": _json(log.degraded),
-            "took_us": min(log.took_us, 2**31 - 1),
-        }
-        with self.database.write() as connection:
-            number = int(connection.scalars(_ADD, row).one())
-            written = self._written.get(scope_id, 0)
-            if self.keep is not None and written % _TRIM_EVERY == 0:
-                connection.execute(_TOO_OLD, {"scope": scope_id, "keep": self.keep})
-        self._written[scope_id] = written + 1
-        return replace(log, id=number, at=now)
+            return
+        now = self.database.clock()
+
+        def prepare() -> Callable[[Connection], None]:
+            log = make()
+            row = {
+                "conversation": storable(log.conversation),
+                "at": now,
+                "query": storable(log.query),
+                "policy": _json(dict(log.policy)),
+                "candidates": _json(log.candidates),
+                "degraded": _json(log.degraded),
+                "took_us": min(log.took_us, 2**31 - 1),
+            }
+            return lambda connection: self._write(connection, scope, known, row)
+
+        self.database.deferred.add(prepare)
+
+    def _write(self, connection: Connection, scope: Scope, known: int | None, row: dict[str, object]) -> None:
+        if known is not None and connection.scalar(_SCOPE, {"scope": known}) is None:
+            return
+        connection.execute(_ADD, row | {"scope_id": number_of(connection, scope) if known is None else known})
+        self._written += 1
+        if self.keep is not None and self._written % _TRIM_EVERY == 1:
+            connection.execute(_TOO_OLD, {"keep": self.keep})
 
     def page(
         self, scope_ids: Sequence[int] | None, *, after: int | None = None, before: int | None = None, limit: int = 50

@@ -9,17 +9,16 @@ from sqlalchemy import Connection, bindparam, select, tuple_
 
 from agentkit_memory.errors import ScopeError
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.engine import Database
+from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.tables import scopes
 
-__all__ = ["covered_ids", "hold_scope", "known_ids", "own_and_readable", "readable_ids", "required", "scope_id"]
+__all__ = ["covered_ids", "hold_scope", "known_ids", "number_of", "readable_ids", "required", "scope_id"]
 
 _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
-_READABLE = (
-    select(scopes.c.id, *_NAMES).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
-)
+_READABLE = select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
+_NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
 
@@ -39,12 +38,16 @@ def scope_id(database: Database, scope: Scope) -> int:
         found = _find(connection, scope)
     if found is not None:
         return found
-    number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
     with database.write() as connection:
-        while (found := _find(connection, scope)) is None:
-            new = dict(zip(NAMES, scope.names, strict=True))
-            connection.execute(database.insert(scopes).values(id=number, **new).on_conflict_do_nothing())
-            number += 1  # taken by other names, once in quintillions
+        return number_of(connection, scope)
+
+
+def number_of(connection: Connection, scope: Scope) -> int:
+    """Return the number of a scope within a transaction, giving it one if it has none yet."""
+    number = int.from_bytes(hashlib.blake2b(scope.key.encode(), digest_size=8).digest(), "big") >> 1
+    while (found := _find(connection, scope)) is None:
+        connection.execute(_NEW[connection.dialect.name], {"id": number, **dict(zip(NAMES, scope.names, strict=True))})
+        number += 1  # taken by other names, once in quintillions
     return found
 
 
@@ -72,19 +75,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     Raises:
         ScopeError: It is not a scope.
     """
-    return own_and_readable(connection, scope)[1]
-
-
-def own_and_readable(connection: Connection, scope: Scope) -> tuple[int | None, list[int]]:
-    """Return the number of a scope, if it has one, and those of the scopes that a reader in it sees.
-
-    Raises:
-        ScopeError: It is no scope.
-    """
-    scope = Scope.of(scope)
-    rows = connection.execute(_READABLE, {"names": [each.names for each in scope.readable()]}).all()
-    own = next((number for number, *names in rows if tuple(names) == scope.names), None)
-    return own, [number for number, *_ in rows]
+    return list(connection.scalars(_READABLE, {"names": [each.names for each in Scope.of(scope).readable()]}))
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:

@@ -219,7 +219,8 @@ vector_spaces = Table(
 
 # The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".
 # No foreign key: the row of a deleted item stays until the index has forgotten it too. A worker that took a row holds
-# it until `leased_until`; after that another may take it. One that failed waits until then, held by nobody.
+# it until `leased_until`; after that another may take it. One that failed waits until then, held by nobody. Readers
+# look for what is pending in their scopes; the scope is NULL where it is not known any more.
 vector_state = Table(
     "vector_state",
     METADATA,
@@ -227,11 +228,13 @@ vector_state = Table(
     Column("space", String(64), primary_key=True),
     Column("want", Integer, nullable=False),
     Column("have", Integer, nullable=False),
+    Column("scope_id", BigInteger),
     Column("leased_by", String(36)),
     Column("leased_until", Float(53)),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("problem", Text),
     _partial("ix_vector_state_pending", "want != have", "space", "item_id"),
+    _partial("ix_vector_state_pending_scope", "want != have", "space", "scope_id"),
     sqlite_with_rowid=False,
 )
 

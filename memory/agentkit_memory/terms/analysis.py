@@ -11,7 +11,7 @@ from typing import Any
 
 from agentkit_memory.terms.stemmer import stem
 
-__all__ = ["count_terms", "list_terms"]
+__all__ = ["count_terms", "list_terms", "split_words"]
 
 # Scripts written without spaces: Thai, Lao, Khmer, Japanese and Chinese. Their neighbouring pairs stand for words.
 _UNSPACED = (
@@ -45,10 +45,11 @@ def count_terms(text: str) -> dict[int, int]:
 
 def list_terms(text: str) -> list[int | None]:
     """Return the terms of `text` in order, each as often as it occurs; a stop word is None."""
-    return list(map(_known, _words(text)))
+    return list(map(_known, split_words(text)))
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """Return the words of `text` in order, folded; pairs of characters where a script has no spaces."""
     if text.isascii():
         return text.encode().translate(_ASCII).decode().split()  # in half the time of an expression
     words: list[str] = []

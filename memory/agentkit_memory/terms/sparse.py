@@ -46,6 +46,8 @@ def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
     """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
     terms = list_terms(text)
     held = wanted.keys() & terms
+    if not held:
+        return {}
     counts = {term: terms.count(term) for term in wanted if term in held}  # few are wanted of many
     weights = _weights(counts.values(), len(terms) - terms.count(None))
     return {term: wanted[term] * weights[count] for term, count in counts.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,11 +84,10 @@ def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> 
     session.append(*user("hello", SECRET), Message("assistant", "noted"))
     itemise_all(either)
     keep_vectors(either)
-    own = either._own_scope()
     turn = next(each for each in items_of(either) if SECRET in each.text)
     either.facts.add(f"They said: {SECRET}", sources=turn.id)
     for query in (SECRET, f"and {SECRET} again?", f"  {SECRET}\n", "hello"):
-        either._store.logs.write(own, log(query))
+        either._store.logs.write(either.scope, None, partial(log, query))
     view = session.redact(2)
     assert [message.text for message in view] == ["hello", "[redacted]", "noted"]
     assert [message.text for message in either.session("s").conversation] == ["hello", "[redacted]", "noted"]
@@ -217,8 +218,8 @@ def test_short_texts_are_not_cut_out_of_other_questions(either: Memory) -> None:
     session = either.session("s")
     session.append(*user("tea"))
     for query in ("tea", "steam engines"):
-        either._store.logs.write(either._own_scope(), log(query))
-    either._store.logs.write(either.within("other")._own_scope(), log("tea"))
+        either._store.logs.write(either.scope, None, partial(log, query))
+    either._store.logs.write(either.within("other").scope, None, lambda: log("tea"))
     session.redact(1)
     assert [each.query for each in either.recall_logs()] == ["[redacted]", "steam engines"]
     assert [each.query for each in either.within("other").recall_logs()] == ["tea"]
@@ -233,8 +234,8 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
     itemise_all(either)
     turn = next(each for each in items_of(either) if "zebras" in each.text)
     either.facts.add("Zebras have stripes.", sources=turn.id)
-    either._store.logs.write(either._own_scope(), log("zebras?", "old"))
-    either._store.logs.write(either._own_scope(), log("violins?", "kept"))
+    either._store.logs.write(either.scope, None, lambda: log("zebras?", "old"))
+    either._store.logs.write(either.scope, None, lambda: log("violins?", "kept"))
     assert either.expire() == {} and {each.kind for each in items_of(either)} == {"turn", "fact"}
     now[0] = 2000.0
     assert "zebras are striped" not in [each.text for each in items_of(either)]
@@ -372,7 +373,7 @@ def test_a_log_of_a_question_that_failed_does_not_quote_it_in_what_went_wrong(ei
     row = RecallLog(SECRET, {}, (), 1, "s", (f"searched with BM25 only: cannot read {SECRET!r}",))
     other = RecallLog("tea?", {}, (), 1, "s", ("busy",))
     for each in (row, other):
-        either._store.logs.write(either._own_scope(), each)
+        either._store.logs.write(either.scope, None, partial(replace, each))
     session.redact(1)
     assert SECRET not in everything(either)
     assert "errors of this recall were removed" in either.recall_logs()[0].degraded[0]
@@ -389,8 +390,8 @@ def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path
     with Memory.open(home, embedder=Words(wrong=spoil)) as memory:
         session = memory.session("s")
         session.append(Message("user", SECRET))
-        memory.recall("else")
+        memory.worker().drain()
         assert SECRET not in everything(memory)
-        memory.recall("else")
+        memory.worker().drain()
         verified = memory.verify()
         assert (verified.ok, verified.pending, verified.failing) == (True, 0, 0)

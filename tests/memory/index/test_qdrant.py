@@ -270,7 +270,7 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
         (docs / f"{opened_before}.txt").write_text("zebra")
         with Memory.open(home, index=server.address) as memory:
             if opened_before:
-                memory.recall("zebra")
+                memory.worker().drain()
             server.empty = True
             memory.facts.add(f"zebra fact {opened_before}")
             assert memory.ingest(docs).pending == 2
@@ -307,7 +307,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
     (docs / "a.txt").write_text("zebra")
     stop = threading.Event()
     with Memory.open(home, index=server.address) as memory:
-        memory.recall("zebra")
+        memory.worker().drain()
         server.status = 500
         memory.ingest(docs)
         thread = threading.Thread(target=work_until, args=(stop, memory._store.indexes.worker()))

@@ -83,7 +83,7 @@ def write(database: Database, *numbers: int, said: str = "zebra") -> None:
             row |= {"text": f"{said} n{number}", "content_hash": str(number), "end": 0, "line": 0, "created_at": 0.0}
             if not connection.execute(update(items).where(items.c.id == uuid(number)).values(row)).rowcount:
                 connection.execute(insert(items).values(row))
-        enqueue(connection, [uuid(number) for number in numbers])
+        enqueue(connection, [uuid(number) for number in numbers], scope or 0)
 
 
 def remove(database: Database, *numbers: int) -> None:

@@ -72,15 +72,14 @@ async def test_what_was_cancelled_before_it_began_never_begins(memory: Memory) -
     go_on = threading.Event()
     blocked = [asyncio.create_task(memory.run(go_on.wait, 10)) for _ in range(8)]
     await asyncio.sleep(0.01)
-    session = memory.session("s")
-    late = asyncio.create_task(memory.run(session.append, Message("user", "hello")))
+    late = asyncio.create_task(memory.run(memory.facts.add, "hello"))
     await asyncio.sleep(0.01)
     late.cancel()
     with pytest.raises(asyncio.CancelledError):
         await late
     go_on.set()
     await asyncio.gather(*blocked)
-    assert len(memory.session("s").conversation) == 0
+    assert memory.facts.list() == ()
 
 
 async def test_a_write_that_fails_after_its_caller_was_cancelled_bothers_nobody(memory: Memory) -> None:
@@ -157,7 +156,7 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     embedder = Waited(stubborn)
     memory = Memory.open(home, embedder=embedder)
     memory.facts.add("zebra")
-    memory.recall("zebra")
+    memory.worker().drain()
     embedder.slow = True
     if waits_for == "what is indexed":
         memory.facts.add("heron")
@@ -180,6 +179,7 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     embedder = Waited()
     with Memory.open(home, embedder=embedder) as memory:
         assert memory.verify().failing == 0  # it is nobody's failure
+        memory.worker().drain()
         assert not memory.recall("heron").degraded and memory.verify().ok
 
 

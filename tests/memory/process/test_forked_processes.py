@@ -131,7 +131,7 @@ def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> N
 def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes_its_own(home: Path) -> None:
     memory = Memory.open(home)
     memory.facts.add("zebra one")
-    memory.recall("zebra")
+    memory.worker().drain()
     own: list[Memory] = []
 
     def open_anew() -> object:
@@ -160,12 +160,12 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
     memory = Memory.open(home)
     session = memory.session("s")
     session.append(Message("user", "zebra"))
-    memory.recall("zebra")
+    memory.worker().drain()
     store, let_go, holding = memory._store, threading.Event(), threading.Event()
 
     def hold() -> None:
         index = store.indexes.catch_up()
-        locks = (store.indexes._lock, index._mutex, session._lock, store.threads._threads._lock)  # type: ignore[attr-defined]
+        locks = (store.indexes._lock, index._mutex, session._lock, store.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
         for lock in locks:
             lock.acquire()
         with store.database.write() as connection:

@@ -31,6 +31,7 @@ def rights(folder: Path) -> dict[str, str]:
 def fill(memory: Memory, text: str) -> None:
     memory.session("s").append(Message("user", text))
     memory.facts.add(text)
+    memory.worker().drain()
     assert memory.recall(text).knowledge
 
 

@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
         memory.facts.add("zebra poison fact")
         memory.facts.add("zebra fact")
         memory.session("s").append(Message("user", "zebra turn"), Message("user", "zebra poison turn"))
-        memory.recall("zebra")
+        memory.worker().drain()
     return home
 
 

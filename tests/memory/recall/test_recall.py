@@ -15,8 +15,7 @@ from sqlalchemy import text
 
 from agentkit_memory import Memory, RecallError
 from agentkit_memory.process.failpoints import VARIABLE
-from agentkit_memory.recall.search import search_rows
-from agentkit_memory.terms.sparse import query_vector
+from agentkit_memory.store.item_rows import read_newest
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
 
@@ -81,6 +80,7 @@ def test_how_far_recall_searched_is_reported(memory: Memory, docs: Path, monkeyp
     memory.ingest(docs)
     for number in range(100):
         memory.facts.add(f"zebra fed {number}", valid_from=1e12)
+    memory.worker().drain()
     monkeypatch.setattr("agentkit_memory.recall.search.MAX_CANDIDATES", 90)
     recall = memory.recall("zebra fed")
     assert recall == ()
@@ -108,8 +108,8 @@ def test_a_file_that_is_half_ingested_takes_no_place_of_what_is_shown(home: Path
         assert memory._store.indexes.get().count() > 500, "what is not shown yet is indexed already"
         assert [found.source for found in memory.recall("zebra fed")] == [str(docs / "a.md")]
         with memory._store.database.read() as connection:
-            hits = search_rows(connection, query_vector("zebra fed"), [memory._own_scope()], 1e10, 10)
-        assert len(hits) == 1, "nor of what SQL is searched for, without the index"
+            rows = read_newest(connection, [memory._own_scope()], 1e10, 10)
+        assert len(rows) == 1, "nor of what SQL is searched for, without the index"
 
 
 def test_equal_scores_are_ordered_by_place(memory: Memory, docs: Path) -> None:

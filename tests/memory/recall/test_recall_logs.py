@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from agentkit_memory import Memory, RecallError, Scope, ScopeError
@@ -23,7 +26,7 @@ FULL = RecallLog(
 
 def write(memory: Memory, *queries: str, logs: RecallLogs | None = None) -> None:
     for query in queries:
-        (logs or memory._store.logs).write(memory._own_scope(), RecallLog(query, {}, (), 1))
+        (logs or memory._store.logs).write(memory.scope, None, partial(RecallLog, query, {}, (), 1))
 
 
 def queries(memory: Memory, **page: int) -> list[str]:
@@ -32,8 +35,9 @@ def queries(memory: Memory, **page: int) -> list[str]:
 
 def test_a_log_comes_back_as_it_was_written(either: Memory) -> None:
     either._store.database.clock = lambda: 77.0
-    written = either._store.logs.write(either._own_scope(), FULL)
-    assert either.recall_logs() == (written,)
+    either._store.logs.write(either.scope, None, lambda: FULL)
+    (written,) = either.recall_logs()
+    assert replace(written, id=0, at=0.0) == FULL
     assert (written.at, written.candidates, written.degraded) == (77.0, FULL.candidates, FULL.degraded)
     assert written.id > 0 and written.conversation == "breakfast"
 
@@ -65,15 +69,16 @@ def test_hostile_questions_can_be_logged(either: Memory) -> None:
     assert queries(either) == ["a\ufffdb", "\ufffd", "'; DROP TABLE items; --", "x" * 100_000, ""]
 
 
-def test_only_so_many_logs_of_a_scope_are_kept(either: Memory) -> None:
+def test_only_so_many_logs_are_kept_of_all_scopes_together(either: Memory) -> None:
     logs = RecallLogs(either._store.database, keep=5)
-    write(either, *(str(number) for number in range(200)), logs=logs)
-    write(either.within("other"), "theirs")
-    kept = queries(either, after=0, limit=500)
-    assert 5 <= len(kept) <= 5 + 64 and kept[-5:] == ["195", "196", "197", "198", "199"]
-    write(either, "200", logs=RecallLogs(either._store.database, keep=5))
-    assert queries(either, after=0, limit=500) == ["196", "197", "198", "199", "200"]
-    assert queries(either.within("other")) == ["theirs"]
+    other = either.within("other")
+    for number in range(130):
+        write(either if number % 2 else other, str(number), logs=logs)
+    both = (*queries(either, after=0, limit=500), *queries(other, after=0, limit=500))
+    assert 5 <= len(both) <= 5 + 64 and {"125", "126", "127", "128", "129"} <= set(both)
+    write(either, "130", logs=RecallLogs(either._store.database, keep=5))
+    assert queries(either, after=0, limit=500) == ["127", "129", "130"]
+    assert queries(other, after=0, limit=500) == ["126", "128"]
 
 
 def test_no_logs_are_kept_where_none_are_wanted(memory: Memory) -> None:

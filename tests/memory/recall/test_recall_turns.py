@@ -183,4 +183,5 @@ def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
 @pytest.mark.parametrize("policy", [*POLICIES])
 def test_every_policy_answers_or_has_nothing_to_ask(memory: Memory, policy: str) -> None:
     talk(memory.session("a"), "Ada: The heron eats eels.")
+    memory.worker().drain()
     assert recalled(memory, "heron", policy=policy) == ([] if policy == "dense" else ["The heron eats eels."])

@@ -138,6 +138,7 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
             assert "Zeppelin" in either.recall("heron")[0].text
 
     assert either.reembed(Words(), on_progress=meanwhile).flipped
+    either.worker().drain()
     assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
     whole(either, "words-1")
 
@@ -163,6 +164,7 @@ def test_a_new_store_is_read_by_the_embedder_it_is_opened_with(home: Path, docs:
         assert best(memory, "puma burrow", policy="dense") == "puma"
         session = memory.session("s")
         session.append(Message("user", "My heron is called Zeppelin."))
+        memory.worker().drain()
         assert "Zeppelin" in str(memory.recall("heron Zeppelin"))
         whole(memory, "words-1")
     asked = len(embedder.asked)
@@ -206,7 +208,7 @@ def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(ho
         problems = memory.verify().problems
         assert "BM25 still works" in "".join(problems.values())
     with Memory.open(home, embedder=Words()) as memory:  # at once, not when its next try is due
-        memory.recall("x")
+        memory.worker().drain()
         whole(memory, "words-1")
 
 
@@ -373,7 +375,7 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     assert best(hurried, "puma") == "puma"  # by its words
     hurried._store.embedders.add(Words())
     establish(hurried._store.database, hurried._store.embedders.add(Words()))
-    hurried.recall("x")
+    hurried.worker().drain()
     whole(hurried, "words-1")
 
 
@@ -556,7 +558,7 @@ def test_a_lost_index_is_built_again_without_asking_the_model(home: Path, docs: 
     shutil.rmtree(home / "index")
     embedder = Words()
     with Memory.open(home, embedder=embedder) as memory:
-        memory.recall("")
+        memory.worker().drain()
         whole(memory, "words-1")
     assert "puma" not in json.dumps(embedder.calls)
 
@@ -571,10 +573,10 @@ def test_vectors_go_with_what_they_were_made_of(home: Path, docs: Path) -> None:
         assert kept(memory) == {"words-1": 16}
         said = memory.session("s")
         said.append(Message("user", "My heron is called Zeppelin."))
-        memory.recall("x")
+        memory.worker().drain()
         assert kept(memory) == {"words-1": 17}
         said.redact(1)
-        memory.recall("x")
+        memory.worker().drain()
         assert kept(memory) == {"words-1": 16}
         assert memory.erase("local").removed["embeddings"] == 16
         assert kept(memory) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
         mine = shared.within(Scope(f"{scope.tenant}{run}", scope.user, scope.session, scope.agent))
         facts[scope] = mine.facts.add(f"fact of {scope}")
         mine.session("s").append(Message("user", f"turn of {scope}"))
-        mine._store.logs.write(mine._own_scope(), RecallLog(f"question of {scope}", {}, (), 1))
+        mine._store.logs.write(mine.scope, None, partial(RecallLog, f"question of {scope}", {}, (), 1))
     while itemise(shared._store.database, None, 100):
         pass
     here = shared.within(Scope(f"{reader.tenant}{run}", reader.user, reader.session, reader.agent))

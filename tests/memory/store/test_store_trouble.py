@@ -201,17 +201,18 @@ def test_a_table_and_its_index_that_disagree_are_reported(home: Path, docs: Path
 def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
     with Memory.open(home) as memory:
         memory.facts.add("zebra")
-        memory.recall("zebra")
+        memory.worker().drain()
         damage(home, "PRAGMA foreign_keys=OFF", "UPDATE vector_state SET item_id = 'zeb\"a', want = -2")
         with pytest.raises(StoreError, match="what is stored is intact"):
             memory.repair()
-        assert "the vector index failed" in memory.recall("zebra").degraded[0]
+        assert len(memory.recall("zebra").knowledge) == 1
 
 
 @pytest.mark.parametrize("stored", ["[", "[1]", '[{"shot": 1}]', "7"])
 def test_a_recall_log_that_is_none_any_more_is_reported(home: Path, stored: str) -> None:
     with Memory.open(home) as memory:
         memory.recall("zebra")
+        assert len(memory.recall_logs()) == 1
         damage(home, f"UPDATE recall_logs SET candidates = '{stored}'")
         with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
             memory.recall_logs()

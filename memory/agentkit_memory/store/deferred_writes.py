@@ -1,0 +1,126 @@
+"""`DeferredWrites`: small writes that nobody waits for, such as logs, many in one transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from itertools import islice
+from threading import Condition
+from typing import TypeAlias
+
+from sqlalchemy import Connection
+
+from agentkit_memory.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreReadOnly, StoreUnavailable
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.process.forks import track
+from agentkit_memory.process.on_demand import OnDemand
+
+__all__ = ["DeferredWrites", "Prepare"]
+
+Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
+"""Does what takes time without the database, and returns what writes the result within a transaction."""
+
+_LOG = logging.getLogger("agentkit.memory")
+_BATCH = 256
+_GATHER = 0.05
+"""Seconds between the first write of a batch and its transaction."""
+_MAX_WAITING = 4096
+"""While the database cannot be written, so many are kept; after that the oldest are dropped."""
+_LATER = (StoreLocked, StoreFull, StoreReadOnly, StoreUnavailable)
+"""Errors that pass: the same write may succeed later."""
+
+
+class DeferredWrites:
+    """Writes that wait for a thread of their own. Lost if the process is killed within about `_GATHER` seconds."""
+
+    def __init__(self, write: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._write = write
+        self._changed = Condition()
+        self._waiting: deque[Prepare] = deque()
+        self._added = self._done = 0
+        self._tried, self._trying = 0, False
+        self._thread = OnDemand("agentkit-memory-writes", self._pass, gather=_GATHER)
+        self.problem: StoreError | None = None
+        """Why the last try failed; None if it succeeded."""
+        track(self)
+
+    def add(self, prepare: Prepare) -> None:
+        """Queue a write. What it raises is logged."""
+        with self._changed:
+            self._waiting.append(prepare)
+            self._added += 1
+            if len(self._waiting) > _MAX_WAITING:
+                self._waiting.popleft()
+                self._done += 1
+        self._thread.wake()
+
+    def settle(self) -> None:
+        """Wait until all that was queued before is written.
+
+        Raises:
+            StoreError: It cannot be written now. It stays queued.
+        """
+        with self._changed:
+            until = self._added
+            last = self._tried + (2 if self._trying else 1)  # a try that has begun may not include all of it
+            while self._done < until:
+                if self._tried >= last and self.problem is not None:
+                    raise self.problem
+                self._thread.wake(hurry=True)
+                self._changed.wait(0.2)
+
+    def close(self, seconds: float) -> None:
+        """Write what is queued, for so many seconds at most."""
+        if self._waiting and self.problem is None:
+            with self._changed:
+                self._thread.wake(hurry=True)
+                self._changed.wait_for(lambda: self._done >= self._added or self.problem is not None, seconds)
+        self._thread.stop(seconds)
+
+    def disown(self, why: str) -> None:
+        """Leave what is queued to the parent of this process."""
+        self._changed, self._waiting = Condition(), deque()
+        self._added = self._done = 0
+        self._trying = False
+
+    def _pass(self) -> bool:
+        """Write a batch; return whether there is more that can be written now."""
+        with self._changed:
+            batch = list(islice(self._waiting, _BATCH))
+            self._trying = True
+        problem = self._write_all(batch)
+        with self._changed:
+            self.problem = problem
+            self._tried, self._trying = self._tried + 1, False
+            if problem is None:
+                for each in batch:
+                    if self._waiting and self._waiting[0] is each:  # not dropped meanwhile
+                        self._waiting.popleft()
+                        self._done += 1
+            self._changed.notify_all()
+            return problem is None and bool(self._waiting)
+
+    def _write_all(self, batch: Sequence[Prepare]) -> StoreError | None:
+        """Write all of them in one transaction, or what is invalid apart; return an error that passes."""
+        try:
+            writes = [each() for each in batch]
+            failpoint("deferred.prepared")
+            with self._write() as connection:
+                for write in writes:
+                    write(connection)
+                failpoint("deferred.written")
+            failpoint("deferred.committed")
+        except _LATER as error:
+            return error
+        except StoreClosed:
+            return None
+        except Exception as error:
+            if len(batch) == 1:
+                _LOG.warning("a deferred write failed and is dropped: %s: %s", type(error).__name__, error)
+                return None
+            for each in batch:
+                if (problem := self._write_all([each])) is not None:
+                    return problem
+        return None

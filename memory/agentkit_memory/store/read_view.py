@@ -1,0 +1,72 @@
+"""`ReadView`: what a reader knows before it searches: its scopes, the active space, and whether anything waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, func, select, tuple_
+
+from agentkit_memory.scope import NAMES, Scope
+from agentkit_memory.store.spaces import Space, active_space
+from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
+from agentkit_memory.terms.sparse import SPACE
+
+__all__ = ["ReadView", "read_view"]
+
+_NAMES = scopes.c[NAMES].values()
+_SPACE = vector_spaces.c["space", "index_id", "model", "dimensions", "state"]
+_state = vector_state.c
+_pending = (
+    select(_state.item_id)
+    .where(
+        _state.space == func.coalesce(vector_spaces.c.space, SPACE),
+        _state.scope_id == scopes.c.id,
+        _state.want != _state.have,
+    )
+    .correlate(scopes, vector_spaces)
+    .exists()
+)
+# A subquery, so that the few branches that are behind are looked at, and not all conversations of the scope.
+_owner = select(conversations.c.scope_id).where(conversations.c.id == branches.c.conversation_id).scalar_subquery()
+_behind = (
+    select(branches.c.id)
+    .where(branches.c.itemised_seq < branches.c.head_seq, _owner == scopes.c.id)
+    .correlate(scopes)
+    .exists()
+)
+_VIEW: Select[Any] = (
+    select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind)
+    .select_from(scopes)
+    .outerjoin(vector_spaces, vector_spaces.c.state == "active")
+    .where(tuple_(*_NAMES).in_(bindparam("names", expanding=True)))
+    .order_by(scopes.c.id)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadView:
+    """What one reader sees, as of one moment."""
+
+    own: int | None
+    """Number of the reader's scope, if anything was ever written to it."""
+    scope_ids: tuple[int, ...]
+    """Numbers of the scopes that may be read, of those that were ever written to."""
+    space: Space
+    """The active one."""
+    pending: bool
+    """Whether items of these scopes wait for the index."""
+    behind: bool
+    """Whether messages of these scopes are no items yet."""
+
+
+def read_view(connection: Connection, scope: Scope) -> ReadView:
+    """Return what a reader in `scope` sees."""
+    rows = [tuple(row) for row in connection.execute(_VIEW, {"names": [each.names for each in scope.readable()]})]
+    own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
+    if not rows:
+        return ReadView(None, (), active_space(connection), pending=False, behind=False)
+    space = Space(SPACE) if rows[0][5] is None else Space(*rows[0][5:10])
+    return ReadView(
+        own, tuple([row[0] for row in rows]), space, any(row[10] for row in rows), any(row[11] for row in rows)
+    )

@@ -1,0 +1,277 @@
+"""Recall reads the index as it is: it embeds no passage, writes nothing, and waits for no lock, worker or model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from sqlite3 import connect
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+
+from agentkit_memory import Memory, Scope
+from agentkit_memory.store.item_rows import content_hash
+from agentkit_prompts.context.messages import Message
+
+GENEROUS = 20.0
+"""Seconds. What is tested hangs for ever, so that a recall that waits for it does not pass by luck."""
+
+
+class Stalling:
+    """An embedder that hangs for as long as a test wants, for texts and questions alike."""
+
+    model = "stalling"
+    question_timeout = 0.2
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.hanging = threading.Event()
+        self.asked: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked += texts
+        if not self.go_on.is_set():
+            self.hanging.set()
+            assert self.go_on.wait(120)
+        return [[1.0, float("boat" in text)] for text in texts]
+
+
+@pytest.fixture
+def stalling() -> Iterator[Stalling]:
+    embedder = Stalling()
+    yield embedder
+    embedder.go_on.set()
+
+
+def within(seconds: float, act: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function in a thread and fail if it takes longer, whatever it waits for."""
+    with_result: list[Any] = []
+    thread = threading.Thread(target=lambda: with_result.append(act(*args, **kwargs)), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert with_result, f"it did not return within {seconds} seconds"
+    return with_result[0]
+
+
+def statements(memory: Memory, act: Callable[[], object]) -> list[str]:
+    """Return what a function executes in its own thread."""
+    seen: list[str] = []
+    me = threading.get_ident()
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if threading.get_ident() == me:
+            seen.append(statement)
+
+    engine = memory._store.database.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        act()
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    return seen
+
+
+def backlog(memory: Memory, count: int) -> None:
+    """Queue facts of another tenant, behind the back of the memory, which would index them."""
+    other = memory.within("other")._own_scope()
+    space = memory._store.indexes.active().name
+    with memory._store.database.write() as connection:
+        for number in range(count):
+            row = {"id": f"00000000-0000-4000-8000-{number:012x}", "scope": other, "text": f"heron {number}"}
+            row |= {"space": space, "hash": content_hash(row["text"]), "position": number}
+            connection.execute(
+                text(
+                    'INSERT INTO items (id, scope_id, kind, position, title, text, content_hash, start, "end", line,'
+                    " created_at) VALUES (:id, :scope, 'fact', :position, '', :text, :hash, 0, 9, 0, 1.0)"
+                ),
+                row,
+            )
+            connection.execute(
+                text(
+                    "INSERT INTO vector_state (item_id, space, want, have, scope_id) VALUES (:id, :space, 1, 0, :scope)"
+                ),
+                row,
+            )
+
+
+def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall_answers(
+    home: Path, stalling: Stalling
+) -> None:
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.session("s").append(Message("user", "The heron nests behind the weir."))
+        memory.worker().drain()
+        backlog(memory, 10_000)
+        stalling.go_on.clear()
+        with memory.worker():  # whose thread hangs with the embedder
+            assert stalling.hanging.wait(GENEROUS)
+            stalling.asked.clear()
+            taken = []
+            for _ in range(40):
+                began = time.perf_counter()
+                recall = within(GENEROUS, memory.recall, "Where does the heron nest?")
+                taken.append(time.perf_counter() - began)
+                assert [found.text for found in recall] == ["The heron nests behind the weir."]
+                assert "BM25 only" in recall.degraded[0]
+            assert stalling.asked == ["Where does the heron nest?"], "asked once, and not again while it hangs"
+            assert sorted(taken)[20] < 1.0
+            within(GENEROUS, memory.session("s").append, Message("user", "It flew off."))
+            assert "It flew off." in {found.text for found in within(GENEROUS, memory.recall, "flew").recalled}
+            stalling.go_on.set()
+
+
+def test_what_waits_is_found_by_words_in_its_own_scope_and_degraded_says_so(home: Path, stalling: Stalling) -> None:
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.session("s").append(Message("user", "The meadow is wide."), Message("user", "The heron eats eels."))
+        memory.worker().drain()
+        stalling.go_on.clear()
+        memory.facts.add("A heron is a bird.")
+        memory.session("s").append(Message("user", "A heron stood on the boat."))
+        recall = within(GENEROUS, memory.recall, "heron", limit=9)
+        assert [fact.text for fact in recall.knowledge] == ["A heron is a bird."]
+        assert {found.text for found in recall} >= {"The heron eats eels.", "A heron stood on the boat."}
+        assert any("2 new items have no vector yet" in why for why in recall.degraded)
+        assert within(GENEROUS, memory.within("other").recall, "heron") == ()
+        stalling.go_on.set()
+        memory.worker().drain()
+        time.sleep(1.1)  # a model that was away is not asked again for a second
+        recall = memory.recall("boat", limit=1)
+        assert recall.degraded == () and recall[0].text == "A heron stood on the boat."
+
+
+def test_recall_embeds_no_passage_and_writes_nothing(memory: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("The heron nests behind the weir.")
+    memory.ingest(docs)
+    memory.recall("heron")
+    memory.facts.add("A heron is a bird.")
+    memory.session("s").append(Message("user", "The heron eats eels."))
+    seen = statements(memory, lambda: memory.recall("heron"))
+    assert seen and all(each.lstrip().startswith("SELECT") for each in seen)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_recall_takes_few_statements(home: Path, stalling: Stalling, waiting: bool) -> None:
+    for embedder, most in ((None, 3), (stalling, 4)):
+        with Memory.open(home / str(most), embedder=embedder) as memory:
+            memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
+            memory.worker().drain()
+            if waiting:
+                stalling.go_on.clear()  # so that it goes on waiting
+                memory.facts.add("A heron is a bird.")
+                memory.session("s").append(Message("user", "The heron rests."))
+            assert len(statements(memory, lambda: memory.recall("heron", limit=3))) <= most + 2 * waiting
+            stalling.go_on.set()
+
+
+def test_a_foreign_write_lock_costs_a_recall_nothing(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "The heron eats eels."))
+        memory.worker().drain()
+    with Memory.open(home, timeout=2 * GENEROUS) as memory:
+        with closing(connect(home / "memory.db", check_same_thread=False)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for _ in range(3):
+                recall = within(GENEROUS, memory.recall, "heron")
+                assert [found.text for found in recall] == ["The heron eats eels."] and recall.degraded == ()
+            other.execute("ROLLBACK")
+        assert len(memory.recall_logs()) == 3
+
+
+async def test_an_append_does_not_wait_behind_recalls(home: Path) -> None:
+    go_on = threading.Event()
+
+    class Slow:
+        name = "slow"
+
+        def scores(self, question: Any, pool: Any) -> list[float]:
+            assert go_on.wait(120)
+            return [0.0] * len(pool)
+
+    from agentkit_memory.recall.recall_policy import RecallPolicy
+
+    with Memory.open(home) as memory:
+        session = memory.session("s")
+        session.append(Message("user", "A heron."))
+        policy = RecallPolicy("slow", scorers=(Slow(),))
+        recalls = [asyncio.create_task(memory.run(memory.recall, "heron", policy=policy)) for _ in range(30)]
+        await asyncio.sleep(0.05)
+        await asyncio.wait_for(memory.run(session.append, Message("user", "hello")), GENEROUS)
+        assert not any(task.done() for task in recalls)
+        go_on.set()
+        assert all(await asyncio.gather(*recalls))
+
+
+def test_recalls_beside_a_slow_ingestion_do_not_wait_for_it(home: Path, docs: Path, stalling: Stalling) -> None:
+    (docs / "a.md").write_text("The heron nests behind the weir.")
+    with Memory.open(home, embedder=stalling) as memory, ThreadPoolExecutor(1) as pool:
+        memory.ingest(docs)
+        stalling.go_on.clear()
+        (docs / "b.md").write_text("The stork stands there.")
+        ingesting = pool.submit(memory.ingest, docs)
+        assert stalling.hanging.wait(GENEROUS)
+        for _ in range(3):
+            assert within(GENEROUS, memory.recall, "heron")[0].text == "The heron nests behind the weir."
+        assert within(GENEROUS, memory.recall, "stork")[0].text == "The stork stands there."
+        assert not ingesting.done()
+        stalling.go_on.set()
+        assert ingesting.result().added
+
+
+def test_an_item_that_waits_in_a_newer_version_is_not_found_by_its_old_words(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(Message("user", "My card is 4000 1234."), Message("user", "The heron eats eels."))
+    memory.worker().drain()
+    memory._store.upkeep.clear()  # nothing is indexed from here on
+    session.redact(1, "Something was here.")
+    assert memory.recall("card 4000") == ()
+    assert memory.recall("something")[0].text == "Something was here."
+
+
+def test_a_new_item_is_ranked_beside_those_of_the_index(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(*[Message("user", f"The river is long, part {number}.") for number in range(40)])
+    session.append(Message("user", "A heron by the river."))
+    memory.worker().drain()
+    memory._store.upkeep.clear()
+    session.append(Message("user", "The heron and the stork by the river."))
+    found = memory.recall("heron stork river", limit=3)
+    assert [each.text for each in found[:2]] == ["The heron and the stork by the river.", "A heron by the river."]
+    memory.worker().drain()
+    again = memory.recall("heron stork river", limit=3)
+    assert [each.id for each in again][:2] == [each.id for each in found][:2]
+
+
+def test_a_closed_memory_leaves_a_hanging_embedder_behind(home: Path, stalling: Stalling) -> None:
+    memory = Memory.open(home, embedder=stalling)
+    memory.session("s").append(Message("user", "The heron eats eels."))
+    stalling.go_on.clear()
+    within(GENEROUS, memory.recall, "heron")
+    assert stalling.hanging.wait(GENEROUS)
+    within(GENEROUS, memory.close)
+    stalling.go_on.set()
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.worker().drain()
+        assert memory.verify().ok and memory.verify().pending == 0
+
+
+def test_a_reader_of_nothing_asks_no_model(home: Path, stalling: Stalling) -> None:
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.within(Scope("other")).facts.add("A heron is a bird.")
+        memory.worker().drain()
+        stalling.asked.clear()
+        assert memory.recall("heron") == () and stalling.asked == []
+
+
+def test_a_wrong_time_limit_for_questions_is_reported(home: Path, stalling: Stalling) -> None:
+    stalling.question_timeout = -1.0
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.facts.add("A heron is a bird.")
+        memory.worker().drain()
+        recall = memory.recall("heron")
+        assert len(recall.knowledge) == 1 and "question_timeout: expected seconds" in recall.degraded[0]

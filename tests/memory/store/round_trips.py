@@ -1,0 +1,77 @@
+"""A proxy in front of a PostgreSQL server that counts round trips, and may delay each."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+__all__ = ["Proxy", "proxied"]
+
+
+class Proxy:
+    """Forwards bytes. A round trip is an answer to what the client sent."""
+
+    def __init__(self, server: str, delay: float = 0.0) -> None:
+        self.delay = delay
+        self.trips = 0
+        self._server = urlsplit(server)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The address of the same database through this proxy."""
+        given = self._server
+        return f"postgresql://{given.username or 'postgres'}:{given.password or ''}@127.0.0.1:{self.port}{given.path}"
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _connect(self) -> socket.socket:
+        folder = parse_qs(self._server.query).get("host", [""])[0]
+        port = self._server.port or 5432
+        if folder.startswith("/"):
+            found = next(path for path in Path(folder).glob(".s.PGSQL.*") if path.suffix != ".lock")
+            server = socket.socket(socket.AF_UNIX)
+            server.connect(str(found))
+            return server
+        return socket.create_connection((self._server.hostname or "127.0.0.1", port))
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                server = self._connect()
+                asked = threading.Event()
+                for source, target, is_client in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self._pump, args=(source, target, is_client, asked), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, is_client: bool, asked: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if is_client:
+                    asked.set()
+                elif asked.is_set():
+                    asked.clear()
+                    self.trips += 1
+                    time.sleep(self.delay)
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@contextlib.contextmanager
+def proxied(server: str, delay: float = 0.0) -> Iterator[Proxy]:
+    proxy = Proxy(server, delay)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

