@@ -15,6 +15,7 @@ from typing_extensions import TypeVar
 from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
+from agentkit.deps import check_deps
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
@@ -34,7 +35,7 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
-from agentkit.run_context import Input, check_deps, placed, run_context, with_key
+from agentkit.run_context import Input, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit.threads import in_thread
@@ -305,7 +306,7 @@ class Agent(Generic[Deps, Output]):
         return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
-        self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
@@ -322,7 +323,7 @@ class Agent(Generic[Deps, Output]):
         check_options(options, ResumeOptions)
         return await self._now(options)._go_on(journal, options)
 
-    async def _go_on(self, journal: Journal | Path, options: Mapping[str, Any]) -> RunResult[Output]:
+    async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
@@ -381,7 +382,9 @@ class Agent(Generic[Deps, Output]):
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
         return run_blocking(self.run(user_input, **options))
 
-    def resume_sync(self, journal: Journal | Path, **options: Unpack[ResumeOptions[Deps, Output]]) -> RunResult[Output]:
+    def resume_sync(
+        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+    ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))
 

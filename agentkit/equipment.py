@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agentkit.deps import check_deps
 from agentkit.output.answer import AnswerReader
-from agentkit.run_context import check_deps
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_tools import Toolset, by_name

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.compaction import Compaction, Summarise
-from agentkit.errors import DepsMismatch
 from agentkit.recaller import RecallSource
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
+from agentkit_prompts.errors import ContextError
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
     pass
 
-__all__ = ["Input", "check_deps", "placed", "run_context", "with_key"]
+__all__ = ["Input", "placed", "run_context", "with_key"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -37,6 +36,7 @@ def run_context(
         user_input = prompter.context(UserInput(given) if isinstance(given, list | tuple) else given)
     if isinstance(user_input, PromptContext):
         conversation = user_input.conversation if session is None else session.conversation
+        _check_unused(user_input, conversation, tools)
         ctx = user_input.evolve(conversation=conversation, tools=tools)
     else:
         conversation = _NO_CONVERSATION if session is None else session.conversation
@@ -44,6 +44,21 @@ def run_context(
     if kept := getattr(session, "additional_kwargs", None):
         ctx = _with_kept(ctx, kept)
     return with_key(ctx, chain, session, run_id)
+
+
+def _check_unused(ctx: PromptContext, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> None:
+    """Refuse what a run would leave out of a context: the session has the conversation, the agent has the tools.
+
+    Raises:
+        ContextError: Names all of it.
+    """
+    problems: list[tuple[str, str]] = []
+    if len(ctx.conversation) and ctx.conversation != conversation:
+        problems.append(("conversation", "the conversation of session= would take its place: give one of them"))
+    if ctx.tools and ctx.tools != tools:
+        problems.append(("tools", "those of the agent would take their place: give tools= to the agent, or to the run"))
+    if problems:
+        raise ContextError("PromptContext", problems)
 
 
 def _with_kept(ctx: PromptContext, kept: Mapping[str, Any]) -> PromptContext:
@@ -69,13 +84,3 @@ def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | No
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
     shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []
     return Layers(layers or (), before_input=shown)
-
-
-def check_deps(tools: Iterable[Tool], deps: object) -> None:
-    """Refuse `deps` that tools could not work with.
-
-    Raises:
-        DepsMismatch: Names all of these tools.
-    """
-    if problems := [problem for tool in tools if tool.deps_types and (problem := tool.deps_problem(deps))]:
-        raise DepsMismatch(problems)

@@ -23,7 +23,7 @@ from agentkit_memory import Memory
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.store.tables import branches, messages
-from agentkit_memory.terms.sparse import document_vector, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from agentkit_prompts.context.messages import MESSAGES, Message
 
 WORDS = [f"{head}{tail}" for head in "bcdfghjklmnprstvwz" for tail in ("ato", "eril", "ingo", "osk", "ulma", "yrra")]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from agentkit.models.model import Reply
     from agentkit.models.model_errors import ModelRequestError
-    from agentkit_prompts.chat_templates.guard.taint import Policy
+    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
 

@@ -237,7 +237,10 @@ class AsyncDriver:
         inside, decided = self.nesting.unfinished, journal.decisions
         unknown = [call for call in given if call not in asked and call not in decided and _outer(call) not in inside]
         if unknown:
-            raise ApprovalError(f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}")
+            waiting = f"; those that wait: {', '.join(sorted(asked))}" if asked else ""
+            raise ApprovalError(
+                f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}"
+            )
 
     async def _keep(self, round_: ToolRound, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""

@@ -51,6 +51,10 @@ from agentkit_prompts.tokens.counter import TokenCounter as TokenCounter
 from agentkit_prompts.tokens.exact import TiktokenCounter as TiktokenCounter
 from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
+from agentkit_prompts.tree.example_selectors import KeywordSelector as KeywordSelector
+from agentkit_prompts.tree.example_selectors import LengthSelector as LengthSelector
+from agentkit_prompts.tree.example_selectors import MMRSelector as MMRSelector
+from agentkit_prompts.tree.example_selectors import VectorSelector as VectorSelector
 from agentkit_prompts.tree.examples import ExampleSelector as ExampleSelector
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.examples import StaticSelector as StaticSelector
@@ -65,8 +69,4 @@ from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt
 from agentkit_prompts.tree.leaves import UserInputPrompt as UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt as BasePrompt
-from agentkit_prompts.tree.selectors import KeywordSelector as KeywordSelector
-from agentkit_prompts.tree.selectors import LengthSelector as LengthSelector
-from agentkit_prompts.tree.selectors import MMRSelector as MMRSelector
-from agentkit_prompts.tree.selectors import VectorSelector as VectorSelector
 from agentkit_prompts.tree.wrap import WrapPrompt as WrapPrompt

@@ -14,7 +14,7 @@ import pytest
 from agentkit.memory import Memory, Scope
 from agentkit.prompts import File, Message, Text
 from agentkit_memory.index.vector_index import Point
-from agentkit_memory.terms.sparse import document_vector
+from agentkit_memory.terms.bm25_vectors import document_vector
 from tests.cli.conftest import Run, Start
 
 

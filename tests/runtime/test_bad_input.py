@@ -28,7 +28,7 @@ from agentkit import (
     tool,
 )
 from agentkit.memory import Memory, StoreError
-from agentkit.prompts import Example, ExamplesPrompt, PromptError
+from agentkit.prompts import ContextError, Example, ExamplesPrompt, PromptError, ToolSpec
 from agentkit.tools import ToolError
 from tests.runtime.scripts import calling, roles, valid
 
@@ -295,3 +295,17 @@ def test_a_memory_that_raises_or_returns_garbage_sends_and_keeps_nothing(found: 
     assert caught.value.journal is not None  # type: ignore[union-attr]
     if not isinstance(found, Exception):
         assert "recall: expected Document" in str(caught.value)
+
+
+def test_what_a_run_would_leave_out_of_a_context_is_refused_by_name() -> None:
+    session = InMemorySession()
+    session.append(Message("user", "Hi."), Message("assistant", "Hello."), key="k")
+    before = [Message("user", "Hey."), Message("assistant", "Hello.")]
+    model = ScriptedModel(["never", "fine"])
+    ctx = PromptContext(user_input="x", conversation=before, tools=[ToolSpec("other", "Other.")])  # type: ignore[arg-type]
+    with pytest.raises(ContextError, match=r"(?s)conversation: .*session=.*tools: .*agent"):
+        Agent(model).run_sync(ctx, session=session)
+    assert not model.requests
+    same = PromptContext(user_input="x", conversation=session.conversation)  # type: ignore[arg-type]
+    Agent(model).run_sync(same, session=session)
+    assert [message.text for message in model.requests[0].conversation] == ["Hi.", "Hello."]

@@ -129,7 +129,7 @@ def test_a_whole_context_gets_the_tools_of_the_agent_and_the_conversation_of_the
     assert [spec.name for spec in model.requests[-1].tools] == ["add"]
     session = InMemorySession()
     session.append(Message("user", "kept"), Message("assistant", "sure"))
-    agent.run_sync(PromptContext(user_input="now", conversation=past), session=session)
+    agent.run_sync(PromptContext(user_input="now"), session=session)
     assert [message.text for message in model.requests[-1].messages] == ["kept", "sure", "now"]
 
 

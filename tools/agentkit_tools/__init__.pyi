@@ -20,8 +20,8 @@ from agentkit_tools.export import to_mcp as to_mcp
 from agentkit_tools.export import to_openai as to_openai
 from agentkit_tools.export import to_text as to_text
 from agentkit_tools.mcp.mcp_toolset import MCPToolset as MCPToolset
-from agentkit_tools.mcp.server import mcp_server as mcp_server
-from agentkit_tools.mcp.server import serve_mcp as serve_mcp
+from agentkit_tools.mcp.serve import mcp_server as mcp_server
+from agentkit_tools.mcp.serve import serve_mcp as serve_mcp
 from agentkit_tools.ready.arithmetic import calculate as calculate
 from agentkit_tools.ready.file_tools import file_tools as file_tools
 from agentkit_tools.ready.http_tool import http_tool as http_tool

@@ -20,7 +20,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import document_vector, indexed_text
+from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder

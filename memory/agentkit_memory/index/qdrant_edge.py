@@ -18,7 +18,7 @@ from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hi
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import keep_private, private_folder
-from agentkit_memory.terms.sparse import SparseVector
+from agentkit_memory.terms.bm25_vectors import SparseVector
 
 if TYPE_CHECKING:
     import qdrant_edge as edge

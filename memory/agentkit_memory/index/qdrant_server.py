@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.terms.sparse import SparseVector
+from agentkit_memory.terms.bm25_vectors import SparseVector
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models

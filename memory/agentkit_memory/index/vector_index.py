@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, cast
 
-from agentkit_memory.terms.sparse import SparseVector
+from agentkit_memory.terms.bm25_vectors import SparseVector
 
 __all__ = ["DENSE", "SCOPE", "SPARSE", "VERSION", "Hit", "IndexOpener", "Point", "VectorIndex", "as_floats"]
 

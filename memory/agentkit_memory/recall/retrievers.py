@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, TypeAlias
 from agentkit_memory.errors import RecallError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
-from agentkit_memory.terms.sparse import held_terms, indexed_text
+from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 from agentkit_prompts.errors import brief
 
 __all__ = [

@@ -33,7 +33,7 @@ from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.terms.sparse import SPACE, SparseVector, held_terms, indexed_text
+from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector, held_terms, indexed_text
 from agentkit_prompts.context.items import Speaker
 
 __all__ = ["MAX_ROWS", "Place", "check_question", "search", "seconds"]

@@ -11,7 +11,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.spaces import Space, active_space, find_space, known_spaces, space_name
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE
+from agentkit_memory.terms.bm25_vectors import SPACE
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder

@@ -18,7 +18,7 @@ from agentkit_memory.store.item_rows import wanted
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
-from agentkit_memory.terms.sparse import indexed_text, query_vector
+from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 
 __all__ = ["check"]
 

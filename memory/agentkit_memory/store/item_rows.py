@@ -24,7 +24,7 @@ from agentkit_memory.store.tables import (
     items,
     vector_state,
 )
-from agentkit_memory.terms.sparse import indexed_text
+from agentkit_memory.terms.bm25_vectors import indexed_text
 from agentkit_prompts.context.items import Speaker
 
 __all__ = [

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, String, bindparam, delete, func, insert, lite
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.spaces import FACTS, active_space
 from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE
+from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = [
     "DONE",

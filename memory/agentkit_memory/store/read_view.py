@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Select, bindparam, func, select, tuple_
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE
+from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = ["ReadView", "read_view"]
 

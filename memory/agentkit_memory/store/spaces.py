@@ -10,7 +10,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, up
 
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE
+from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = ["FACTS", "Space", "active_space", "claim_space", "find_space", "forget_space", "known_spaces", "space_name"]
 

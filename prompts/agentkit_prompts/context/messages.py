@@ -26,6 +26,9 @@ class ToolCall:
     """A model's request to call a tool.
 
     `arguments` is the JSON text exactly as the model wrote it; it is validated when the tool is called.
+
+    Raises:
+        MessageError: One of them is not text.
     """
 
     id: str
@@ -34,6 +37,11 @@ class ToolCall:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.arguments, str) and isinstance(self.name, str) and isinstance(self.id, str)):
+            wrong = next(name for name in ("id", "name", "arguments") if not isinstance(getattr(self, name), str))
+            hint = ', such as \'{"city": "Bern"}\'' if wrong == "arguments" else ""
+            got = type(getattr(self, wrong)).__name__
+            raise MessageError(f"tool call: {wrong}: expected {'JSON ' if hint else ''}text{hint}, got {got}")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 

@@ -14,8 +14,8 @@ from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import RandomSelector, WindowSelector
+from agentkit_prompts.tree.example_selectors import KeywordSelector, VectorSelector
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
-from agentkit_prompts.tree.selectors import KeywordSelector, VectorSelector
 
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder

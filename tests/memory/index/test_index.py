@@ -25,7 +25,7 @@ from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLo
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, Point
-from agentkit_memory.terms.sparse import SPACE, document_vector, query_vector
+from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector
 from tests.effort import tries
 
 HOLD = """if True:

@@ -20,7 +20,7 @@ from agentkit_memory.index import qdrant_server
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
-from agentkit_memory.terms.sparse import document_vector, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.memory.index.work_until import work_until
 
 ONE = "00000000-0000-4000-8000-000000000001"

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from agentkit_memory import IndexBusy, Memory
 from agentkit_memory.index.vector_index import Point
-from agentkit_memory.terms.sparse import document_vector
+from agentkit_memory.terms.bm25_vectors import document_vector
 
 STRANGER = "ffffffff-0000-4000-8000-000000000001"
 

@@ -23,7 +23,7 @@ from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import enqueue, pending, withdraw
 from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE, query_vector
+from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.memory.index.work_until import work_until
 

@@ -19,7 +19,7 @@ import pytest
 from agentkit_memory import IndexBusy, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.vector_index import Point, VectorIndex
-from agentkit_memory.terms.sparse import document_vector
+from agentkit_memory.terms.bm25_vectors import document_vector
 from agentkit_prompts.context.messages import Message
 
 pytestmark = [

@@ -17,7 +17,7 @@ from agentkit_memory import Memory, Scope, ScopeError
 from agentkit_memory.index import qdrant_edge
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
-from agentkit_memory.terms.sparse import document_vector, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from agentkit_prompts import Message
 from tests.effort import tries
 

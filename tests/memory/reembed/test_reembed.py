@@ -33,7 +33,7 @@ from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon, establish
 from agentkit_memory.store.spaces import forget_space, space_name
 from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
-from agentkit_memory.terms.sparse import SPACE
+from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message
 from benchmarks.failpoints import FAILPOINTS
 from tests.memory.embedders.word_embedder import Words

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentkit_memory.terms import analysis
 from agentkit_memory.terms.analysis import count_terms
-from agentkit_memory.terms.sparse import document_vector, held_terms, query_vector
+from agentkit_memory.terms.bm25_vectors import document_vector, held_terms, query_vector
 from agentkit_memory.terms.stemmer import stem
 
 

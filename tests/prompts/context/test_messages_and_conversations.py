@@ -184,3 +184,16 @@ def test_threads_that_append_to_one_view_do_not_see_each_other() -> None:
 
 def text_of(message: Message) -> str:
     return message.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (("c", "f", {"q": "x"}), "arguments: expected JSON text, such as"),
+        (("c", 3, "{}"), "name: expected text, got int"),
+        ((None, "f", "{}"), "id: expected text, got NoneType"),
+    ],
+)
+def test_a_tool_call_is_made_of_text(fields: tuple[Any, ...], problem: str) -> None:
+    with pytest.raises(MessageError, match=problem):
+        ToolCall(*fields)

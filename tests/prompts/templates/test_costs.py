@@ -58,3 +58,12 @@ def test_a_run_is_charged_for_it_whatever_comes_out(name: str) -> None:
             spent.append(10**9)  # it needs arguments, or another value
     if name not in ("defined", "undefined", "integer", "sameas", "float"):  # as cheap as a node of the template
         assert spent[1] > spent[0]
+
+
+def test_printing_a_number_costs_what_it_may_take() -> None:
+    def spent(value: object) -> int:
+        program = compile_program("{{ x }}", limits=Limits(steps=100_000))
+        return 100_000 - program.trace({"x": value}).meter.left
+
+    assert spent(0.1) - spent(None) >= 10
+    assert spent(10**100) > spent(7)

@@ -45,6 +45,21 @@ async def test_what_a_generator_yields_beyond_the_limit_is_kept_whole(function: 
     assert f"has {len(everything):,} characters; only the first 100" in str(result.content)
 
 
+async def test_media_are_counted_by_their_bytes() -> None:
+    made = 0
+
+    @tool(max_result_chars=1_000)
+    def pictures() -> Iterator[Image]:
+        nonlocal made
+        while True:
+            made += 1
+            yield Image(b"x" * 100_000)
+
+    result = await ask(pictures)
+    assert not result.ok or result.status == "too_large"
+    assert made == 10
+
+
 async def test_items_are_counted_by_their_size_and_a_result_that_goes_on_says_so() -> None:
     made = 0
 

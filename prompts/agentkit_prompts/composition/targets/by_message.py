@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
+from agentkit_prompts.chat_templates.guard.break_tokens import broken, broken_runs
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
-from agentkit_prompts.chat_templates.guard.taint import broken, broken_runs
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents

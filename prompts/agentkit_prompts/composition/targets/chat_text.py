@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
+from agentkit_prompts.chat_templates.guard.break_tokens import Policy, attempt, guarded, is_harmless, with_reasoning
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
-from agentkit_prompts.chat_templates.guard.taint import Policy, attempt, guarded, is_harmless, with_reasoning
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.contents import Contents
