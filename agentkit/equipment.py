@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -59,7 +58,7 @@ class Equipment:
             DepsMismatch: Some need other deps.
         """
         sources = _sources(self.given)
-        made = await asyncio.gather(*[one.at(ctx) for one in sources if _is_made(one)])
+        made = [await one.at(ctx) for one in sources if _is_made(one)]  # in no task of its own, which could outlive us
         found = iter([by_name(tools).values() for tools in made])
         listed = [tool for one in sources for tool in (next(found) if _is_made(one) else by_name([one]).values())]
         tools = self._answer.equipped(by_name(listed))

@@ -77,7 +77,6 @@ def made_up(text: str) -> Callable[[Asked], Response]:
 @pytest.mark.parametrize(
     ("model", "text", "wrong"),
     [
-        ("silent", "", "the answer cites no chunk"),
         ("uncited", "It is built again.", "the answer cites no chunk"),
         (
             "inventive",

@@ -18,7 +18,7 @@ CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "text": "%s"}}</tool_ca
 
 
 def read(text: str) -> tuple[str, TextToolCalls]:
-    reader = TextToolCalls({"add"})
+    reader = TextToolCalls({"add": {}})
     shown = reader.add(text)
     return shown + reader.end(), reader
 
@@ -51,7 +51,7 @@ def test_a_call_of_any_length_is_read(length: int) -> None:
 
 
 def in_pieces(pieces: Iterable[str]) -> tuple[str, list[tuple[str, str]]]:
-    reader = TextToolCalls({"add"})
+    reader = TextToolCalls({"add": {}})
     shown = "".join([reader.add(piece) for piece in pieces]) + reader.end()
     return shown, [(call.name, call.arguments) for call in reader.calls]
 

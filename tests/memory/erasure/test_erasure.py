@@ -145,7 +145,7 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
     with Memory.open(home, embedder=Words()) as memory:
         others = [memory.facts.add(f"other {number}").id for number in range(30)]
         gone = memory.within(ADA).facts.add("a pavilion in Oslo").id
-        memory.recall("pavilion")
+        memory.worker().drain()
         assert written(home, numbers("a pavilion in Oslo")) and written(home, uuid.UUID(gone).bytes)
         proof = memory.erase(ADA)
         assert proof.complete and proof.compacted and proof.note == ""

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
 from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
-from agentkit_prompts.templates.spans import BREAK, insert_breaks
+from agentkit_prompts.templates.spans import insert_breaks
 
 __all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
 
@@ -87,7 +87,7 @@ def broken_runs(runs: Iterable[Run], tokens: ControlTokens, *, starts_line: bool
     """Return the text of runs that is printed as it is, with tainted tokens broken."""
     runs = list(runs)
     zeros = dict.fromkeys(map(ord, tokens.alphabet), 0)
-    before = "" if starts_line else BREAK  # no white space
+    before = "" if starts_line else "\ufffd"  # a character that is seen, and in no token
     text = before + "".join([run.text for run in runs])
     swapped = before + "".join([run.text.translate(zeros) if run.is_tainted else run.text for run in runs])
     return insert_breaks(text, [cut.at for cut in _cuts(tokens, text, swapped)])[len(before) :]
