@@ -29,7 +29,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
-    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 100))
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 60))
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
     settings.load_profile("fresh" if config.getoption("--fresh") else "same")
