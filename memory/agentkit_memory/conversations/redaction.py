@@ -11,7 +11,7 @@ from agentkit_memory.conversations.message_rows import dump, load
 from agentkit_memory.conversations.turns import turn_fields
 from agentkit_memory.errors import NotFound
 from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
-from agentkit_memory.store.outbox import enqueue, withdraw
+from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.tables import (
     branch_notes,
     branches,
@@ -77,6 +77,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     place = {"branch": owner, "number": seq}
     database.deferred.settle()  # the logs that quote it may not be written yet
     with database.write() as connection:
+        hold_spaces(connection)  # before any row: who changes the spaces has this lock first, and waits for rows then
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
         row = connection.execute(_FIND, place).one_or_none()

@@ -86,7 +86,7 @@ def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy
         (problem,) = recall.degraded
         assert "newest 2000 items with BM25 in SQL, without the index" in problem
         assert "in use by process" in problem
-        assert memory.recall_logs()[-1].degraded == recall.degraded
+        assert recall.degraded in [log.degraded for log in memory.recall_logs()]  # one of the owner may be the last
         other = memory.within(Scope("another"))
         assert other.recall("heron") == ()
 
