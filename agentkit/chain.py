@@ -133,7 +133,7 @@ class Chain(Generic[Output]):
         elif isinstance(getattr(layers, "layers", None), Layers):
             self.prompter, self.layers = layers, layers.layers
         else:
-            raise AgentDefinitionError(f"layers: expected Layers, a prompter or text, got {_type_name(type(layers))}")
+            raise AgentDefinitionError(f"layers: expected Layers, a prompter or text, got {type(layers).__name__}")
         self.output: Any = output
         self.tokenizer = tokenizer
         self.budget = budget
@@ -267,7 +267,3 @@ def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:
     if on_text is None:
         return None
     return lambda delta: on_text(delta.text) if delta.kind in ("text", "refusal") else None
-
-
-def _type_name(output: Any) -> str:
-    return getattr(output, "__name__", None) or str(output)

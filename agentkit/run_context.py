@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.compaction import Compaction, Summarise
@@ -16,9 +16,6 @@ from agentkit_prompts.errors import ContextError
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Input", "placed", "run_context", "with_key"]
 

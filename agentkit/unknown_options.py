@@ -54,7 +54,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
     """
 
     def changed(cls: C) -> C:
-        init: Any = cls.__init__  # type: ignore[misc]
+        init: Any = vars(cls)["__init__"]
         code = init.__code__
         names = dict.fromkeys(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]).keys()
 
@@ -64,7 +64,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
                 check_names(cls.__name__, options, names, meant)
             init(self, *args, **options)
 
-        cls.__init__ = refusing  # type: ignore[misc]
+        cls.__init__ = refusing  # type: ignore[misc]  # it takes what the one before took
         return cls
 
     return changed

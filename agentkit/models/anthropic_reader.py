@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from agentkit.models.model import Delta, Reply, Usage
+from agentkit.models.reply_checks import check_call, check_cut
 from agentkit.models.reply_reader import (
-    IncompleteCall,
     PieceJoiner,
     ProtocolError,
     Reader,
@@ -104,14 +104,13 @@ class AnthropicReader(Reader):
         reason = self.finish_reason
         if reason == "length":
             if calls and blocks[-1] is calls[-1] and not _is_whole(calls[-1].get("input")):
-                raise IncompleteCall(f"inside the arguments of the tool {str(calls[-1].get('name'))!r}")
-            if not calls and not self.text:
-                raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
+                check_cut(calls[-1].get("name") or "")
+            check_cut(is_empty=not calls and not self.text)
         elif reason is None and not calls and not self.text:
             raise ProtocolError("the message has neither text nor tool calls, and no stop_reason")
         seen: set[str] = set()
         for number, call in enumerate(calls):
-            _check_call(call, number, seen)
+            check_call(call, "id", "toolu", number, seen)
         message = _message(blocks)
         if message.tool_calls and reason in (None, "stop"):
             reason = "tool_calls"
@@ -207,15 +206,6 @@ def _object_in(text: str) -> Any:
 
 def _is_whole(given: object) -> bool:
     return not isinstance(given, str) or is_json(given)
-
-
-def _check_call(call: dict[str, Any], number: int, seen: set[str]) -> None:
-    if not isinstance(call.get("name"), str) or not call["name"]:
-        raise ProtocolError(f"content: the tool call {number} has no name")
-    name = call.get("id")
-    if not isinstance(name, str) or not name or name in seen:  # results are matched by it
-        call["id"] = name = f"toolu_{number}_{len(seen)}"
-    seen.add(name)
 
 
 def _message(blocks: list[dict[str, Any]]) -> Message:

@@ -169,7 +169,7 @@ class EndpointModel(ABC):
             ModelRateLimited: Still 429 after the retries.
             ModelUnavailable: Unreachable, too slow or failing after the retries.
             ModelInterrupted: The stream broke off; carries the text until then.
-            ModelReplyCut: The reply reached its limit of tokens where half of it is of no use.
+            ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
             ModelReplyError: The endpoint answered something else than a reply.
         """
         if _REFUSED.get():

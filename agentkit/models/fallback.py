@@ -33,8 +33,8 @@ class FallbackModel:
         on: The kinds of errors after which the next one is asked; by default `ModelUnavailable` and `ModelRateLimited`.
 
     Raises:
-        AgentDefinitionError: There are fewer than two models, one is none, they cannot be asked for structured output
-            in one way, or `on` holds something else than classes of `ModelError`.
+        AgentDefinitionError: There are fewer than two models, one is not a model, they cannot be asked for structured
+            output in one way, or `on` holds something else than classes of `ModelError`.
     """
 
     def __init__(self, *models: Model | str, on: Iterable[type[ModelError]] = _AWAY) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_USAGE",
     "Delta",
+    "DeltaKind",
     "FinishReason",
     "Model",
     "OnDelta",
@@ -71,11 +72,14 @@ class Usage:
 NO_USAGE = Usage()
 
 
+DeltaKind: TypeAlias = Literal["text", "thinking", "refusal", "arguments", "fallback"]
+
+
 class Delta(NamedTuple):
     """A piece of a reply that is streamed."""
 
     text: str
-    kind: Literal["text", "thinking", "refusal", "arguments", "fallback"] = "text"
+    kind: DeltaKind = "text"
     """Pieces of text and of a refusal, joined, are the text of the reply. A fallback is no piece: its text says why
     another model, `name`, is asked."""
     call: int = 0

@@ -110,7 +110,7 @@ class ModelReplyError(ModelError):
 
 
 class ModelReplyCut(ModelError):
-    """The reply reached its limit of tokens where half of it is of no use: inside a tool call, or while thinking.
+    """The reply reached its limit of tokens where half of it cannot be used: inside a tool call, or while thinking.
 
     Attributes:
         text: The text of the reply until then.

@@ -33,7 +33,7 @@ def model(name: str, *, settings: ModelSettings = NO_SETTINGS) -> Model:
 
     Raises:
         AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
-        ModelRequestError: The address is none.
+        ModelRequestError: The address is invalid.
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")

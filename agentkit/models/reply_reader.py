@@ -102,7 +102,7 @@ class Reader(ABC):
 
         Raises:
             ProtocolError: There is none.
-            IncompleteCall: It was cut where half of it is of no use.
+            IncompleteCall: It was cut where half of it cannot be used.
         """
 
 
@@ -341,7 +341,7 @@ class _Call:
 
 
 def error_in(document: object) -> ErrorReply | None:
-    """Return the error that an answer is, in the forms that endpoints give it; None where it is none."""
+    """Return the error that an answer is, in the forms that endpoints give it; None for any other."""
     if isinstance(document, list) and len(document) == 1:  # Gemini
         document = document[0]
     if not isinstance(document, dict):
@@ -432,7 +432,7 @@ def _usage(data: _Object) -> Usage:
 
 
 def count_of(value: object) -> int:
-    """Return a number of tokens; 0 for what is none."""
+    """Return a number of tokens; 0 for anything else."""
     return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 63 else 0
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentkit.models.model import Delta, Reply, Usage
+from agentkit.models.model import Delta, DeltaKind, Reply, Usage
+from agentkit.models.reply_checks import check_call, check_cut
 from agentkit.models.reply_reader import (
     ErrorReply,
-    IncompleteCall,
     PieceJoiner,
     ProtocolError,
     Reader,
@@ -26,7 +27,7 @@ from agentkit_prompts.errors import MessageError
 
 __all__ = ["ResponsesReader"]
 
-_GROWING = {
+_GROWING: Mapping[str, DeltaKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
     "response.reasoning_summary_text.delta": "thinking",
@@ -52,13 +53,13 @@ class _Item:
         """Return what was heard of a kind so far."""
         return "".join(self.grown[kind].pieces) if kind in self.grown else ""
 
-    def add(self, kind: str, piece: str) -> list[Delta]:
+    def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
         piece = self.grown.setdefault(kind, PieceJoiner()).keep(piece)
         if not piece:
             return []
         if kind == "arguments":
             return [Delta(piece, "arguments", self.position, str(self.data.get("name") or ""))]
-        return [Delta(piece, kind)]  # type: ignore[arg-type]
+        return [Delta(piece, kind)]
 
 
 class ResponsesReader(Reader):
@@ -79,7 +80,7 @@ class ResponsesReader(Reader):
             raise error
         data = object_of(document, "the reply")
         kind = data.get("type")
-        if kind in _GROWING:
+        if isinstance(kind, str) and kind in _GROWING:
             return self._grow(data, _GROWING[kind])
         if kind == "response.output_item.added":
             self._open(data)
@@ -105,12 +106,11 @@ class ResponsesReader(Reader):
         reason = self.finish_reason
         if reason == "length":
             if calls and items[-1] is calls[-1] and not is_json(str(calls[-1].get("arguments") or "")):
-                raise IncompleteCall(f"inside the arguments of the tool {str(calls[-1].get('name'))!r}")
-            if not calls and not self.text:
-                raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
+                check_cut(calls[-1].get("name") or "")
+            check_cut(is_empty=not calls and not self.text)
         seen: set[str] = set()
         for number, call in enumerate(calls):
-            _check_call(call, number, seen)
+            check_call(call, "call_id", "call", number, seen)
         if not calls and not any(item.get("type") == "message" for item in items) and reason in (None, "stop"):
             raise ProtocolError("the response has neither text nor tool calls")
         message = _message([made for item in items if (made := _sent_back(item))])
@@ -183,7 +183,7 @@ class ResponsesReader(Reader):
         known.data = {**known.data, **item}
         return known
 
-    def _grow(self, data: dict[str, Any], kind: str) -> list[Delta]:
+    def _grow(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
         self.started = True
         key, piece = self._key(data), data.get("delta")
         if not isinstance(piece, str):
@@ -212,8 +212,9 @@ class ResponsesReader(Reader):
             content = data.get("content")
             if not isinstance(content, list | None):
                 raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
-            for part_kind, key in (("text", "text"), ("refusal", "refusal")):
-                texts = [one.get(key) for one in content or () if isinstance(one, dict)]
+            kinds: tuple[DeltaKind, ...] = ("text", "refusal")
+            for part_kind in kinds:
+                texts = [one.get(part_kind) for one in content or () if isinstance(one, dict)]
                 new += _rest(item, part_kind, "".join([text for text in texts if isinstance(text, str)]))
             self._text += [delta.text for delta in new]
             if not content:
@@ -225,19 +226,10 @@ class ResponsesReader(Reader):
         return new
 
 
-def _rest(item: _Item, kind: str, whole: str) -> list[Delta]:
+def _rest(item: _Item, kind: DeltaKind, whole: str) -> list[Delta]:
     """Return what of a text was not heard yet."""
     heard = item.heard(kind)
     return item.add(kind, whole[len(heard) :]) if whole.startswith(heard) and len(whole) > len(heard) else []
-
-
-def _check_call(call: dict[str, Any], number: int, seen: set[str]) -> None:
-    if not isinstance(call.get("name"), str) or not call["name"]:
-        raise ProtocolError(f"output: the tool call {number} has no name")
-    name = call.get("call_id")
-    if not isinstance(name, str) or not name or name in seen:  # results are matched by it
-        call["call_id"] = name = f"call_{number}_{len(seen)}"
-    seen.add(name)
 
 
 def _sent_back(item: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -302,8 +302,6 @@ def _kind(output: Any) -> _Kind:
 
 def _returned(tool: Tool[..., Any]) -> _Kind:
     """Return what reads the value that a function returned."""
-    from typing import get_type_hints
-
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
     except Exception:  # there is no annotation, or one that pydantic cannot read

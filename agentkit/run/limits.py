@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isnan
 from numbers import Number
-from typing import Literal
+from typing import Any, Literal, cast
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
 from agentkit.models.model import Usage
@@ -110,7 +111,7 @@ def _is_number(value: object) -> bool:
     if not isinstance(value, Number) or isinstance(value, bool | complex):
         return False
     try:
-        return (value == value and float(value) >= 0) or bool(value < 0)  # type: ignore[operator, arg-type]
+        return not isnan(float(cast(Any, value)))
     except (ArithmeticError, TypeError, ValueError):  # such as a signalling NaN, or what no float can hold
         return False
 

@@ -36,7 +36,6 @@ __all__ = [
     "RunOptions",
     "Tools",
     "check_options",
-    "listed",
 ]
 
 Tools: TypeAlias = "Iterable[Tool | Callable[..., Any]] | TurnTools"
@@ -119,8 +118,3 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     names = known.__annotations__
     if not names.keys() >= options.keys():
         check_names("", options, names, _MEANT)
-
-
-def listed(tools: Any) -> Any:
-    """Return what can be iterated once as a tuple; what is no list of tools as it is, for who reads it to refuse."""
-    return tuple(tools) if isinstance(tools, Iterable) else tools

@@ -1,4 +1,4 @@
-"""One round of tool calls, those of one reply: what each of them knows of the run, and what is told of it."""
+"""One round of tool calls, those of one reply: what each of them knows of the run, and what listeners hear."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class ToolRound:
     __slots__ = (
         "_calling",
         "_driver",
-        "_ended",
         "_event_loop",
         "_is_heard",
         "_nesting",
@@ -66,7 +65,6 @@ class ToolRound:
         self._started: set[str] = set()
         self._is_heard = True
         self._calling = effect
-        self._ended: set[str] = set()
         self._event_loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         self.effect = effect
@@ -103,8 +101,9 @@ class ToolRound:
 
     def _tell(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
         emit = self._nesting.emit
-        call = next((call for call in self._calling.calls if call.id == call_id), None)
-        if emit is None or call is None or call_id in self._ended or not self._is_heard:
+        waiting = self.effect.calls if isinstance(self.effect, CallTools) else ()
+        call = next((call for call in waiting if call.id == call_id), None)
+        if emit is None or call is None or not self._is_heard:
             return
         with suppress(Exception):  # a listener failed: the next event that the run itself has ends it
             taken = emit(events.ToolProgress(self.step, call, message, done, total))
@@ -158,7 +157,6 @@ class ToolRound:
             trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
         self._is_heard = False
-        self._ended.add(result.call_id)
         self.effect = self.loop.send((result, nesting.inner_usage(calls, result.call_id)))
         self._is_heard = True
         if isinstance(self.effect, CallTools):

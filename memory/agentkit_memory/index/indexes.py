@@ -113,7 +113,7 @@ class Indexes:
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
         found, index = self._get(space)
-        worker = self._worker(found, index)  # of its own: leases are told apart by worker
+        worker = self._worker(found, index)  # of its own: a lease belongs to a worker
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():

@@ -181,7 +181,7 @@ _WELL_FORMED: dict[str, Callable[[Any], bool]] = {
     "$vocabulary": lambda _: False,
     **dict.fromkeys(("dependencies", "dependentRequired"), lambda value: isinstance(value, Mapping)),
 }
-"""Keywords that are left out where their value is none that JSON Schema allows."""
+"""Keywords that are left out where JSON Schema does not allow their value."""
 
 
 def _settle_enum(result: dict[str, Any]) -> None:

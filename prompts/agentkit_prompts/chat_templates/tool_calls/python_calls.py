@@ -81,7 +81,7 @@ def only_python(reply: ReplyText, start: int) -> Found:
 
 
 def python_value(text: str) -> tuple[object] | None:
-    """Return the value of a literal, in a tuple of one; None where the text is none."""
+    """Return the value of a literal, in a tuple of one; None where the text is not a literal."""
     try:
         value, end = _value(text, _skip(text, 0), 0)
     except _NotPythonError:

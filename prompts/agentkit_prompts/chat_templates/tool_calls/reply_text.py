@@ -58,7 +58,7 @@ Reader: TypeAlias = Callable[[ReplyText, int], Found]
 
 
 def made_call(name: object, arguments: object, id_: str = "") -> ToolCall | None:
-    """Return a call; None where this is none, as its name is no text or its arguments are no JSON object."""
+    """Return a call; None where its name is not text or its arguments are not a JSON object."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
