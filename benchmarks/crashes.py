@@ -93,7 +93,7 @@ def work(order: dict[str, Any], say: Any) -> None:
                     for item in held[2:4]:
                         newer = "want = want + 3, have = want + 3 WHERE item_id = :item AND want = have"
                         connection.execute(text(f"UPDATE vector_state SET {newer}"), {"item": item})
-                assert memory.repair().after.ok
+                assert memory.admin.repair().after.ok
             say("done")
         stop.set()
     say("end")
@@ -104,7 +104,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
 
     with opened(order) as memory:
         index = memory._store.indexes.catch_up()
-        report = memory.verify()
+        report = memory.admin.verify()
         with memory._store.database.read() as connection:
             shown = "documents WHERE generation >= 0"  # a removed document is hidden at once, then taken apart
             uris = dict(connection.execute(text(f"SELECT id, uri FROM {shown}")).all())

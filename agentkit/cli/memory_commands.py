@@ -132,7 +132,7 @@ def verify(as_json: AsJson = False, home: Home = HOME) -> None:
     The exit code is 1 when something is missing, stale or left over; `agentkit memory repair` repairs it.
     """
     with _open(home) as memory:
-        found = memory.verify()
+        found = memory.admin.verify()
     if as_json:
         put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
     else:
@@ -149,7 +149,7 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
     The exit code is 1 when something is still wrong afterwards.
     """
     with _open(home, embedder=embedder) as memory:
-        done = memory.repair()
+        done = memory.admin.repair()
     if as_json:
         put(json.dumps(asdict(done), ensure_ascii=False, indent=2))
     else:
@@ -162,7 +162,7 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
 def expire(as_json: AsJson = False, home: Home = HOME) -> None:
     """Delete the conversations that have expired, with all that was made of them."""
     with _open(home) as memory:
-        _removed(memory.expire(), as_json, "nothing has expired")
+        _removed(memory.admin.expire(), as_json, "nothing has expired")
 
 
 @memory_app.command()
@@ -236,7 +236,7 @@ def reembed(
         raise typer.BadParameter("give a MODEL, --words or --abandon")
     with _open(home) as memory:
         if abandon:
-            put("dropped" if memory.abandon_reembed() else "no change was begun")
+            put("dropped" if memory.admin.abandon_reembed() else "no change was begun")
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)
@@ -246,9 +246,9 @@ def reembed(
 
             name = None if model is None else utf8(model)
             if gate:
-                done = memory.reembed(name, on_progress=progress)
+                done = memory.admin.reembed(name, on_progress=progress)
             else:
-                done = memory.reembed(name, gate=None, on_progress=progress)
+                done = memory.admin.reembed(name, gate=None, on_progress=progress)
     _show_reembedding(done, as_json)
 
 

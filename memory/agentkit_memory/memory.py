@@ -14,12 +14,12 @@ from agentkit_memory.conversations.stored_session import StoredSession, shown
 from agentkit_memory.errors import ScopeError
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.store.records import Erasure, RecallLog, Repair, Verification
+from agentkit_memory.store.records import Erasure, RecallLog
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
+    from agentkit_memory.admin.admin import Admin
     from agentkit_memory.background import BackgroundWorker
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
@@ -33,7 +33,6 @@ __all__ = ["Memory"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_GATE = Gate()
 
 
 class Memory:
@@ -42,8 +41,9 @@ class Memory:
     Made by `open`. Methods may be called from any thread; close it, or use it as a context manager.
     """
 
-    def __init__(self, store: OpenStore, scope: Scope) -> None:
+    def __init__(self, store: OpenStore, scope: Scope, *, opened: bool = True) -> None:
         self._store = store
+        self._opened = opened
         self.scope = scope
         """Whose memory is read and written."""
 
@@ -68,7 +68,7 @@ class Memory:
                 (`http://...`), which many processes may share; or a function that opens an index of your own.
                 Required with a URL as `target`.
             embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of one, such
-                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `reembed` changes it.
+                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `admin.reembed` changes it.
             timeout: Seconds to wait for a lock of another process.
             clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
             keep_recalls: About how many of the newest recall logs to keep, of all scopes together; None for all, 0 for
@@ -86,8 +86,24 @@ class Memory:
         return cls(OpenStore(target, index, embedder, timeout, clock, keep_recalls), scope)
 
     def within(self, scope: Scope | str) -> Memory:
-        """Return the same store, seen from another scope. Closing either closes both."""
-        return Memory(self._store, Scope.of(scope))
+        """Return the same store, seen from another scope, without `admin`. Closing either closes both."""
+        return Memory(self._store, Scope.of(scope), opened=False)
+
+    @property
+    def admin(self) -> Admin:
+        """What the operator of the store does with it, for all of its scopes: verify, back up, restore, measure it.
+
+        Raises:
+            ScopeError: This is a handle of one scope, made by `within`: only the memory that was opened has it.
+        """
+        from agentkit_memory.admin.admin import Admin
+
+        if not self._opened:
+            raise ScopeError(
+                "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
+                "with the memory that `Memory.open` returned"
+            )
+        return Admin(self._store, self.scope)
 
     def ingest(
         self,
@@ -215,24 +231,6 @@ class Memory:
         self._store.index_if_free()
         return found
 
-    def expire(self, now: float | None = None) -> dict[str, int]:
-        """Delete the conversations of all scopes that have expired, and what was made of them.
-
-        Args:
-            now: The time, in seconds since 1970, where it differs from the clock.
-
-        Returns:
-            How many rows were deleted, per table.
-
-        Raises:
-            ScopeError: The time is invalid.
-        """
-        from agentkit_memory.conversations.removal import expire
-
-        removed = expire(self._store.database, self._store.database.clock() if now is None else now)
-        self._store.index_if_free()
-        return removed
-
     @property
     def facts(self) -> Facts:
         """The facts of this scope: `add`, `get`, `list` and `remove` them."""
@@ -281,16 +279,6 @@ class Memory:
             )
         return erase(self._store.database, self._store.indexes, subject)
 
-    def compact(self) -> bool:
-        """Rewrite a SQLite file and the index without deleted bytes; return whether none are left in them.
-
-        Raises:
-            StoreLocked: Another process was writing all the time.
-            IndexBusy: Another process owns the index.
-        """
-        rewritten = self._store.database.compact()
-        return self._store.indexes.compact() and rewritten
-
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.
 
@@ -300,61 +288,10 @@ class Memory:
         """
         return await self._store.threads[_kind_of(act)].run(act, *args, **kwargs)
 
-    def verify(self) -> Verification:
-        """Compare the index with SQL, point by point, for all scopes, changing nothing.
-
-        Raises:
-            IndexBusy: Another process owns the index.
-        """
-        return self._store.indexes.verify()
-
-    def repair(self) -> Repair:
-        """Index what is missing or stale, remove what is left over; return the comparison before and after.
-
-        Raises:
-            IndexBusy: Another process owns the index.
-        """
-        return self._store.indexes.repair()
-
     @property
     def model(self) -> str:
         """Name of the dense model that the store is read by; empty for BM25 alone."""
         return self._store.indexes.active().model
-
-    def reembed(
-        self,
-        embedder: Embedder | str | None,
-        *,
-        gate: Gate | None = _GATE,
-        on_progress: Callable[[ReembedProgress], None] | None = None,
-    ) -> Reembedding:
-        """Build an index of another model beside the active one, check it, and make it the active one.
-
-        Recall goes on meanwhile, and what is written reaches both. It may be interrupted anywhere and called again,
-        by one process at a time; vectors that were computed are kept. Afterwards this memory asks the new embedder.
-
-        Args:
-            embedder: The new one, or its name; None for BM25 alone.
-            gate: Checks that the new index has to pass; None for no checks.
-            on_progress: Called after every batch.
-
-        Raises:
-            ReembedError: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
-            EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
-            IndexBusy: Another process is changing the model.
-        """
-        from agentkit_memory.reembed.reembed import reembed
-
-        encoder = None if embedder is None else self._store.embedders.add(embedder)
-        return reembed(self._store.indexes, self._store.embedders, encoder, gate, self.scope, on_progress)
-
-    def abandon_reembed(self) -> bool:
-        """Drop an index that was being built by `reembed`; return whether there was one."""
-        from agentkit_memory.reembed.switching import abandon
-
-        found = abandon(self._store.database)
-        self._store.indexes.sweep()
-        return found
 
     def worker(self, extract: Extract | None = None) -> BackgroundWorker:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.

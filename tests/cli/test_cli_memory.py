@@ -88,7 +88,7 @@ def test_recall_while_another_process_owns_the_index_says_what_it_did(
     start: Start, ingested: None, folder: Path
 ) -> None:
     with Memory.open(folder / ".agentkit") as memory:
-        memory.verify()
+        memory.admin.verify()
         done = start("recall", "barn owl")
     assert done.returncode == 0
     assert done.stdout.split()[1] == "docs/owls.md:1"
@@ -166,7 +166,7 @@ def test_a_lost_index_is_built_again(run: Run, ingested: None, folder: Path) -> 
 
 def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, ingested: None, folder: Path) -> None:
     with Memory.open(folder / ".agentkit") as memory:
-        memory.verify()
+        memory.admin.verify()
         done = start("memory", "verify")
     assert (done.returncode, done.stdout) == (1, "")
     assert "in use by process" in done.stderr
@@ -212,7 +212,7 @@ def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
     assert run("memory", "erase", "--everything", "--tenant", "kitchen", "--yes").exit_code == 0
     assert run("recall", "pangolin", "--tenant", "kitchen").exit_code == 1
     with Memory.open(folder / ".agentkit", scope="local") as memory:
-        assert memory.verify().points > 0
+        assert memory.admin.verify().points > 0
 
 
 def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, folder: Path) -> None:
@@ -270,7 +270,7 @@ def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
 ) -> None:
     remember(folder, "ada", "ada plays the marimbaphone")
     with Memory.open(folder / ".agentkit") as owner:
-        owner.verify()
+        owner.admin.verify()
         done = start("memory", "erase", "--user", "ada", "--yes")
         assert done.returncode == 1
         assert "the index could not be asked" in done.stdout

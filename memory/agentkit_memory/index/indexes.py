@@ -134,6 +134,25 @@ class Indexes:
         self.catch_up(found)
         return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
+    def rebuild(self, space: Space | None = None) -> VectorIndex:
+        """Empty the index of a space (the active one) and fill it again from SQL; return it."""
+        with self._lock:
+            found, index = self._get(space)
+            index.clear()
+            failpoint("rebuild.cleared")
+            with self.database.write() as connection:
+                hold_spaces(connection, change=True)
+                claim_space(connection, found, index.id)
+                reset(connection, found.name, self.database.clock())
+            failpoint("rebuild.queued")
+        return self.catch_up(found)
+
+    def close_all(self) -> None:
+        """Close the indexes that are open: the next use opens them anew, as what SQL holds is another store now."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1][1].close()
+
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
         left = self.sweep()
@@ -183,8 +202,7 @@ class Indexes:
         """Close every index. Closing twice is fine."""
         with self._lock:
             self._closed = self._closed or "was closed; open it again"
-            while self._open:
-                self._open.popitem()[1][1].close()
+            self.close_all()
 
     def disown(self, why: str) -> None:
         """Leave every index to the parent of this process."""

@@ -48,6 +48,9 @@ _SERVER_OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tc
 _SERVER_OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
 """So that the server notices within a minute that a client is gone or stopped, and gives up its locks."""
 
+_TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
+"""Errors of a copy that are about the file that is written."""
+
 _MAX_HURRIED = 256
 """Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
 
@@ -152,6 +155,34 @@ class Database:
                 yield connection
         except (DBAPIError, UnicodeDecodeError) as error:
             raise translate(error, self.where) from error
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Lend a connection that sees what is committed now, whatever others write meanwhile. Nobody waits for it."""
+        if self._closed:
+            raise self._refusal()
+        engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
+        try:
+            with self._connected(engine) as connection, connection.begin():
+                if self.is_sqlite:
+                    driver: Any = connection.connection.driver_connection
+                    driver.execute("BEGIN").close()
+                yield connection
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+
+    def copy_into(self, path: Path) -> None:
+        """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
+        if self._closed:
+            raise self._refusal()
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("VACUUM INTO ?", (str(path),)).close()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(
+                error, str(path) if _code(getattr(error, "orig", error)) in _TARGET else self.where
+            ) from error
 
     @contextlib.contextmanager
     def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:

@@ -178,9 +178,9 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     assert embedder.ended.wait(10)  # it was cancelled, and could put its things away
     embedder = Waited()
     with Memory.open(home, embedder=embedder) as memory:
-        assert memory.verify().failing == 0  # it is nobody's failure
+        assert memory.admin.verify().failing == 0  # it is nobody's failure
         memory.worker().drain()
-        assert not memory.recall("heron").degraded and memory.verify().ok
+        assert not memory.recall("heron").degraded and memory.admin.verify().ok
 
 
 def test_a_loop_that_was_closed_begins_no_other() -> None:
