@@ -123,6 +123,7 @@ def test_a_folder_moves_to_postgresql_and_back(
         assert "Ada likes axolotls." not in words.asked  # vectors came along
         for number in range(3):
             server.session(f"new {number}").append(Message("user", "hello"))
+        server.worker().drain()
         before = rows(server)
         write(server, tmp_path / "back")
     with Memory.open(tmp_path / "again") as again:
