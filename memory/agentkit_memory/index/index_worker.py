@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
-from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
@@ -58,6 +58,12 @@ _LEASED = (
     .order_by(_state.item_id)
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
+_COUNT_ON = (
+    update(vector_spaces)
+    .where(vector_spaces.c.space == bindparam("this"), vector_spaces.c.index_id == bindparam("index"))
+    .values(writes=vector_spaces.c.writes + 1)
+    .returning(vector_spaces.c.writes)
+)
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
@@ -200,6 +206,8 @@ class Worker:
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
         now = self._database.clock()
         with self._database.write() as connection:
+            # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
+            writes = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
             unchanged = []  # texts whose vectors are kept: not those of items that were erased meanwhile
@@ -226,6 +234,8 @@ class Worker:
             if unchanged and self._encoder is not None:
                 self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
+        if writes is not None and isinstance(self._index, CountsWrites):
+            self._index.keep_written(writes)
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)

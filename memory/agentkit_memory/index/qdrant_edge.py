@@ -6,7 +6,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
@@ -77,6 +77,7 @@ class EdgeIndex:
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
         self._held = folder / "held"
+        self._writes = folder / "writes"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
@@ -139,6 +140,18 @@ class EdgeIndex:
             draft = self._held.with_suffix(".new")
             draft.write_text(json.dumps({"scopes": sorted(self._scopes), "removed": self._removed}), "ascii")
             draft.replace(self._held)
+
+    def written(self) -> int:
+        with self._reporting(), suppress(FileNotFoundError, ValueError):
+            return int(self._writes.read_text("ascii"))
+        return 0
+
+    def keep_written(self, writes: int) -> None:
+        with self._mutex, self._reporting():
+            if writes > self.written():
+                draft = self._writes.with_suffix(".new")
+                draft.write_text(str(writes), "ascii")
+                draft.replace(self._writes)
 
     def _forget(self) -> None:
         self._scopes, self._removed, self._points = set(), 0, 0
@@ -264,6 +277,7 @@ class EdgeIndex:
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
             self._forget()
+            self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(
