@@ -198,8 +198,8 @@ class Memory:
         Args:
             session_id: Its name.
             branch: Which fork of it to open.
-            expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and `expire`
-                deletes it. `math.inf` for never; None keeps what was set before.
+            expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and
+                `admin.expire` deletes it. `math.inf` for never; None keeps what was set before.
             load: Whether to read the messages now. Reading pages of a long conversation does not need it.
             allow_media: Whether the media of messages that are appended in the form of a provider may be in a file of
                 this machine, or at an address that is not public. Leave it where such messages come from others.
@@ -228,7 +228,7 @@ class Memory:
 
         check_name("session id", session_id)
         found = delete_named(self._store.database, self.scope, session_id)
-        self._store.index_if_free()
+        self._store.catch_up_later()
         return found
 
     @property

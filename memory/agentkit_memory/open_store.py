@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded
+from agentkit_memory.conversations.removal import resume_removals
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, StoreFull, StoreUnavailable
@@ -65,6 +66,7 @@ class OpenStore:
         """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
+            resume_removals(self.database)
             resume(self.database, self.indexes)
         try:
             if embedder is not None:

@@ -42,7 +42,7 @@ class Admin:
         self._scope = scope
 
     def verify(self, *, sample: int = _SAMPLE) -> Verification:
-        """Compare the index with SQL, point by point, and search for some items by their own texts.
+        """Compare the index with SQL, point by point; if they agree, search for some items by their own texts.
 
         Nothing is changed. Other writers go on, and recall does too.
 
@@ -58,7 +58,7 @@ class Admin:
         indexes = self._store.indexes
         space = indexes.active()
         found = indexes.verify(space)
-        unfound = unfound_items(self._store.database, indexes.get(space), space, sample)
+        unfound = unfound_items(self._store.database, indexes.get(space), space, sample) if found.ok else []
         if not unfound:
             return found
         examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}

@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
@@ -45,12 +45,19 @@ _free_rows = (
     .order_by(_state.item_id)
     .limit(bindparam("most"))
 )
-_taken = _free_rows.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
-_LEASE = (
-    update(vector_state)
-    .where(tuple_(_state.item_id, _state.space).in_(select(_taken)))
-    .values(leased_by=bindparam("me"), leased_until=bindparam("until"))
-)
+_free_removals = _free_rows.where(_state.want < 0)
+
+
+def _lease(free: Select[Any]) -> Update:
+    taken = free.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
+    return (
+        update(vector_state)
+        .where(tuple_(_state.item_id, _state.space).in_(select(taken)))
+        .values(leased_by=bindparam("me"), leased_until=bindparam("until"))
+    )
+
+
+_LEASE, _LEASE_REMOVALS = _lease(_free_rows), _lease(_free_removals)
 _LEASED = (
     select(_state.item_id, _state.want, _state.attempts, items.c.title, items.c.text, items.c.scope_id)
     .outerjoin(items, items.c.id == _state.item_id)
@@ -70,6 +77,7 @@ _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )
 _LOOK = select(_owner, _free_rows.exists(), _held_rows.exists())
+_LOOK_REMOVALS = select(_owner, _free_removals.exists(), _held_rows.where(_state.want < 0).exists())
 
 
 @dataclass(slots=True)
@@ -87,7 +95,8 @@ class _Task:
 class Worker:
     """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
 
-    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions.
+    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions. With
+    `removals`, it takes nothing but what is to be removed, and so embeds nothing.
     """
 
     def __init__(
@@ -99,6 +108,7 @@ class Worker:
         encoder: Callable[[], Encoder] | None = None,
         batch: int = 512,
         lease: float = 60.0,
+        removals: bool = False,
     ) -> None:
         self.name = str(uuid.uuid4())
         """Marks its leases."""
@@ -108,6 +118,7 @@ class Worker:
         self._encoder = encoder
         self._batch = batch
         self._lease = lease
+        self._look, self._lease_some = (_LOOK_REMOVALS, _LEASE_REMOVALS) if removals else (_LOOK, _LEASE)
         self._who = {"this": space, "me": self.name}
         self.others = False
         """Whether other workers held items of this space at the last look."""
@@ -144,7 +155,7 @@ class Worker:
         # Read first: mostly there is nothing to do, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch}
         with self._database.read() as connection:
-            owner, free, self.others = connection.execute(_LOOK, look).one()
+            owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self._index.id:
             raise IndexBusy(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
@@ -154,7 +165,7 @@ class Worker:
             return []
         lease = {**look, **self._who, "until": now + self._lease}
         with self._database.write() as connection:
-            connection.execute(_LEASE, lease)
+            connection.execute(self._lease_some, lease)
             rows = connection.execute(_LEASED, self._who).all()
         self.others = self.others or not rows  # who took what was free a moment ago
         return [

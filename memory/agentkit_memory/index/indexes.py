@@ -112,13 +112,13 @@ class Indexes:
         found = self._open.get(space.name)
         return None if found is None else found[1]
 
-    def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
-        """Return the index after writing to it what the outbox holds.
+    def catch_up(self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False) -> VectorIndex:
+        """Return the index after writing to it what the outbox holds; with `removals`, only what is to be removed.
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
         found, index = self._get(space)
-        worker = self._worker(found, index)  # of its own: a lease belongs to a worker
+        worker = self._worker(found, index, removals=removals)  # of its own: a lease belongs to a worker
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():
@@ -161,7 +161,7 @@ class Indexes:
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
         left = self.sweep()
-        rewritten = [self.catch_up(space).compact() for space in self.spaces("active", "building")]
+        rewritten = [self.catch_up(space, removals=True).compact() for space in self.spaces("active", "building")]
         return all(rewritten) and not left
 
     @property
@@ -308,11 +308,13 @@ class Indexes:
             return 0
         return index.written() - (connection.scalar(_WRITES, {"this": space.name}) or 0)
 
-    def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
+    def _worker(
+        self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None, removals: bool = False
+    ) -> Worker:
         if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
         encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
-        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease)
+        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease, removals=removals)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""

@@ -32,6 +32,7 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.store.deferred_writes import DeferredWrites
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
 
 __all__ = ["Database", "translate", "upserts"]
@@ -285,6 +286,32 @@ class Database:
             except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
                 raise translate(error, self.where) from error
             return not busy
+
+    def empty_log(self) -> bool:
+        """Copy the log of SQLite into the file and empty it: deleted bytes are in neither then; return whether it was.
+
+        A reader keeps it from being emptied. A server cleans its tables up by itself.
+
+        Raises:
+            StoreLocked: Another process was writing all the time.
+        """
+        if not self.is_sqlite:
+            return False
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
+                with self._lock:
+                    if self._closed:
+                        raise self._refusal()
+                    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+        return not busy
+
+    def may_hold(self, texts: set[bytes]) -> bool:
+        """Whether deleted bytes of the file may hold one of these; on a server, nobody can say."""
+        return not self.is_sqlite or may_hold(Path(self.where), texts)
 
     def _hurry(self, driver: Any, hurried: bool) -> None:
         """Switch the writer between waiting for locks, with checkpoints of the log, and neither."""

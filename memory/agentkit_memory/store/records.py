@@ -139,7 +139,7 @@ class Erasure:
     waiting: int
     """Points whose removal waits for the owner of the index."""
     compacted: bool
-    """Whether the files of SQLite and of the index were rewritten without deleted bytes. False on a server."""
+    """Whether no deleted byte of it is left in the files of SQLite and of the index. False on a server."""
     note: str = ""
     """What is still to be done, and how."""
 

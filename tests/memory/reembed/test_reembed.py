@@ -535,7 +535,7 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
             if not progress.done:
                 assert second.admin.reembed(Words("two")).flipped
 
-        assert first.reembed(Words("two"), on_progress=meanwhile).flipped
+        assert first.admin.reembed(Words("two"), on_progress=meanwhile).flipped
         for each in (first, second):
             assert best(each, "burrow puma", policy="dense") == "puma"
             whole(each, "two")
