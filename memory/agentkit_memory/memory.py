@@ -135,11 +135,16 @@ class Memory:
         from agentkit_memory.store.outbox import pending
 
         given, how = given_paths(paths), given_options(options, on_progress)
-        self._store.index_if_free()  # first: without the extra it needs, nothing is left half done
-        store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
-        report = ingest_files(store, given, how, on_progress, self._store.index_if_free)
-        self._store.index_if_free()
-        return replace(report, pending=pending(self._store.database))
+        own = self._own_scope()
+        index = partial(self._store.index_if_free, own)  # what others wait for is not embedded here
+        index()  # first: without the extra it needs, nothing is left half done
+        store = DocumentStore(self._store.database, own, self.scope.key)
+        report = ingest_files(store, given, how, on_progress, index)
+        index()
+        waiting = pending(self._store.database)
+        if waiting:
+            self._store.catch_up_later()
+        return replace(report, pending=waiting)
 
     def recall(
         self,

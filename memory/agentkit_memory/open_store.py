@@ -75,10 +75,13 @@ class OpenStore:
             self.close()
             raise
 
-    def index_if_free(self) -> None:
-        """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""
+    def index_if_free(self, scope: int | None = None) -> None:
+        """Index what waits, of one scope only if one is given.
+
+        If another process has the index, or it cannot be written now, its next user does it.
+        """
         with suppress(IndexBusy, IndexUnavailable, StoreFull):
-            self.indexes.catch_up()
+            self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:
         """Make new messages items and index what waits, in threads of this store."""

@@ -46,6 +46,7 @@ _free_rows = (
     .limit(bindparam("most"))
 )
 _free_removals = _free_rows.where(_state.want < 0)
+_free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
 
 
 def _lease(free: Select[Any]) -> Update:
@@ -57,7 +58,11 @@ def _lease(free: Select[Any]) -> Update:
     )
 
 
-_LEASE, _LEASE_REMOVALS = _lease(_free_rows), _lease(_free_removals)
+def _statements(free: Select[Any], held: Select[Any]) -> tuple[Select[Any], Update]:
+    """Return what looks for work, and what takes it."""
+    return select(_owner, free.exists(), held.exists()), _lease(free)
+
+
 _LEASED = (
     select(_state.item_id, _state.want, _state.attempts, items.c.title, items.c.text, items.c.scope_id)
     .outerjoin(items, items.c.id == _state.item_id)
@@ -76,8 +81,9 @@ _AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )
-_LOOK = select(_owner, _free_rows.exists(), _held_rows.exists())
-_LOOK_REMOVALS = select(_owner, _free_removals.exists(), _held_rows.where(_state.want < 0).exists())
+_ANY = _statements(_free_rows, _held_rows)
+_REMOVALS = _statements(_free_removals, _held_rows.where(_state.want < 0))
+_OF_SCOPE = _statements(_free_of_scope, _held_rows.where(_state.scope_id == bindparam("only")))
 
 
 @dataclass(slots=True)
@@ -96,7 +102,7 @@ class Worker:
     """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
 
     `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions. With
-    `removals`, it takes nothing but what is to be removed, and so embeds nothing.
+    `removals`, it takes nothing but what is to be removed, and so embeds nothing; with `scope`, only what is of that.
     """
 
     def __init__(
@@ -109,6 +115,7 @@ class Worker:
         batch: int = 512,
         lease: float = 60.0,
         removals: bool = False,
+        scope: int | None = None,
     ) -> None:
         self.name = str(uuid.uuid4())
         """Marks its leases."""
@@ -118,7 +125,8 @@ class Worker:
         self._encoder = encoder
         self._batch = batch
         self._lease = lease
-        self._look, self._lease_some = (_LOOK_REMOVALS, _LEASE_REMOVALS) if removals else (_LOOK, _LEASE)
+        self._look, self._lease_some = _REMOVALS if removals else _ANY if scope is None else _OF_SCOPE
+        self._only = {} if scope is None or removals else {"only": scope}
         self._who = {"this": space, "me": self.name}
         self.others = False
         """Whether other workers held items of this space at the last look."""
@@ -153,7 +161,7 @@ class Worker:
 
     def _take(self, now: float) -> list[_Task]:
         # Read first: mostly there is nothing to do, and then no write lock is needed.
-        look = {"this": self._space, "now": now, "most": self._batch}
+        look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self._index.id:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
@@ -112,13 +112,17 @@ class Indexes:
         found = self._open.get(space.name)
         return None if found is None else found[1]
 
-    def catch_up(self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False) -> VectorIndex:
-        """Return the index after writing to it what the outbox holds; with `removals`, only what is to be removed.
+    def catch_up(
+        self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False, scope: int | None = None
+    ) -> VectorIndex:
+        """Return the index after writing to it what the outbox holds.
+
+        With `removals`, only what is to be removed, and so no text is embedded; with `scope`, only what is of that.
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
         found, index = self._get(space)
-        worker = self._worker(found, index, removals=removals)  # of its own: a lease belongs to a worker
+        worker = self._worker(found, index, removals=removals, scope=scope)  # of its own: a lease belongs to a worker
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():
@@ -309,12 +313,20 @@ class Indexes:
         return index.written() - (connection.scalar(_WRITES, {"this": space.name}) or 0)
 
     def _worker(
-        self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None, removals: bool = False
+        self,
+        space: Space,
+        index: VectorIndex,
+        *,
+        lease: float = 60.0,
+        batch: int | None = None,
+        removals: bool = False,
+        scope: int | None = None,
     ) -> Worker:
         if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
         encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
-        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease, removals=removals)
+        which: dict[str, Any] = {"removals": removals, "scope": scope}
+        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease, **which)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
