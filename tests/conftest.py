@@ -70,13 +70,14 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time.
+    """Laws and what is long are tried on hundreds of cases: coverage is earned by the other tests, in half the time.
 
     The tracer itself is put aside, here and in new threads: the mark of pytest-cov stops one of the two that it starts
     in a worker.
     """
     tracers = sys.gettrace(), threading.gettrace()
-    untraced = item.get_closest_marker("untraced") or is_hypothesis_test(getattr(item, "obj", None))
+    marked = item.get_closest_marker("untraced") or item.get_closest_marker("long")
+    untraced = marked or is_hypothesis_test(getattr(item, "obj", None))
     if untraced:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
