@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -68,6 +69,10 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1,::1")
 
 
+HOUSE = Path(__file__).parent / "house"
+"""Tests of how the code is laid out, which run none of it."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Laws and what is long are tried on hundreds of cases: coverage is earned by the other tests, in half the time.
@@ -77,7 +82,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """
     tracers = sys.gettrace(), threading.gettrace()
     marked = item.get_closest_marker("untraced") or item.get_closest_marker("long")
-    untraced = marked or is_hypothesis_test(getattr(item, "obj", None))
+    untraced = marked or item.path.is_relative_to(HOUSE) or is_hypothesis_test(getattr(item, "obj", None))
     if untraced:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
