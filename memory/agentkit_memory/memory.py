@@ -14,6 +14,7 @@ from agentkit_memory.conversations.stored_session import StoredSession, shown
 from agentkit_memory.errors import ScopeError
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
+from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import Erasure, RecallLog
 from agentkit_prompts.ranking.embedder import Embedder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
     from agentkit_memory.open_store import OpenStore
+    from agentkit_memory.process.store_threads import Threads
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
     from agentkit_prompts.context.items import Speaker
@@ -38,7 +40,8 @@ T = TypeVar("T")
 class Memory:
     """What an agent remembers, within one scope.
 
-    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager.
+    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager. Those that begin
+    with an `a`, as `arecall`, are the same for async code.
     """
 
     def __init__(self, store: OpenStore, scope: Scope, *, opened: bool = True) -> None:
@@ -285,13 +288,20 @@ class Memory:
         return erase(self._store.database, self._store.indexes, subject)
 
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.
+        """Call any other function that uses the store from async code: `await memory.run(memory.admin.verify)`.
 
         It runs in a thread of the store, so that the event loop does not wait; functions of a session have threads of
         their own, so that an append does not wait behind recalls. When the caller is cancelled, a call
         that has begun is waited for.
         """
-        return await self._store.threads[_kind_of(act)].run(act, *args, **kwargs)
+        return await self._store.database.threads[_kind_of(act)].run(act, *args, **kwargs)
+
+    aingest, arecall, asession = in_thread(ingest), in_thread(recall), in_thread(session)
+    adelete_session, aerase = in_thread(delete_session), in_thread(erase)
+
+    @property
+    def _threads(self) -> Threads:
+        return self._store.database.threads["memory"]
 
     @property
     def model(self) -> str:

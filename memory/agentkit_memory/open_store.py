@@ -18,7 +18,6 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
-from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.reembed.switching import establish
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
@@ -59,8 +58,6 @@ class OpenStore:
         self.database = Database.open(place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
         self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
-        self.threads = {"sessions": Threads(), "memory": Threads()}
-        """Those of conversations are apart, so that an append does not wait behind recalls."""
         worker = BackgroundWorker(self.database, self.indexes)
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
         """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""

@@ -11,6 +11,7 @@ from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
 from agentkit_memory.errors import HeadMoved, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -24,6 +25,7 @@ from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
+    from agentkit_memory.process.store_threads import Threads
     from agentkit_memory.store.engine import Database
 
 __all__ = ["StoredSession", "shown"]
@@ -35,7 +37,7 @@ _MAX_SEQ = 2**31 - 1
 
 
 class StoredSession:
-    """One conversation, or one fork of it.
+    """One conversation, or one fork of it. Methods that begin with an `a`, as `aappend`, are for async code.
 
     The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
     conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and brings the view up to
@@ -387,6 +389,13 @@ class StoredSession:
             redact(self._branch, seq, replacement)
             self._catch_up()
             return self.conversation
+
+    aappend, arefresh, apage = in_thread(append), in_thread(refresh), in_thread(page)
+    afork, arewind, aedit, aredact = in_thread(fork), in_thread(rewind), in_thread(edit), in_thread(redact)
+
+    @property
+    def _threads(self) -> Threads:
+        return self._branch.database.threads["sessions"]
 
     def _load(self) -> Conversation:
         with self._lock:

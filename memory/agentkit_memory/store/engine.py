@@ -25,6 +25,7 @@ from agentkit_memory.errors import (
 )
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
+from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.store.deferred_writes import DeferredWrites
 from agentkit_memory.store.driver_errors import code_of, translate
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
@@ -69,6 +70,8 @@ class Database:
         self.where = where
         self.deferred = DeferredWrites(self.write)
         """Writes that nobody waits for."""
+        self.threads = {"sessions": Threads(), "memory": Threads()}
+        """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout

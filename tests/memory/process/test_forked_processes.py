@@ -165,7 +165,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
 
     def hold() -> None:
         index = store.indexes.catch_up()
-        locks = (store.indexes._lock, index._mutex, session._lock, store.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
+        locks = (store.indexes._lock, index._mutex, session._lock, store.database.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
         for lock in locks:
             lock.acquire()
         with store.database.write() as connection:
