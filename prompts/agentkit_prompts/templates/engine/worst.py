@@ -99,7 +99,7 @@ def strip(value: Any, chars: Any = None, *args: Any, **_: Any) -> int:
 
 def affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
     parts = part if isinstance(part, tuple) else (part,)
-    return 1 + len(parts) + sum([min(size_of(value), size_of(one)) for one in parts]) // 16
+    return 4 + 4 * len(parts) + sum([min(size_of(value), size_of(one)) for one in parts]) // 16
 
 
 def split(search: Callable[..., int]) -> Callable[..., int]:
@@ -137,7 +137,7 @@ def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: An
 
 def title(value: str, *args: Any, **_: Any) -> int:
     words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
-    return 6 + size_of(value) // 2 + 8 * words
+    return 10 + size_of(value) // 2 + 8 * words
 
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
@@ -147,7 +147,7 @@ def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+    return 60 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
 
 
 def printed_int(value: Any) -> int:
@@ -240,11 +240,11 @@ def rounded(value: Any, precision: Any = 0, *args: Any, **_: Any) -> int:
 def tags(value: Any, *args: Any, **_: Any) -> int:
     size = size_of(value)
     opened: int = value.count("<")
-    return 4 * size + opened * size // 256
+    return 40 + 4 * size + opened * size // 256
 
 
 def filled(template: Any, *args: Any, **keywords: Any) -> int:
-    return 40 + size_of(template) // 4 + 40 * _fields(template)
+    return 60 + size_of(template) // 2 + 40 * _fields(template)
 
 
 def _fields(template: Any) -> int:
