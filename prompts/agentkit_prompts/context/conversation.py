@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, check_types
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -96,6 +96,7 @@ class Conversation(Sequence[Message]):
     __slots__ = ("_log", "start", "stop")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
+        check_types(MessageError, "Conversation", messages=(messages, Iterable, "messages"))
         items = list(messages)
         self._log = _Log(items, _check(items, 0))
         self.start = 0

@@ -88,7 +88,10 @@ def malformed() -> list[Any]:
 
 
 def many() -> list[Any]:
-    return [{"name": f"tool_{at}", "description": "x" * 50, "inputSchema": {"type": "object"}} for at in range(100_000 if sys.argv[1] == "many" else 30_000)]
+    return [
+        {"name": f"tool_{at}", "description": "x" * 50, "inputSchema": {"type": "object"}}
+        for at in range(100_000 if sys.argv[1] == "many" else 30_000)
+    ]
 
 
 def crowded() -> list[Any]:

@@ -24,7 +24,7 @@ CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_000_000, seconds=3.0)
 
 _MAX_FIELD = 10_000
 _INSPECTED = 25
-"""Steps of reading what may not be there, or not be for templates: the sandbox tries both ways and makes an undefined value."""
+"""Steps of reading what may not be there: the sandbox tries both ways and makes an undefined value."""
 _MAX_QUICK_SEARCH = 1 << 16
 _MAX_WRITTEN = 250
 """Levels of a value that is written out: namespaces in lists count as more than one."""

@@ -147,7 +147,9 @@ def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return 60 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+    return (
+        60 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+    )
 
 
 def printed_int(value: Any) -> int:
