@@ -26,6 +26,8 @@ _MAX_FIELD = 10_000
 _INSPECTED = 25
 """Steps of reading what may not be there: the sandbox tries both ways and makes an undefined value."""
 _MAX_QUICK_SEARCH = 1 << 16
+_MAX_STEPS_AHEAD = 10_000
+"""Steps that are taken before they are charged."""
 _MAX_WRITTEN = 250
 """Levels of a value that is written out: namespaces in lists count as more than one."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -200,6 +202,9 @@ class Bounds(Meter):
                         steps += len(item) >> 4
                     elif isinstance(item, dict):
                         steps += 20
+                        if steps > _MAX_STEPS_AHEAD:
+                            self.charge(steps)
+                            steps = 0
                         inner += (item.keys(), item.values())
                     elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
                         steps += 8
