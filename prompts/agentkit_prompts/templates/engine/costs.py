@@ -31,6 +31,9 @@ NODE_STEPS: Mapping[type[nodes.Node], int] = {
     nodes.List: 6,
     nodes.Tuple: 6,
     nodes.Mod: 8,
+    nodes.Add: 4,
+    nodes.Mul: 4,
+    nodes.Sub: 4,
     nodes.Compare: 4,
     nodes.Concat: 6,
 }
@@ -118,7 +121,8 @@ COSTS: dict[str, Cost] = {
     # methods of other values, by what holds them
     "bytes.decode": Cost(worst.linear(2), "an escape of four characters for every byte; CODECS only"),
     "bytes.hex": Cost(worst.linear(8), "writes two characters for every byte"),
-    **dict.fromkeys(("dict.copy", "dict.items", "dict.keys", "dict.values", "list.copy"), _LIST),
+    **dict.fromkeys(("dict.items", "dict.keys", "dict.values", "list.copy"), _LIST),
+    "dict.copy": Cost(worst.each(4), "a key and a reference for each item"),
     "dict.get": Cost(worst.fixed(4), "hashes the key and finds it", "measure"),
     **dict.fromkeys(("list.count", "list.index", "tuple.count", "tuple.index"), _FOUND),
     **dict.fromkeys(("range.count", "range.index"), Cost(worst.each(2, 10), "looks at each number of the range")),
