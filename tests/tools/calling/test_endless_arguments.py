@@ -166,6 +166,7 @@ def paired(count: int) -> Any:
     return value
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("function", "value"),
     [
