@@ -57,7 +57,7 @@ class Question:
         if len(text) > MAX_CHARACTERS:
             half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
-        asked = {term: float(times) for term, times in count_terms(text).items()}
+        asked = {term: float(times) for term, times in count_terms(text)[0].items()}
         return cls(
             text,
             asked,
@@ -80,7 +80,7 @@ class Question:
         if not named:
             return self
         names = {word for each in named - _ROLES.keys() for word in split_words(each)}
-        gone = {term for word in names for term in count_terms(word)}
+        gone = {term for word in names for term in count_terms(word)[0]}
         terms = {term: times for term, times in self.terms.items() if term not in gone}
         if not terms:
             return self
