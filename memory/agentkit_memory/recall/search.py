@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, compress
@@ -16,13 +16,13 @@ from typing import get_args
 from sqlalchemy import Connection
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.turns import read_new_turns
+from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import RecallError, StoreClosed, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.choice import choose, ranked
+from agentkit_memory.recall.choice import choose, copies, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall
@@ -42,8 +42,12 @@ Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
 
 _REACH = 2
+_WIDER = 16
+"""How many times as many candidates are looked for, where copies took the places of others."""
 _MAX_SAMPLE = 24
 """Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
+_UNASKED: Sequence[float] = ()
+"""In the place of the vector of a question that no model was asked for yet."""
 _NOTHING = ReadView(None, (), Space(SPACE), pending=False, behind=False)
 
 MAX_ROWS = 2_000
@@ -107,6 +111,14 @@ class _Search:
     new_turns: Sequence[StoredItem] = ()
     """Turns of the scope that are no items yet."""
     view: ReadView = _NOTHING
+    vector: Sequence[float] | None = _UNASKED
+    """Of the question; None where there is no model, or it failed."""
+    texts: set[str] | None = None
+    """Texts of the candidates, where copies of one are left out."""
+    copies: int = 0
+    """Hits that were left out as copies."""
+    is_full: bool = False
+    """Whether there may be more hits than were considered."""
     index: VectorIndex | None = None
     """None where it cannot be searched: then the newest items are scored in SQL."""
 
@@ -127,7 +139,11 @@ class _Search:
         without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
         if terms and (SPARSE in wanted or without_vectors):
             self._add(SPARSE, terms)
-        vector = self._vector() if DENSE in wanted and self.view.scope_ids else None
+        if DENSE not in wanted or not self.view.scope_ids:
+            self.vector = None
+        elif self.vector is _UNASKED:
+            self.vector = self._vector()
+        vector = self.vector
         if vector is not None or (self.policy.around and self.found):
             with database.read() as connection:
                 if vector is not None:
@@ -198,14 +214,20 @@ class _Search:
         more.sort(key=lambda pair: (-pair[0].score, pair[0].id))
         usable = [ScoredItem(item).is_of(self.roles) for _, item in more]
         most = self._most()
+        self.is_full = self.is_full or len(more) > most
         return found + [*compress(more, usable)][:most] + [*compress(more, map(not_, usable))][:most]
 
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
         view, waiting = self.view, list[StoredItem]()
         if view.behind:
-            self.new_turns = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            self.new_turns, whole = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
             waiting += self.new_turns
+            if not whole:
+                self.degraded.append(
+                    f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched; a thread of this "
+                    "memory indexes them"
+                )
         if self.index is None and view.scope_ids:
             waiting += read_newest(connection, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
         elif view.pending or view.behind:  # turns may have become items, which wait, since then
@@ -263,6 +285,7 @@ class _Search:
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
             )
             if len(hits) < most or 2 * usable >= wanted:
+                self.is_full = self.is_full or len(hits) >= most
                 return found if self.roles is not None else found[:wanted]
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
@@ -305,7 +328,9 @@ class _Search:
         )
         places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
         for item in (*near, *self.new_turns):
-            if (item.branch_id, item.position) in places and item.id not in self.found and not self._is_hidden(item):
+            if item.start or item.id in self.found or self._is_hidden(item):
+                continue
+            if (item.branch_id, item.position) in places:
                 self.found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
@@ -318,10 +343,19 @@ class _Search:
     def _add(self, retriever: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
         self.served.add(retriever)
         for hit, item in found:
-            if not self._is_hidden(item):
+            if not self._is_hidden(item) and not self._is_copy(item):
                 self.found.setdefault(item.id, ScoredItem(item)).retrieved[retriever] = hit.score
         full = len(found) >= self._most() or retriever == DENSE
         self.floors[retriever] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
+
+    def _is_copy(self, item: StoredItem) -> bool:
+        if self.texts is None or item.id in self.found:
+            return False
+        text = " ".join(item.text.casefold().split())
+        known = text in self.texts
+        self.texts.add(text)
+        self.copies += known
+        return known
 
     def _is_hidden(self, item: StoredItem) -> bool:
         return (
@@ -340,6 +374,12 @@ class _Search:
 
         first = sorted(found, key=lambda each: (-share(each), each.id))
         return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
+
+
+def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: int, left_out: int) -> bool:
+    """Return whether copies of what was used took the places of other candidates."""
+    alike = copies(order) + left_out
+    return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
 
 
 def search(
@@ -369,8 +409,11 @@ def search(
     """
     began = perf_counter_ns()
     question = Question.of(query, now)
+    wide, before = policy, None
     while True:
-        one = _Search(indexes, embedders, policy, question, indexes.database.clock(), hidden, limit, roles)
+        one = _Search(indexes, embedders, wide, question, indexes.database.clock(), hidden, limit, roles)
+        if before is not None:
+            one.vector, one.read, one.texts = before.vector, before.read, set()
         if len(query) > MAX_CHARACTERS:
             one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
         try:
@@ -378,11 +421,18 @@ def search(
         except StoreError:
             if indexes.closed or not one.is_outdated():
                 raise
-        else:
-            if not one.is_outdated():
-                break
-    order = ranked(pool)
-    used = choose(one.question, order, policy, limit, roles)
+            continue
+        if one.is_outdated():
+            continue
+        order = ranked(pool)
+        used = choose(one.question, order, policy, limit, roles)
+        if not (one.is_full and _is_crowded(order, used, limit, one.copies)):
+            break
+        if wide.candidates >= MAX_CANDIDATES:
+            one.degraded.append(f"among the best {MAX_CANDIDATES} hits are so many copies that others may be missing")
+            break
+        before = one
+        wide = replace(wide, candidates=min(_WIDER * max(wide.candidates, limit), MAX_CANDIDATES))
     if logs.keep != 0 and (problem := indexes.database.deferred.problem) is not None:
         one.degraded.append(f"recalls are not logged at present: {problem}")
     recall = Recall(query, order, used, one.degraded)

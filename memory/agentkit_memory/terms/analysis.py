@@ -31,8 +31,8 @@ _WORD = re.compile(rf"[{_HANGUL}]+|[{_UNSPACED}]+|(?:(?![{_PAIRED}])(?:[^\W_]|[{
 _RUN = re.compile(rf"[{_PAIRED}]")
 _SYLLABLE = re.compile(rf"[{_HANGUL}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_MAX_CACHED = 1 << 17  # words
-_MAX_SETS = 256  # of languages
+_MAX_CACHED = 1 << 16  # words of a set of languages
+_MAX_SETS = 64  # of languages
 _MAX_WORD = 64  # characters: longer ones are hashes and base64, and their head is enough
 
 
@@ -79,8 +79,8 @@ class _Terms(dict[str, tuple[int, ...]]):
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         numbers = () if word in self._stop_words else _numbers(word, self._spoken)
-        if sum(map(len, [*_known.values()])) >= _MAX_CACHED:
-            _known.clear()
+        if len(self) >= _MAX_CACHED:
+            self.clear()
         if len(word) <= _MAX_WORD:
             self[word] = numbers
         return numbers
@@ -99,7 +99,12 @@ def _remember(spoken: frozenset[str]) -> _Terms:
 def _numbers(word: str, spoken: frozenset[str]) -> tuple[int, ...]:
     """Return the number of each different stem of a word."""
     word = word[:_MAX_WORD]
-    plain = word if word.isascii() else _without_accents(word)
+    if not word.isascii():
+        plain = _without_accents(word)
+    elif not word.isalpha():
+        return (zlib.crc32(word.encode()),)
+    else:
+        plain = word
     stems = [stem(plain, ENGLISH) if plain.isascii() else plain]
     if spoken != {ENGLISH} and len(word) > 1 and not any(map(str.isdigit, word)):
         script = script_of(word)
