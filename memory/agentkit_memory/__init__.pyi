@@ -55,11 +55,6 @@ from agentkit_memory.recall.scorers import SittingScorer as SittingScorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope
+from agentkit_memory.store.records import StoredDocument as StoredDocument
 from agentkit_memory.store.records import StoredFact as StoredFact
 from agentkit_memory.terms.bm25_vectors import SparseVector as SparseVector
-from agentkit_memory.facts.drafts import Turn as Turn
-from agentkit_memory.store.records import StoredFact as StoredFact
-from agentkit_memory.facts.drafts import Turn as Turn
-from agentkit_memory.store.records import StoredFact as StoredFact
-from agentkit_memory.facts.drafts import Turn as Turn
-from agentkit_memory.store.records import StoredFact as StoredFact

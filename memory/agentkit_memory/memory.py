@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
+    from agentkit_memory.ingest.given_documents import Documents
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
@@ -232,6 +233,13 @@ class Memory:
         removed = expire(self._store.database, self._store.database.clock() if now is None else now)
         self._store.index_if_free()
         return removed
+
+    @property
+    def documents(self) -> Documents:
+        """The documents of this scope: `add` texts, `list`, `get` and `forget` them and ingested files."""
+        from agentkit_memory.ingest.given_documents import Documents
+
+        return Documents(self._store.database, self.scope, self._store.catch_up_later)
 
     @property
     def facts(self) -> Facts:

@@ -97,10 +97,10 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
                 family += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
             connection.execute(_CALLS, {"branches": family, "number": seq})
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
-        parts = connection.scalars(_TURN, place).all()
-        if parts:
-            forget_items(connection, parts[1:])
-            _redact_item(connection, branch.scope_id, parts[0], new)
+        items_of_it = connection.scalars(_TURN, place).all()
+        if items_of_it:
+            forget_items(connection, items_of_it[1:])
+            _redact_item(connection, branch.scope_id, items_of_it[0], new)
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 

@@ -162,7 +162,7 @@ def read_new_turns(
     Nothing is written. At most so many messages are read, and `MAX_SEARCHED` characters of them; messages that cannot
     be read are left out.
     """
-    found = []
+    found: list[StoredItem] = []
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
     left = MAX_SEARCHED
     for row in connection.execute(_NEW, bound).all():
