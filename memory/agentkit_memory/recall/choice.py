@@ -38,9 +38,15 @@ def relevance(score: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
-def ranked(pool: Pool) -> list[ScoredItem]:
-    """Return the candidates, the best first; equal ones in the order of their places."""
-    return sorted(pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id))
+def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
+    """Return the candidates, the best first; equal ones in the order of their places.
+
+    With diversity, those that differ from the ones before them come earlier.
+    """
+    order = sorted(
+        pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id)
+    )
+    return _diverse(order, diversity) if diversity else order
 
 
 def choose(
@@ -54,14 +60,13 @@ def choose(
 
     Of turns, only those of `roles` are used, if there are any.
     """
-    if policy.diversity:
-        order = _diverse(order, policy.diversity)
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[ScoredItem] = []
     asked = _Wording(question.words)
     kept: list[tuple[_Wording, ScoredItem]] = []
     for each in order:
+        each.used = False
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
             each.reason = f"below the first {limit}"

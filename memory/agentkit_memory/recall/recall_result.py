@@ -201,9 +201,8 @@ def _message(each: ScoredItem) -> RecalledMessage:
 
 def _fact(each: ScoredItem) -> Fact:
     item = each.item
-    return Fact(
-        item.text, id=item.id, score=relevance(each.score), metadata={**read_metadata(item.meta), "why": each.reason}
-    )
+    metadata = {**read_metadata(item.meta), "written_at": item.created_at, "why": each.reason}
+    return Fact(item.text, id=item.id, score=relevance(each.score), metadata=metadata)
 
 
 def _time(item: StoredItem) -> datetime | None:

@@ -215,10 +215,16 @@ def read_pending(
 
 
 def read_newest(
-    connection: Connection, scope_ids: Sequence[int], now: float, most: int, unreadable: dict[str, str] | None = None
+    connection: Connection,
+    scope_ids: Sequence[int],
+    now: float,
+    most: int,
+    unreadable: dict[str, str] | None = None,
+    where: Sequence[ColumnElement[bool]] = (),
 ) -> list[StoredItem]:
-    """Return the newest items of some scopes, at most so many; see `read_items`."""
-    return _readable(connection, _NEWEST, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
+    """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`."""
+    newest = _NEWEST.where(*where) if where else _NEWEST
+    return _readable(connection, newest, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
 
 
 def _readable(

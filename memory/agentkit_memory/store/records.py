@@ -86,6 +86,8 @@ class StoredFact:
     metadata: Mapping[str, object] = field(default_factory=dict)
     problem: str = ""
     """Why its metadata could not be read and is empty here. Such a fact is not recalled: remove it, add it again."""
+    written_at: float = 0.0
+    """When it was added or last updated. `valid_from` and `valid_to` are the time it holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ class _Terms(dict[str, tuple[int, ...]]):
     def __init__(self, spoken: frozenset[str]) -> None:
         super().__init__()
         self._spoken = spoken
-        self._stop_words = frozenset[str]().union(*(STOP_WORDS[each] for each in spoken or (ENGLISH,)))
+        # Of other languages none: their commonest words are names in others, such as Ada.
+        self._stop_words = STOP_WORDS if not spoken or ENGLISH in spoken else frozenset[str]()
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         numbers = () if word in self._stop_words else _numbers(word, self._spoken)

@@ -76,8 +76,8 @@ _COMMON: Mapping[str, str] = {
 """Language -> words by which a text of it is known; none where its script is enough."""
 
 LANGUAGES = tuple(_COMMON)
-STOP_WORDS: Mapping[str, frozenset[str]] = {name: frozenset(words.split()) for name, words in _COMMON.items()}
-"""Words that are not searched for in a text of the language."""
+STOP_WORDS = frozenset(_COMMON[ENGLISH].split())
+"""Words that are not searched for, in English."""
 
 _SCRIPTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("\u0370", "\u03ff", ("greek",)),
@@ -96,8 +96,8 @@ _MAX_LATIN = "\u024f"
 _NONE: tuple[str, ...] = ()
 
 _SPOKEN: dict[str, tuple[str, ...]] = {}
-for _name, _words in STOP_WORDS.items():
-    for _word in _words:
+for _name, _words in _COMMON.items():
+    for _word in _words.split():
         _SPOKEN[_word] = (*_SPOKEN.get(_word, ()), _name)
 
 _NEARLY = 0.6
