@@ -32,7 +32,7 @@ from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector, held_terms, indexed_text
+from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
 
 __all__ = ["MAX_ROWS", "Place", "search"]
 
@@ -176,7 +176,7 @@ class _Search:
         if self.is_rare:
             waiting += self._rare(connection)
         waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
-        held = [(item, held_terms(indexed_text(item.title, item.text), asked)) for item in waiting]
+        held = [(item, self.question.held_by(item)) for item in waiting]
         weights = self._weights(found, [terms for _, terms in held])
         more = [
             (Hit(item.id, sum([weights[term] * value for term, value in terms.items()])), item)
@@ -245,7 +245,7 @@ class _Search:
         weights = {term: math.log1p((len(held) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
         if found:
             best = found[:_MAX_SAMPLE]
-            texts = [held_terms(indexed_text(item.title, item.text), self.question.asked) for _, item in best]
+            texts = [self.question.held_by(item) for _, item in best]
             indexed = term_weights([hit.score for hit, _ in best], texts)
             rarest = max(indexed.values(), default=0.0)
             weights = {term: indexed.get(term, max(weight, rarest)) for term, weight in weights.items()}

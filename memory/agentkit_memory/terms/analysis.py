@@ -10,12 +10,12 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 
-__all__ = ["count_terms", "split_words"]
+__all__ = ["TermFinder", "count_terms", "split_words"]
 
 # Scripts written without spaces (Thai, Lao, Khmer, Japanese, Chinese), and Hangul, whose particles are written without
 # one. Their neighbouring pairs stand for words.
@@ -43,12 +43,40 @@ def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int
     begin a word, as particles follow them.
     """
     words = split_words(text, heads=stored)
-    spoken = find_languages(words)
-    known = _known.get(spoken)
-    if known is None:
-        known = _remember(spoken)
+    known = _known_in(find_languages(words))
     terms = [*map(known.__getitem__, words)]
     return Counter(chain.from_iterable(terms)), len(terms) - terms.count(())
+
+
+class TermFinder:
+    """Looks for the wanted terms in many stored texts. For one thread."""
+
+    def __init__(self, wanted: Iterable[int]) -> None:
+        self._wanted = frozenset(wanted)
+        self._seen: dict[frozenset[str], tuple[set[str], set[str]]] = {}
+        """Per languages the words that were looked at, and those of them that have a wanted term."""
+
+    def find(self, text: str) -> tuple[dict[int, int], int]:
+        """Return how often each wanted term occurs in a text, and how many words it has; as `count_terms` does."""
+        words = split_words(text, heads=True)
+        spoken = find_languages(words)
+        known = _known_in(spoken)
+        seen, telling = self._seen.setdefault(spoken, (set(), set()))
+        different = set(words)
+        new = different - seen
+        if new:
+            wanted = self._wanted
+            telling.update([word for word in new if not wanted.isdisjoint(known[word])])
+            seen |= new
+        counts: dict[int, int] = {}
+        for word in telling & different:
+            times = words.count(word)
+            for term in known[word]:
+                if term in self._wanted:
+                    counts[term] = counts.get(term, 0) + times
+        if not counts:
+            return counts, 0  # of which nothing is weighed
+        return counts, len(words) - sum(map(known.stop_words.__contains__, words))
 
 
 def split_words(text: str, *, heads: bool = False) -> list[str]:
@@ -76,10 +104,10 @@ class _Terms(dict[str, tuple[int, ...]]):
         super().__init__()
         self._spoken = spoken
         # Of other languages none: their commonest words are names in others, such as Ada.
-        self._stop_words = STOP_WORDS if not spoken or ENGLISH in spoken else frozenset[str]()
+        self.stop_words = STOP_WORDS if not spoken or ENGLISH in spoken else frozenset[str]()
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        numbers = () if word in self._stop_words else _numbers(word, self._spoken)
+        numbers = () if word in self.stop_words else _numbers(word, self._spoken)
         if len(self) >= _MAX_CACHED:
             self.clear()
         if len(word) <= _MAX_WORD:
@@ -91,10 +119,13 @@ _known: dict[frozenset[str], _Terms] = {}
 """By the languages of a text."""
 
 
-def _remember(spoken: frozenset[str]) -> _Terms:
-    if len(_known) >= _MAX_SETS:
-        _known.clear()
-    return _known.setdefault(spoken, _Terms(spoken))
+def _known_in(spoken: frozenset[str]) -> _Terms:
+    known = _known.get(spoken)
+    if known is None:
+        if len(_known) >= _MAX_SETS:
+            _known.clear()
+        known = _known.setdefault(spoken, _Terms(spoken))
+    return known
 
 
 def _numbers(word: str, spoken: frozenset[str]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from itertools import chain, repeat
+from itertools import chain
 from threading import Lock
 
 from agentkit_memory.errors import StoreUnavailable
@@ -100,6 +100,10 @@ for _name, _words in _COMMON.items():
     for _word in _words.split():
         _SPOKEN[_word] = (*_SPOKEN.get(_word, ()), _name)
 
+_TELLING = frozenset(_SPOKEN)
+_UNKNOWN: frozenset[str] = frozenset()
+_ONLY_ENGLISH = frozenset((ENGLISH,))
+
 _NEARLY = 0.6
 """Share of the votes of the likeliest language from which on another one is likely too: many resemble each other."""
 _LOCK = Lock()
@@ -107,13 +111,14 @@ _LOCK = Lock()
 
 def find_languages(words: Iterable[str]) -> frozenset[str]:
     """Return the likely languages of a text, given its folded words; empty if none of them is telling."""
-    votes = Counter(chain.from_iterable(map(_SPOKEN.get, words, repeat(_NONE))))
-    if not votes:
-        return frozenset()
+    telling = _TELLING.intersection(words)
+    if not telling:
+        return _UNKNOWN
+    votes = Counter(chain.from_iterable([_SPOKEN[word] for word in telling]))
     most = max(votes.values())
-    if votes[ENGLISH] == most and sum(count == most for count in votes.values()) == 1:
-        return frozenset((ENGLISH,))
-    return frozenset(name for name, count in votes.items() if count >= _NEARLY * most)
+    if votes[ENGLISH] == most and sum([count == most for count in votes.values()]) == 1:
+        return _ONLY_ENGLISH
+    return frozenset([name for name, count in votes.items() if count >= _NEARLY * most])
 
 
 def script_of(word: str) -> tuple[str, ...]:
