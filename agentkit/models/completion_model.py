@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.endpoint import EndpointModel
+from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.harmony import HarmonyReply
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
@@ -13,7 +14,7 @@ from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
+from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
@@ -138,9 +139,11 @@ class _CompletionReader(ReplyReader):
 
     def __init__(self, schemas: Schemas, format: str | None) -> None:
         super().__init__()
-        self._inside: TextToolCalls | HarmonyReply | None = None
+        self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
         if format == HARMONY:
             self._inside = HarmonyReply()
+        elif format == FUNCTIONARY:
+            self._inside = FunctionaryReply(schemas)
         elif schemas:
             self._inside = TextToolCalls(schemas, format)
 
