@@ -94,8 +94,8 @@ DOCUMENTED = [
     ("lfm2", "<|tool_call_start|>[get_weather(city='Oslo'), get_time(city='Lima')]<|tool_call_end|>"),
     (
         "deepseek_v3_2",
-        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">Oslo'
-        '</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name="get_time">\n<｜DSML｜parameter name="city" '
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">'
+        'Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name="get_time">\n<｜DSML｜parameter name="city" '
         'string="true">Lima</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
     ),
     (
@@ -136,11 +136,11 @@ RICH = [
     ),
     (
         "deepseek_v3_2",
-        '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city" string="true">São\nPaulo'
-        '</｜DSML｜parameter><｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter><｜DSML｜parameter name="tags" '
-        'string="false">["a", "b]"]</｜DSML｜parameter><｜DSML｜parameter name="deep" string="false">{"k": [1, null]}'
-        '</｜DSML｜parameter><｜DSML｜parameter name="on" string="false">true</｜DSML｜parameter></｜DSML｜invoke>'
-        "</｜DSML｜function_calls>",
+        '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city" string="true">'
+        'São\nPaulo</｜DSML｜parameter><｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>'
+        '<｜DSML｜parameter name="tags" string="false">["a", "b]"]</｜DSML｜parameter><｜DSML｜parameter name="deep" '
+        'string="false">{"k": [1, null]}</｜DSML｜parameter><｜DSML｜parameter name="on" string="false">true'
+        "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
     ),
     (
         "minimax_m2",
@@ -150,8 +150,8 @@ RICH = [
     ),
     (
         "minicpm",
-        "<|tool_call_start|>\n```python\nget_weather(city='São\\nPaulo', days=3, tags=['a', 'b]'], deep={'k': [1, None]}, "
-        "on=True)\n```\n<|tool_call_end|>",
+        "<|tool_call_start|>\n```python\nget_weather(city='São\\nPaulo', days=3, tags=['a', 'b]'], deep={'k': [1, "
+        "None]}, on=True)\n```\n<|tool_call_end|>",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code blocks of Gemma 3 and MiniCPM.
+"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code of Gemma 3 and MiniCPM.
 
 Only names, brackets and literals are read; nothing is ever evaluated.
 """

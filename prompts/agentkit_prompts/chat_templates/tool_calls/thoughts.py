@@ -13,4 +13,4 @@ THOUGHT_TAGS = (
     ("<|thought_start|>", "<|thought_end|>"),
     ("◁think▷", "◁/think▷"),
 )
-"""What opens a thought, and what ends it. The first is often the end of the prompt, so that only the second is there."""
+"""What opens a thought, and what ends it. The first is often the end of the prompt, and the second alone is written."""
