@@ -119,8 +119,9 @@ def test_a_program_that_ends_warns_of_no_socket(server: ChatServer) -> None:
     name = server.on("ends", says("Hi"))
     program = (
         "import gc\nfrom agentkit import Agent, OpenAIModel\n"
-        f"for _ in range(2):\n    print(Agent(OpenAIModel({name!r}, base_url={server.url!r})).run_sync('Hello').output)\n"
-        "    gc.collect()\n"
+        f"for _ in range(2):\n    agent = Agent(OpenAIModel({name!r}, base_url={server.url!r}))\n"
+        "    print(agent.run_sync('Hello').output)\n    del agent\n    gc.collect()\n"
     )
-    ran = subprocess.run([sys.executable, "-X", "dev", "-c", program], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (ran.stdout, ran.stderr) == ("Hi\nHi\n", "")
