@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from abc import ABC, abstractmethod
@@ -263,10 +264,12 @@ class EndpointModel(ABC):
 
         if is_streamed:
             body = {**self._stream_options(), **body, "stream": True}
-        # Not the methods of the SDK's resources: they walk every message by type, most of the cost of a long prompt.
+        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of a
+        # long prompt. A client that was given may have to read it, as those for other clouds find the model in it.
+        sent = {"body": body} if self._clients.given is not None else {"content": _json(body)}
         return await client.post(
             self.path,
-            body=body,
+            **sent,
             cast_to=Response,
             options=self._clients.options(self._timeout, dict(self.settings.headers)),
             stream=True,
@@ -329,6 +332,10 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _ListenerError(Exception):

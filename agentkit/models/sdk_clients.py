@@ -26,7 +26,7 @@ _CLOSE_SECONDS = 1.0
 _Keeper: TypeAlias = AsyncGenerator[None]
 """What closes a client with its event loop."""
 _OfLoops: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Any, _Keeper]]
-_OPEN: dict[asyncio.AbstractEventLoop, dict[_Keeper | None, weakref.ref[Clients]]] = {}
+_OPEN: dict[asyncio.AbstractEventLoop, dict[_Keeper, weakref.ref[Clients]]] = {}
 """What is open in each loop, and whose it is. It is held here too, so that the connections of a model that is gone are
 closed by the next request in their loop, or with it, and not by the garbage collector, which warns of them."""
 
@@ -207,9 +207,10 @@ async def _close_with_loop(client: Any, loop: asyncio.AbstractEventLoop, of_loop
     try:
         yield
     finally:
-        _, keeper = of_loops.pop(loop, (None, None))
-        _OPEN.get(loop, {}).pop(keeper, None)
-        if not _OPEN.get(loop):
+        kept, known = of_loops.pop(loop, None), _OPEN.get(loop, {})
+        if kept is not None:
+            known.pop(kept[1], None)
+        if not known:
             _OPEN.pop(loop, None)
         await client.close()
 

@@ -39,8 +39,9 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     ]
     calls = [_call(call) for call in message.tool_calls]
     if own is not None and ITEMS in own:
-        if (made := _ordered(message.parts, calls, [thought for _, thought in thoughts], own[ITEMS])) is not None:
-            return made
+        found = _ordered(message.parts, calls, [thought for _, thought in thoughts], own[ITEMS])
+        if found is not None:
+            return found
         own = None
     items: list[tuple[int, FrozenDict]] = []
     if message.parts or not calls:
