@@ -264,8 +264,8 @@ class EndpointModel(ABC):
 
         if is_streamed:
             body = {**self._stream_options(), **body, "stream": True}
-        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of a
-        # long prompt. A client that was given may have to read it, as those for other clouds find the model in it.
+        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
+        # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
         sent = {"body": body} if self._clients.given is not None else {"content": _json(body)}
         return await client.post(
             self.path,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, AgentDefinitionError, AnthropicModel, Delta, ModelInterrupted, ModelSettings
+from agentkit import Agent, AgentDefinitionError, AnthropicModel, Delta, ModelInterrupted, ModelSettings, Tool
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed, failure
 from tests.models.wires import WIRES, as_event, model_of, speaks
@@ -227,3 +229,47 @@ def test_what_a_model_takes_is_sent(server: ChatServer, model: str, settings: An
     plain = server.to(name)[-1].body
     ask(model_of(ANTHROPIC, server, name, settings=settings))
     assert server.to(name)[-1].body == {**plain, **sent}
+
+
+# Names of parameters
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_tool_is_called_by_its_own_names(server: ChatServer, is_streamed: bool, is_strict: bool) -> None:
+    """The API takes no property named `filter[id]`: what the model writes instead reaches the tool as `filter[id]`."""
+    called: list[dict[str, Any]] = []
+
+    async def find(**arguments: Any) -> str:
+        called.append(arguments)
+        return "found"
+
+    properties = {
+        "filter[id]": {"type": "string"},
+        "deep": {"type": "object", "properties": {"$top": {"type": "integer"}}},
+    }
+    required = {"required": [*properties], "additionalProperties": False}
+    parameters = {"type": "object", "properties": properties, **required}
+    parameters["properties"]["deep"] |= {"required": ["$top"], "additionalProperties": False}
+    made = Tool.from_json_schema("find", "", parameters, find)
+
+    def answer(asked: Asked) -> Any:
+        if any("tool_result" in str(one["content"]) for one in asked.body["messages"]):
+            return speaks(ANTHROPIC, "", "Found.")(asked)
+        schema = asked.body["tools"][0]["input_schema"]
+        first, deep = schema["properties"]
+        (top,) = schema["properties"][deep]["properties"]
+        assert re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", first)
+        assert re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", top)
+        assert (first != "filter[id]", top != "$top") == (True, True)
+        return speaks(ANTHROPIC, "", "", ("t1", "find", json.dumps({first: "7", deep: {top: 3}})))(asked)
+
+    name = server.on("renamed", answer)
+    agent = Agent(model_of(ANTHROPIC, server, name), tools=[made.strict() if is_strict else made])
+    result = agent.run_sync("?", on_event=(lambda event: None) if is_streamed else None)
+    assert called == [{"filter[id]": "7", "deep": {"$top": 3}}]
+    assert result.output == "Found."
+    (sent_back,) = [
+        block for block in server.to(name)[-1].body["messages"][1]["content"] if block["type"] == "tool_use"
+    ]
+    assert "filter[id]" not in sent_back["input"]  # the model reads what it wrote
