@@ -123,9 +123,7 @@ class StoredRuns:
         self._lock = RLock()  # SQLite has one writer anyway; a connection in memory is shared by all threads
         self._added = 0
         if path is None:
-            self._engine = create_engine(
-                "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
-            )
+            self._engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
             private_folder(path.parent)
             private_file(path)
@@ -330,4 +328,6 @@ def _record(row: Mapping[Any, Any]) -> RunRecord:
     body = json.loads(row["body"])
     known = {name: row[name] for name in RunRecord.__dataclass_fields__ if name not in _BODY}
     record = RunRecord(**known, **{name: body[name] for name in _BODY if name not in ("usage", "waiting")})
-    return replace(record, usage=Usage(**body["usage"]), waiting=tuple([WaitingCall(*call) for call in body["waiting"]]))
+    return replace(
+        record, usage=Usage(**body["usage"]), waiting=tuple([WaitingCall(*call) for call in body["waiting"]])
+    )
