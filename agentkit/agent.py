@@ -17,7 +17,7 @@ from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.deps import check_deps
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
@@ -325,12 +325,16 @@ class Agent(Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+        if known is not journal and options.get("journal") is not None:
+            raise JournalError(
+                f"journal={options['journal']!r:.80}: a run that goes on from a file is kept in that file"
+            )
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = None if isinstance(journal, Journal) else journal
+        keep = options.get("journal") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from agentkit.server.server_errors import BadRequest, ServerError, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
@@ -164,51 +165,72 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], options: ServerOptions, status: int = 200) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], options: ServerOptions, status: int = 200) -> None:
         super().__init__(None, status, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._options = options
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send_all(send))
+        writer = _Writer(send)
+        sending = asyncio.ensure_future(self._send_all(writer))
         leaving = asyncio.ensure_future(_left(receive))
+        watching = asyncio.ensure_future(writer.watch(self._options))
+        tasks = (sending, leaving, watching)
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
-        except (TimeoutError, ClientDisconnect, OSError):
-            _log.debug("a client left, or took nothing of its stream")
+        except (ClientDisconnect, OSError):
+            _log.debug("a client left its stream")
         finally:
-            for task in (sending, leaving):
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait((sending, leaving))
+            await asyncio.wait(tasks)
 
-    async def _send_all(self, send: Send) -> None:
-        wait = self._options.write_seconds
-        events = self._events
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(events):  # type: ignore[type-var]
-            following: asyncio.Future[bytes] | None = None
-            try:
-                while True:
-                    following = asyncio.ensure_future(anext(events))  # type: ignore[arg-type]
-                    while not following.done():
-                        await asyncio.wait((following,), timeout=self._options.idle_seconds)
-                        if not following.done():
-                            async with asyncio.timeout(wait):
-                                await send({"type": "http.response.body", "body": _BEAT, "more_body": True})
-                    try:
-                        piece = following.result()
-                    except StopAsyncIteration:
-                        break
-                    async with asyncio.timeout(wait):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-            finally:
-                if following is not None and not following.done():
-                    following.cancel()
-                    await asyncio.wait((following,))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _send_all(self, writer: _Writer) -> None:
+        await writer.send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._events) as events:
+            async for piece in events:
+                await writer.send({"type": "http.response.body", "body": piece, "more_body": True})
+        await writer.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class _Writer:
+    """Writes to a client, and notices when it takes nothing."""
+
+    __slots__ = ("_began", "_lock", "_send", "_wrote")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._lock = asyncio.Lock()
+        self._began: float | None = None
+        self._wrote = time.monotonic()
+
+    async def send(self, message: Message) -> None:
+        async with self._lock:
+            self._began = time.monotonic()
+            await self._send(message)
+            self._began, self._wrote = None, time.monotonic()
+
+    async def watch(self, options: ServerOptions) -> None:
+        """Send signs of life while nothing happens; return when the client takes too long to take something."""
+        step = min(options.write_seconds, options.idle_seconds) / 4
+        while True:
+            await asyncio.sleep(step)
+            now = time.monotonic()
+            if self._began is not None:
+                if now - self._began > options.write_seconds:
+                    _log.info("a client took nothing of its stream for %g seconds", options.write_seconds)
+                    return
+            elif now - self._wrote > options.idle_seconds:
+                beat = asyncio.ensure_future(
+                    self.send({"type": "http.response.body", "body": _BEAT, "more_body": True})
+                )
+                await asyncio.wait((beat,), timeout=options.write_seconds)
+                if not beat.done():
+                    beat.cancel()
+                    return
 
 
 async def _left(receive: Receive) -> None:

@@ -131,6 +131,10 @@ class RunStore(Protocol):
         """Return the first events of a run behind the number `after`."""
         ...
 
+    def last_event(self, tenant: str, run_id: str) -> int:
+        """Return the number of the last event of a run; 0 where it has none."""
+        ...
+
     def add_journal(self, tenant: str, run_id: str, line: str) -> None:
         """Keep a line of the journal of a run; it is stored when this returns."""
         ...

@@ -207,6 +207,11 @@ class StoredRuns:
             rows = connection.execute(query.where(_events.c.run == run, _events.c.seq > after)).all()
         return [RunEvent(seq, kind, json.loads(data)) for seq, kind, data in rows]
 
+    def last_event(self, tenant: str, run_id: str) -> int:
+        with self._lock, self._engine.connect() as connection:
+            query = select(func.max(_events.c.seq)).where(_events.c.run == _number(connection, tenant, run_id))
+            return connection.execute(query).scalar() or 0
+
     def add_journal(self, tenant: str, run_id: str, line: str) -> None:
         with self._lock, self._engine.begin() as connection:
             connection.execute(insert(_journals).values(run=_number(connection, tenant, run_id), line=line))
