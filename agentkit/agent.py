@@ -306,7 +306,7 @@ class Agent(Generic[Deps, Output]):
         return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
@@ -387,7 +387,7 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(self.run(user_input, **options))
 
     def resume_sync(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))

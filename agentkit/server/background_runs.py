@@ -1,4 +1,4 @@
-"""`BackgroundRuns`: what starts runs that go on whoever listens. `LocalRuns` is one; the durable driver can be another."""
+"""`BackgroundRuns`: what starts runs that go on whoever listens, such as `LocalRuns`, or a durable driver."""
 
 from __future__ import annotations
 

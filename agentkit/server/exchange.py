@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -20,9 +20,10 @@ from agentkit.server.server_errors import BadRequest, ServerError, TooLarge, Unp
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts.errors import brief, nearest
 
-__all__ = ["EventStream", "JSONAnswer", "error_answer", "read_body", "read_json", "sse", "validated"]
+__all__ = ["EventStream", "JSONAnswer", "error_answer", "read_body", "read_json", "sse", "validated", "while_connected"]
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 _log = logging.getLogger("agentkit.server")
 _BEAT = b": still here\n\n"
 _MAX_PROBLEMS = 50
@@ -158,60 +159,89 @@ class EventStream(Response):
     """A stream of server-sent events. It ends when the client leaves, and when it takes nothing for too long.
 
     Args:
-        events: The events as bytes. It is closed when the stream ends, however it does; what it raises ends the
-            stream, and is logged.
-        options: For how long to wait for the client, and after how long without an event to send a sign of life.
+        events: The events as bytes. It is closed when the stream ends, however it does.
+        options: How long to wait for the client, and after how long without an event to send a sign of life.
+        failed: Makes an answer of what `events` raises before the first of them.
+        ending: Makes the last event of what `events` raises later; None for none.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None], options: ServerOptions, status: int = 200) -> None:
-        super().__init__(None, status, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    def __init__(
+        self,
+        events: AsyncGenerator[bytes, None],
+        options: ServerOptions,
+        *,
+        failed: Callable[[Exception], Response],
+        ending: Callable[[Exception], bytes] | None = None,
+    ) -> None:
+        super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._options = options
+        self._failed = failed
+        self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        writer = _Writer(send)
+        writer = _Writer(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         sending = asyncio.ensure_future(self._send_all(writer))
         leaving = asyncio.ensure_future(_left(receive))
         watching = asyncio.ensure_future(writer.watch(self._options))
         tasks = (sending, leaving, watching)
+        failure: Exception | None = None
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
-                sending.result()
+                failure = sending.result()
         except (ClientDisconnect, OSError):
             _log.debug("a client left its stream")
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        if failure is not None:
+            await self._failed(failure)(scope, receive, send)
 
-    async def _send_all(self, writer: _Writer) -> None:
-        await writer.send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async with aclosing(self._events) as events:
-            async for piece in events:
-                await writer.send({"type": "http.response.body", "body": piece, "more_body": True})
-        await writer.send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def _send_all(self, writer: _Writer) -> Exception | None:
+        """Send the events; return what went wrong where nothing was sent yet."""
+        try:
+            async with aclosing(self._events) as events:
+                async for piece in events:
+                    await writer.write(piece)
+        except OSError:
+            raise
+        except Exception as error:
+            if not writer.has_begun:
+                writer.has_begun = True  # no sign of life from now on
+                return error
+            if self._ending is not None:
+                await writer.write(self._ending(error))
+        await writer.write(b"", more=False)
+        return None
 
 
 class _Writer:
-    """Writes to a client, and notices when it takes nothing."""
+    """Writes a stream to a client, and notices when it takes nothing."""
 
-    __slots__ = ("_began", "_lock", "_send", "_wrote")
+    __slots__ = ("_lock", "_send", "_start", "_taking", "_wrote", "has_begun")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, start: Message) -> None:
         self._send = send
+        self._start = start
         self._lock = asyncio.Lock()
-        self._began: float | None = None
+        self._taking: float | None = None
         self._wrote = time.monotonic()
+        self.has_begun = False
 
-    async def send(self, message: Message) -> None:
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        """Send a piece, behind the headers."""
         async with self._lock:
-            self._began = time.monotonic()
-            await self._send(message)
-            self._began, self._wrote = None, time.monotonic()
+            self._taking = time.monotonic()
+            if not self.has_begun:
+                self.has_begun = True
+                await self._send(self._start)
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
+            self._taking, self._wrote = None, time.monotonic()
 
     async def watch(self, options: ServerOptions) -> None:
         """Send signs of life while nothing happens; return when the client takes too long to take something."""
@@ -219,18 +249,35 @@ class _Writer:
         while True:
             await asyncio.sleep(step)
             now = time.monotonic()
-            if self._began is not None:
-                if now - self._began > options.write_seconds:
+            if self._taking is not None:
+                if now - self._taking > options.write_seconds:
                     _log.info("a client took nothing of its stream for %g seconds", options.write_seconds)
                     return
             elif now - self._wrote > options.idle_seconds:
-                beat = asyncio.ensure_future(
-                    self.send({"type": "http.response.body", "body": _BEAT, "more_body": True})
-                )
+                beat = asyncio.ensure_future(self.write(_BEAT))
                 await asyncio.wait((beat,), timeout=options.write_seconds)
                 if not beat.done():
                     beat.cancel()
                     return
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine does, which is cancelled when the client leaves.
+
+    Raises:
+        ClientDisconnect: It did.
+    """
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_left(request.receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        for task in (working, leaving):
+            task.cancel()
+        await asyncio.wait((working, leaving))
 
 
 async def _left(receive: Receive) -> None:

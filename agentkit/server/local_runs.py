@@ -90,21 +90,20 @@ class LocalRuns:
             raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
         if len(self._live) >= self._options.background_runs + self._options.queued_runs:
             raise ServerFull(f"{len(self._live)} runs wait already: try again", code="overloaded", retry_after=5.0)
+        if record.key is not None:
+            known = await in_thread(partial(self._store.find, record.tenant, record.key))
+            if known is not None:
+                return _same(known, record)
         live = LiveRun(record, self._store, 0)
         place = self._reserve(live)
-        kept = record
+        kept: RunRecord | None = None
         try:
             kept = await in_thread(partial(self._store.add, record))
         finally:
-            if kept is not record or live.place not in self._live:
+            if kept is not record:
                 self._release(live, place)
         if kept is not record:
-            if any(getattr(kept, name) != getattr(record, name) for name in ("agent", "input", "session", "user")):
-                raise Conflict(
-                    f"the idempotency key {record.key!r:.80} was used for another run: give each run its own",
-                    code="idempotency_key_reused",
-                )
-            return kept
+            return _same(kept, record)
         self._begin(live)
         return record
 
@@ -252,7 +251,7 @@ class LocalRuns:
             ended = {"status": "waiting", "waiting": waiting, "decisions": {}, "usage": _usage_of(paused)}
             return ended, ("run_waiting", {"calls": [call._asdict() for call in waiting]})
         except asyncio.CancelledError as error:
-            usage = _usage_of(error) or live.record.usage
+            usage = _usage_of(error, live.record.usage)
             if live.is_cancelled:
                 return {"status": "cancelled", "usage": usage}, ("run_cancelled", {})
             return {"status": "queued", "usage": usage}, None  # the server stops: it is gone on with later
@@ -260,7 +259,10 @@ class LocalRuns:
             if not isinstance(error, OUR_ERRORS):
                 _log.exception("run %s failed", live.record.id)
             public = public_error(error)
-            return {"status": "failed", "error": public, "usage": _usage_of(error)}, ("run_failed", public)
+            return {"status": "failed", "error": public, "usage": _usage_of(error, live.record.usage)}, (
+                "run_failed",
+                public,
+            )
         answer = {"output": output_form(result.output), "finish_reason": result.finish_reason}
         return {"status": "finished", "decisions": {}, "usage": result.usage, **answer}, None
 
@@ -310,9 +312,23 @@ def _decision(made: Mapping[str, Any]) -> Decision:
     return Approved(made.get("arguments")) if made["approve"] else Denied(made.get("reason") or "")
 
 
-def _usage_of(error: BaseException) -> Usage:
+def _same(known: RunRecord, asked: RunRecord) -> RunRecord:
+    """Return the run that a tenant began under a key.
+
+    Raises:
+        Conflict: It was another one.
+    """
+    if any(getattr(known, name) != getattr(asked, name) for name in ("agent", "input", "session", "user")):
+        raise Conflict(
+            f"the idempotency key {asked.key!r:.80} was used for another run: give each run its own",
+            code="idempotency_key_reused",
+        )
+    return known
+
+
+def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
     usage = getattr(error, "usage", None)
-    return usage if isinstance(usage, Usage) else NO_USAGE
+    return usage if isinstance(usage, Usage) else otherwise
 
 
 def _difference(now: Usage, before: Usage) -> Usage:

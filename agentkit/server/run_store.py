@@ -87,6 +87,10 @@ class RunStore(Protocol):
         """
         ...
 
+    def find(self, tenant: str, key: str) -> RunRecord | None:
+        """Return the run that a tenant began under an idempotency key; None where there is none."""
+        ...
+
     def put(self, record: RunRecord) -> None:
         """Replace a run that is kept, by its tenant and id."""
         ...

@@ -20,6 +20,7 @@ __all__ = [
     "UnknownResource",
     "Unprocessable",
     "Unsupported",
+    "UpstreamFailed",
 ]
 
 
@@ -110,6 +111,12 @@ class QuotaExceeded(ServerError):
     """The tenant has asked too often, or used what it may use: 429."""
 
     status, type = 429, "rate_limit_error"
+
+
+class UpstreamFailed(ServerError):
+    """The model of the agent failed: 502."""
+
+    status, type = 502, "api_error"
 
 
 class ServerFull(ServerError):

@@ -141,7 +141,7 @@ class StoredRuns:
                 with self._engine.begin() as connection:
                     connection.execute(insert(_runs).values(**_row(record)))
             except IntegrityError:
-                if record.key is not None and (known := self._by_key(record.tenant, record.key)) is not None:
+                if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:
                     return known
                 raise
             self._added += 1
@@ -155,6 +155,12 @@ class StoredRuns:
         if row is None:
             raise _unknown(run_id)
         return _record(row)
+
+    def find(self, tenant: str, key: str) -> RunRecord | None:
+        query = select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key)
+        with self._lock, self._engine.connect() as connection:
+            row = connection.execute(query).mappings().first()
+        return None if row is None else _record(row)
 
     def put(self, record: RunRecord) -> None:
         with self._lock, self._engine.begin() as connection:
@@ -258,12 +264,6 @@ class StoredRuns:
     def close(self) -> None:
         with self._lock:
             self._engine.dispose()
-
-    def _by_key(self, tenant: str, key: str) -> RunRecord | None:
-        with self._engine.connect() as connection:
-            query = select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key)
-            row = connection.execute(query).mappings().first()
-        return None if row is None else _record(row)
 
     def _prune(self) -> None:
         """Delete the oldest ended runs, those that are too many."""

@@ -137,9 +137,7 @@ class TenantLimits:
         known = self._used.get(tenant)
         if known is not None and known[0] == day:
             self._used[tenant] = (day, known[1] + usage)
-        task = asyncio.get_running_loop().create_task(
-            in_thread(lambda: self._store.add_usage(tenant, day, usage))  # type: ignore[arg-type]
-        )
+        task = asyncio.get_running_loop().create_task(in_thread(lambda: self._store.add_usage(tenant, day, usage)))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
