@@ -1,4 +1,4 @@
-"""Tools of the client: the model may call them, the run ends with the calls, and the client sends what they returned."""
+"""Tools of the client: a run ends with calls of them, and the client sends what they returned."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _never(**_: Any) -> str:
 
 
 def approver(names: Iterable[str]) -> Any:
-    """Return what decides about calls: those of the client end the run, those of the agent that need a person do not run."""
+    """Return what decides about calls: one of the client ends the run, one of the agent that needs a person is denied."""
     known = frozenset(names)
 
     def decide(call: ToolCall) -> Decision:

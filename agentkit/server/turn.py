@@ -87,7 +87,7 @@ class Turn:
     run_id: str = field(default_factory=lambda: os.urandom(16).hex())
     key: str | None = None
 
-    _texts: list[str] = field(default_factory=list)
+    _has_text: bool = False
     _step: int = 0
     _began: float = field(default_factory=time.time)
     journal: Journal | None = None
@@ -117,13 +117,14 @@ class Turn:
         except Paused as paused:
             self.journal = paused.journal
             self.reply = reply = own_ids(calls_of(paused, names))
-            self.before = tuple(paused.messages[1:])
+            self.before = tuple(paused.messages[0 if paused.journal.goes_on else 1 :])
             self._ended = {
                 "status": "waiting",
                 "waiting": tuple([WaitingCall(call.id, call.name, call.arguments) for call in reply.tool_calls]),
                 "usage": paused.usage,
             }
-            return TurnAnswer(self._text(reply.text), reply.tool_calls, "tool_calls", paused.usage)
+            text = _joined((*paused.messages, reply))
+            return TurnAnswer(text, reply.tool_calls, "tool_calls", paused.usage)
         except OutputStopped as stopped:
             self._failed(stopped)
             if stopped.reason not in ("refusal", "content_filter", "length"):
@@ -145,8 +146,9 @@ class Turn:
         is_refusal = result.finish_reason == "refusal"
         if not self.streams_text:
             return TurnAnswer(_as_json(result.output), (), result.finish_reason, result.usage)
-        text = self._text(result.output)
-        return TurnAnswer(text, (), "stop" if is_refusal else result.finish_reason, result.usage, is_refusal)
+        return TurnAnswer(
+            _joined(result.messages), (), "stop" if is_refusal else result.finish_reason, result.usage, is_refusal
+        )
 
     @property
     def usage(self) -> Usage:
@@ -180,7 +182,9 @@ class Turn:
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
     def _options(self, agent: Agent[Any, Any], names: list[str], on_text: Any) -> dict[str, Any]:
-        options: dict[str, Any] = {"approve": approver(names), "on_event": partial(self._heard, on_text)}
+        options: dict[str, Any] = {"approve": approver(names)}
+        if on_text is not None and self.streams_text:
+            options["on_event"] = partial(self._heard, on_text)
         if self.tools:
             options["tools"] = with_client_tools(agent, self.tools)
         if self.settings is not None:
@@ -194,7 +198,7 @@ class Turn:
         return options
 
     def _input(self, options: dict[str, Any]) -> PromptContext | None:
-        """Return the input of the run, with the conversation before it; or give the run a session that it goes on with."""
+        """Return the input of the run with the conversation before it; or None, and a session to go on with."""
         last = self.messages[-1]
         if last.role == "user":
             asked = UserInput(last.content, additional_kwargs=dict(self.kwargs))
@@ -212,19 +216,20 @@ class Turn:
         options["session"] = session
         return None
 
-    def _heard(self, on_text: Callable[[str], Awaitable[None]] | None, event: Event) -> Awaitable[None] | None:
+    def _heard(self, on_text: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
         if type(event) is not TextDelta:
             return None
         text = event.text
         if event.step != self._step:
+            text = _SEPARATOR + text if self._step and self._has_text else text
             self._step = event.step
-            if self._texts:
-                text = _SEPARATOR + text
-        self._texts.append(text)
-        return None if on_text is None else on_text(text)
+        self._has_text = True
+        return on_text(text)
 
-    def _text(self, otherwise: str) -> str:
-        return "".join(self._texts) or otherwise
+
+def _joined(messages: Sequence[Message]) -> str:
+    """Return all that was written in a run."""
+    return _SEPARATOR.join([one.text for one in messages if one.role == "assistant" and one.text])
 
 
 def _as_json(output: Any) -> str:
