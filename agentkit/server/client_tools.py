@@ -62,7 +62,7 @@ def _never(**_: Any) -> str:
 
 
 def approver(names: Iterable[str]) -> Any:
-    """Return what decides about calls: one of the client ends the run, one of the agent that needs a person is denied."""
+    """Return what decides about calls: one of the client ends the run, one that needs a person is denied."""
     known = frozenset(names)
 
     def decide(call: ToolCall) -> Decision:

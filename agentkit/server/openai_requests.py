@@ -93,15 +93,13 @@ class _Common(_Part):
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
     user: _User | None = Field(default=None, description="The user whose memory is read, within the tenant.")
-    metadata: _Metadata | None = None
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
     additional_kwargs: dict[str, Any] = Field(default={}, description="What the prompts of the agent require.")
 
     def _settings(self, **more: Any) -> dict[str, Any]:
-        common = {"temperature": self.temperature, "top_p": self.top_p, "parallel_tool_calls": self.parallel_tool_calls}
-        return {**common, **more}
+        names = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key")
+        return {**{name: getattr(self, name) for name in names}, **more}
 
 
 class ChatRequest(_Common):
@@ -173,6 +171,7 @@ class ResponsesRequest(_Common):
     reasoning: _Reasoning | None = None
     text: _Text | None = None
     store: bool | None = None
+    metadata: _Metadata | None = None
     truncation: Literal["disabled"] | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
     stream_options: _StreamOptions | None = None

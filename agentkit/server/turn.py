@@ -52,14 +52,14 @@ class TurnAnswer:
     refusal: bool = False
 
 
-def client_messages(given: Any, where: str, form: str) -> tuple[Message, ...]:
-    """Return the messages of a request.
+def client_messages(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
+    """Return the messages of a request; `before` are those in front of them.
 
     Raises:
         BadRequest: Names everything that is wrong with them.
     """
     try:
-        return read_messages(given, where=where, form=form)
+        return read_messages(given, where=where, form=form, before=before)
     except MessageError as error:
         raise BadRequest(str(error), param=where, code="invalid_messages") from error
 
@@ -85,7 +85,8 @@ class Turn:
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the answer, where the client wants one."""
     run_id: str = field(default_factory=lambda: os.urandom(16).hex())
-    key: str | None = None
+    is_kept: bool = True
+    """Whether it is kept as a run."""
 
     _has_text: bool = False
     _step: int = 0
