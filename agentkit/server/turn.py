@@ -148,7 +148,7 @@ class Turn:
         if not self.streams_text:
             return TurnAnswer(_as_json(result.output), (), result.finish_reason, result.usage)
         return TurnAnswer(
-            _joined(result.messages), (), "stop" if is_refusal else result.finish_reason, result.usage, is_refusal
+            _joined(result.journal.messages), (), "stop" if is_refusal else result.finish_reason, result.usage, is_refusal
         )
 
     @property
@@ -186,6 +186,13 @@ class Turn:
         options: dict[str, Any] = {"approve": approver(names)}
         if on_text is not None and self.streams_text:
             options["on_event"] = partial(self._heard, on_text)
+        choice = None if self.settings is None else self.settings.tool_choice
+        if choice not in (None, "auto", "none", "required") and choice not in names and choice not in agent.tools:
+            raise BadRequest(
+                f"tool_choice: there is no tool {choice!r:.80}, declared by the client or of the agent",
+                param="tool_choice",
+                code="invalid_value",
+            )
         if self.tools:
             options["tools"] = with_client_tools(agent, self.tools)
         if self.settings is not None:
