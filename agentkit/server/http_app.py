@@ -90,7 +90,7 @@ class Server:
         self._endpoints = [
             *self._openai.endpoints(),
             *self.run_endpoints.endpoints(),
-            *SessionEndpoints(self.sessions, options).endpoints(),
+            *SessionEndpoints(self.sessions, self.store, options).endpoints(),
             *self._operations.endpoints(),
         ]
         self.app = Starlette(

@@ -173,8 +173,9 @@ class OpenAIEndpoints:
             async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
                 answer = await turn.answer(on_text)
         finally:
-            self._limits.used(caller.tenant, turn.usage)
-            if turn.is_kept:
+            if turn.journal is not None:  # it has begun
+                self._limits.used(caller.tenant, turn.usage)
+            if turn.journal is not None and turn.is_kept:
                 task = asyncio.get_running_loop().create_task(self._keep(turn))
                 self._keeping.add(task)
                 task.add_done_callback(self._keeping.discard)

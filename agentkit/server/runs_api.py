@@ -57,6 +57,8 @@ class StartRun(_Part):
 
 
 class _Decision(_Part):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
     approve: bool
     reason: str | None = Field(default=None, description="What the model reads where it is denied.")
     arguments: dict[str, Any] | None = Field(default=None, description="In place of those of the model.")

@@ -13,6 +13,8 @@ from starlette.responses import Response
 from agentkit.server.access import Caller
 from agentkit.server.endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
 from agentkit.server.exchange import JSONAnswer, read_json, validated
+from agentkit.server.run_store import RunStatus, RunStore
+from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.threads import in_thread
@@ -24,6 +26,7 @@ __all__ = ["ForkSession", "NewSession", "SessionEndpoints", "message_form"]
 _MAX_LIMIT = 500
 _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})
 _USER = Parameter("user", "A user of the tenant; none for what belongs to the tenant itself.")
+_BUSY: tuple[RunStatus, ...] = ("queued", "running")
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
@@ -50,11 +53,13 @@ class SessionEndpoints:
 
     Args:
         sessions: Where they are.
+        store: Where runs are: a session that has one is not deleted.
         options: What the server allows.
     """
 
-    def __init__(self, sessions: SessionStore, options: ServerOptions) -> None:
+    def __init__(self, sessions: SessionStore, store: RunStore, options: ServerOptions) -> None:
         self._sessions = sessions
+        self._store = store
         self._options = options
 
     def endpoints(self) -> list[Endpoint]:
@@ -97,7 +102,14 @@ class SessionEndpoints:
 
     async def delete(self, request: Request, caller: Caller) -> Response:
         """Delete a session."""
-        await in_thread(partial(self._sessions.delete, *_named(request, caller)))
+        owner, name = _named(request, caller)
+        for status in _BUSY:
+            page = partial(self._store.page, owner.tenant, user=owner.user, session=name, status=status, limit=1)
+            if running := await in_thread(page):
+                raise Conflict(
+                    f"the session {name!r} is in use by the run {running[0].id}: cancel it first", code="session_busy"
+                )
+        await in_thread(partial(self._sessions.delete, owner, name))
         return Response(status_code=204)
 
     async def messages(self, request: Request, caller: Caller) -> Response:

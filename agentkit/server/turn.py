@@ -148,7 +148,11 @@ class Turn:
         if not self.streams_text:
             return TurnAnswer(_as_json(result.output), (), result.finish_reason, result.usage)
         return TurnAnswer(
-            _joined(result.journal.messages), (), "stop" if is_refusal else result.finish_reason, result.usage, is_refusal
+            _joined(result.journal.messages),
+            (),
+            "stop" if is_refusal else result.finish_reason,
+            result.usage,
+            is_refusal,
         )
 
     @property

@@ -55,6 +55,10 @@ def shop(*replies: Any, **agent: Any) -> Iterator[Shop]:
         yield Shop(client, model)
 
 
+def image(url: str) -> Any:
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+
+
 def text_of(stream: Any) -> str:
     return "".join([chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices])
 
@@ -76,7 +80,7 @@ def test_messages_of_the_client_stand_behind_the_prompt_of_the_agent() -> None:
         assert done.choices[0].finish_reason == "stop"
         assert done.usage is not None and (done.usage.prompt_tokens, done.usage.completion_tokens) == (12, 3)
         assert done.usage.prompt_tokens_details is not None and done.usage.prompt_tokens_details.cached_tokens == 8
-        assert [message["role"] for message in one.sent][0] == "system"
+        assert one.sent[0]["role"] == "system"
         assert [message["content"] for message in one.sent] == [
             "You sell books.", "Talk like a pirate.", "Hi", "Arr.", "And you?",
         ]  # fmt: skip
@@ -104,9 +108,8 @@ def test_a_stream_has_the_text_piece_by_piece_and_what_it_took() -> None:
                 model="shop", messages=HI, stream=True, stream_options={"include_usage": True}
             )
         )
-        assert [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content] == [
-            "One", " two", " three.",
-        ]  # fmt: skip
+        pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+        assert list(filter(None, pieces)) == ["One", " two", " three."]
         assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens == 9
         assert chunks[-2].choices[0].finish_reason == "stop"
 
@@ -222,25 +225,24 @@ def test_responses_with_tools_of_the_client() -> None:
         call: Any = response.output[-1]
         assert (call.type, call.name) == ("function_call", "weather")
         output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
-        done = one.openai.responses.create(model="shop", input=[output], previous_response_id=response.id, tools=[declared])
+        following: Any = {"previous_response_id": response.id, "tools": [declared]}
+        done = one.openai.responses.create(model="shop", input=[output], **following)
         assert done.output_text == "It rains."
         assert [said["role"] for said in one.sent] == ["system", "user", "assistant", "tool"]
 
 
 def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
-    info = AdditionalInfoPrompt(
-        Template("{{ root }} {{ level }}", params_schema={"type": "object", "properties": {"root": {"type": "string"}, "level": {"type": "integer"}}, "required": ["root", "level"]})
-    )  # fmt: skip
-    for one in shop("ok", layers=Layers(info)):
+    properties = {"root": {"type": "string"}, "level": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["root", "level"]}
+    info = AdditionalInfoPrompt(Template("{{ root }} {{ level }}", params_schema=schema))
+    for one in shop("ok", layers=Layers(before_input=info)):
         with pytest.raises(openai.UnprocessableEntityError) as caught:
             one.openai.chat.completions.create(model="shop", messages=HI, stream=True)
         body: Any = caught.value.body
         assert set(body["additional_kwargs"]) == {"root", "level"} and body["code"] == "invalid_kwargs"
         answer = one.client.post("/runs", {"agent": "shop", "input": "Hi"})
         assert answer.status_code == 422 and set(answer.json()["error"]["additional_kwargs"]) == {"root", "level"}
-        assert one.client.get("/runs").json()["runs"] == [] or all(
-            run["status"] == "failed" for run in one.client.get("/runs").json()["runs"]
-        )
+        assert one.client.get("/runs").json()["runs"] == []
         schema = one.client.get("/agents/shop/schema").json()
         assert set(schema["required"]) == {"root", "level"}
         kwargs = {"additional_kwargs": {"root": "a", "level": 3}}
@@ -254,8 +256,8 @@ def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
         ({"messages": [{"role": "king", "content": "x"}]}, "king"),
         ({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, "messages"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "last message"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://127.0.0.1/x"}}]}]}, "messages"),
+        ({"messages": image("file:///etc/passwd")}, "messages"),
+        ({"messages": image("http://127.0.0.1/x")}, "messages"),
         ({"n": 2}, "n:"),
         ({"logprobs": True}, "logprobs"),
         ({"frequency_penalty": 1.0}, "frequency_penalty"),
@@ -316,7 +318,5 @@ async def test_the_async_client_and_many_at_once() -> None:
 
     with served(Agent(ScriptedModel.repeat("Hello."), name="shop")) as client:
         async with client.async_openai() as asked:
-            done = await asyncio.gather(
-                *[asked.chat.completions.create(model="shop", messages=HI) for _ in range(20)]
-            )
+            done = await asyncio.gather(*[asked.chat.completions.create(model="shop", messages=HI) for _ in range(20)])
         assert [one.choices[0].message.content for one in done] == ["Hello."] * 20
