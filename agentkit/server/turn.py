@@ -144,16 +144,8 @@ class Turn:
             "finish_reason": result.finish_reason,
             "usage": result.usage,
         }
-        is_refusal = result.finish_reason == "refusal"
-        if not self.streams_text:
-            return TurnAnswer(_as_json(result.output), (), result.finish_reason, result.usage)
-        return TurnAnswer(
-            _joined(result.journal.messages),
-            (),
-            "stop" if is_refusal else result.finish_reason,
-            result.usage,
-            is_refusal,
-        )
+        text = _joined(result.journal.messages) if self.streams_text else _as_json(result.output)
+        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=result.finish_reason == "refusal")
 
     @property
     def usage(self) -> Usage:
