@@ -14,12 +14,13 @@ from agentkit.run import events
 from agentkit.run.decisions import Decision, Denied
 from agentkit.run.events import Event
 from agentkit.run.loop import RunResult
-from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["call_form", "event_form", "output_form", "usage_form"]
+__all__ = ["call_form", "event_form", "message_form", "output_form", "usage_form"]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 def event_form(event: Event) -> tuple[str, dict[str, Any]]:
@@ -36,6 +37,12 @@ def usage_form(usage: Usage) -> dict[str, Any]:
 def call_form(call: ToolCall) -> dict[str, Any]:
     """Return a tool call: its id, the name of the tool, and the arguments as JSON text."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def message_form(message: Message) -> dict[str, Any]:
+    """Return a message as JSON data, without what only a provider understands."""
+    found: dict[str, Any] = _MESSAGE.dump_python(message, mode="json", exclude={"opaque"})
+    return found
 
 
 def output_form(output: Any) -> Any:

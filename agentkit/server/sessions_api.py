@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.server.access import Caller
 from agentkit.server.endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
+from agentkit.server.event_form import message_form
 from agentkit.server.exchange import JSONAnswer, read_json, validated
 from agentkit.server.run_store import RunStatus, RunStore
 from agentkit.server.server_errors import Conflict
@@ -19,15 +20,13 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.threads import in_thread
 from agentkit_memory.store.records import SessionInfo
-from agentkit_prompts.context.messages import Message
 
-__all__ = ["ForkSession", "NewSession", "SessionEndpoints", "message_form"]
+__all__ = ["ForkSession", "NewSession", "SessionEndpoints"]
 
 _MAX_LIMIT = 500
 _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})
 _USER = Parameter("user", "A user of the tenant; none for what belongs to the tenant itself.")
 _BUSY: tuple[RunStatus, ...] = ("queued", "running")
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 
 
 class _Part(BaseModel):
@@ -130,12 +129,6 @@ class SessionEndpoints:
         asked = validated(ForkSession, await read_json(request, self._options))
         to = checked_name(asked.name, "name")
         return JSONAnswer(_form(await in_thread(partial(self._sessions.fork, owner, name, to, asked.at))), 201)
-
-
-def message_form(message: Message) -> dict[str, Any]:
-    """Return a message as JSON data, without what only a provider understands."""
-    found: dict[str, Any] = _MESSAGE.dump_python(message, mode="json", exclude={"opaque"})
-    return found
 
 
 def _owner(caller: Caller, user: str | None) -> Owner:

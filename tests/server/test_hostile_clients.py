@@ -1,4 +1,4 @@
-"""Clients that are slow, cut off, or up to no good: each gets an error, the server goes on, and nothing is left behind."""
+"""Clients that are slow, cut off, or up to no good: each gets an error, and the server goes on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -104,10 +105,8 @@ def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
     said = post(client, b"", JSON, "Content-Length: 99999999999")
     assert status(said) == 413
     chunked = b"".join([b"%x\r\n%s\r\n" % (65536, b" " * 65536) for _ in range(40)]) + b"0\r\n\r\n"
-    try:
+    with suppress(ConnectionError):  # it was closed before all was sent
         assert status(post(client, chunked, JSON, "Transfer-Encoding: chunked")) in (413, 0)
-    except ConnectionError:
-        pass  # it was closed before all was sent
     is_well(client)
 
 
