@@ -94,7 +94,13 @@ def prompt_views(composition: Composition) -> list[Json]:
                 "file": template.file,
                 "changes": prompt.changes,
                 "fence": prompt.fence,
-                "size": {"min": size.min, "target": size.target, "max": size.max, "priority": size.priority, "cut": cut},
+                "size": {
+                    "min": size.min,
+                    "target": size.target,
+                    "max": size.max,
+                    "priority": size.priority,
+                    "cut": cut,
+                },
             }
         )
     return found

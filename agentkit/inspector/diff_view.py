@@ -108,9 +108,7 @@ def _words(before: str, now: str) -> Iterator[Json]:
             yield {"change": "added", "text": _clipped("".join(new[j1:j2]))}
 
 
-def _aligned(
-    old: Sequence[Hashable], new: Sequence[Hashable], most: int
-) -> Iterator[tuple[str, int, int, int, int]]:
+def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Iterator[tuple[str, int, int, int, int]]:
     """Yield the steps from one sequence to the other; what is too long is replaced as a whole."""
     limit = min(len(old), len(new))
     start = next((at for at in range(limit) if old[at] != new[at]), limit)

@@ -55,9 +55,9 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
     that was cut short, and does not wait, has such calls too.
     """
     calls: dict[str, ToolCall] = {}
-    for name, answer in journal.entries:
+    for at, (name, answer) in enumerate(journal.entries):
         if name == "CallModel":
-            calls = {call.id: call for call in answer.message.tool_calls}
+            calls = _calls(journal, at)
         elif name == "CallTools":
             calls.pop(answer[0].call_id, None)
         elif name == "AskApproval":
@@ -73,10 +73,10 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
 def _events(journal: Journal) -> Iterator[Json]:
     step = 0
     calls: dict[str, ToolCall] = {}
-    for name, answer in journal.entries:
+    for at, (name, answer) in enumerate(journal.entries):
         if name == "CallModel":
             step += 1
-            calls = {call.id: call for call in answer.message.tool_calls}
+            calls = _calls(journal, at)
             yield {
                 "kind": "model",
                 "step": step,
@@ -110,6 +110,17 @@ def _events(journal: Journal) -> Iterator[Json]:
             "usage": usage_view(inner.usage),
             "inner": journal_view(inner),
         }
+
+
+def _calls(journal: Journal, at: int) -> dict[str, ToolCall]:
+    """Return the calls of a reply by their ids: the message that is kept of it has an id for every call."""
+    for name, answer in journal.entries[at + 1 :]:
+        if name == "CallModel":
+            break
+        if name == "Append" and answer and answer[0].role == "assistant":
+            return {call.id: call for call in answer[0].tool_calls}
+    reply = journal.entries[at].answer
+    return {call.id: call for call in reply.message.tool_calls}
 
 
 def _tool(journal: Journal, step: int, calls: Mapping[str, ToolCall], result: Any, usage: Usage | None) -> Json:

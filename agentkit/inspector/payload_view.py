@@ -1,4 +1,4 @@
-"""What a provider or a local model gets of a composition: the request as JSON, or the raw text with its tokens marked."""
+"""What a provider or a local model gets: the request as JSON, or the raw text with its control tokens marked."""
 
 from __future__ import annotations
 

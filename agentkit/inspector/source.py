@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from agentkit.agent import Agent
+from agentkit.recaller import RecallSource
 from agentkit.run.decisions import Decision
 from agentkit.run.journal import Journal
 from agentkit.session import Session
+from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class InspectedRun:
     """As far as the run got."""
     error: str = ""
     """Why it failed, in the words of the error."""
+    waiting: tuple[ToolCall, ...] = ()
+    """The calls that wait for a decision, as `Paused.calls` has them."""
 
 
 class InspectorSource(Protocol):
@@ -69,6 +73,10 @@ class InspectorSource(Protocol):
 
     async def session(self, name: str) -> Session | None:
         """Return a session; None when the caller has none of this name. It is only read."""
+        ...
+
+    async def memory(self, agent: str) -> RecallSource | None:
+        """Return the memory of an agent in the scope of the caller, never wider; None without one."""
         ...
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
