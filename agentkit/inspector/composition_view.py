@@ -36,11 +36,7 @@ def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) ->
     point up to which a provider can keep the prompt. `unsent` lists what the context holds and no message shows.
     """
     budget = composition.budget
-    points: dict[int, list[Json]] = {}
-    for point in composition.breakpoints:
-        points.setdefault(point.message, []).append(
-            {"cache": point.after, "offset": point.offset, "tokens": point.tokens}
-        )
+    points = _points(composition)
     return {
         "tokens": composition.tokens,
         "counter": {"name": composition.counter.name, "estimated": composition.counter.estimated},
@@ -63,14 +59,14 @@ def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) ->
 
 
 def message_view(composition: Composition, number: int) -> Json:
-    """Return one message whole.
+    """Return one message whole: the same pieces as in `composition_view`, none of them cut.
 
     Raises:
         PromptError: There is no message of this number.
     """
     for at, (message, segments) in enumerate(composition.walk()):
         if at == number:
-            return _message(composition, number, message, segments, (), None)
+            return _message(composition, number, message, segments, _points(composition).get(number, ()), None)
     raise PromptError(f"message: there is no message {number}, the composition has {len(composition.messages)}")
 
 
@@ -104,6 +100,16 @@ def prompt_views(composition: Composition) -> list[Json]:
             }
         )
     return found
+
+
+def _points(composition: Composition) -> dict[int, list[Json]]:
+    """Return the cache points by the message they lie in."""
+    points: dict[int, list[Json]] = {}
+    for point in composition.breakpoints:
+        points.setdefault(point.message, []).append(
+            {"cache": point.after, "offset": point.offset, "tokens": point.tokens}
+        )
+    return points
 
 
 def _layers(composition: Composition) -> list[Json]:
