@@ -87,7 +87,7 @@ export function folded(text, { more = 0, load = null, fold = FOLD } = {}) {
 }
 
 export const number = (value) => Number(value || 0).toLocaleString("en");
-export const percent = (share) => (share > 0 && share < 0.001 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`);
+export const percent = (share) => (share > 0 && share < 0.001 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : 0)} %`);
 
 export function money(value) {
   if (value === null || value === undefined) return "";

@@ -156,7 +156,7 @@ export class Form {
   }
 
   // Mark the fields that the server names; return the problems that belong to no field.
-  mark(problems) {
+  mark(problems, { focus = false } = {}) {
     const left = [];
     for (const one of problems || []) {
       const name = one.where.replace(/^kwargs\./, "").split(".")[0];
@@ -164,6 +164,7 @@ export class Form {
       if (one.where.startsWith("kwargs.") && entry) mark(entry, one.what);
       else left.push(one);
     }
+    if (!focus) return left;
     const first = [...this.fields.values()].find((entry) => entry.control.hasAttribute("aria-invalid"));
     first?.control.focus();
     return left;

@@ -30,10 +30,13 @@ export function title(row) {
   return ["tools", "conversation", "intermediate", "output", "overhead"].includes(row.place) ? place : row.prompt;
 }
 
+const counted = (length) => `${number(length)} character${length === 1 ? "" : "s"}`;
+
 // The bar: every layer as wide as its share, the cached prefix marked below.
 export function bar(view, { onpick } = {}) {
   const rows = view.layers.filter((row) => row.tokens > 0);
   const cached = view.prefix.tokens / (view.tokens || 1);
+  const covered = rows.reduce((sum, row) => sum + (row.cached ? row.share : 0), 0) / (rows.reduce((sum, row) => sum + row.share, 0) || 1);
   const limit = view.budget?.tokens;
   return h(
     "figure",
@@ -61,7 +64,7 @@ export function bar(view, { onpick } = {}) {
       "figcaption",
       null,
       view.prefix.tokens
-        ? h("span", { class: "prefix", vars: { "--share": `${Math.min(1, cached) * 100}%` }, "aria-hidden": "true" })
+        ? h("span", { class: "prefix", vars: { "--share": String(Math.min(1, covered)), "--gaps": String(rows.length - 1), "--inner": String(Math.max(0, rows.filter((row) => row.cached).length - 1)) }, "aria-hidden": "true" })
         : null,
       h(
         "span",
@@ -143,7 +146,7 @@ export function provenance(piece, view) {
     ["File", row && row.source.includes(".") && !piece.pointer ? shown(row.source) : null],
     ["Context", piece.pointer ? h("code", null, shown(piece.pointer)) : "text of the template"],
     ["Media", piece.media || null],
-    ["Length", `${number(piece.text.length + (piece.omitted || 0))} characters`],
+    ["Length", counted(piece.text.length + (piece.omitted || 0))],
   ];
   return h(
     "div",
@@ -173,9 +176,8 @@ export class LayersView {
     const side = h(
       "aside",
       { class: "beside", "aria-label": "Layers" },
+      h("div", { class: "scroll" }, legend(this.view, { onpick, onpoint, changes }), unsent(this.view)),
       this.card,
-      legend(this.view, { onpick, onpoint, changes }),
-      unsent(this.view),
     );
     const scroller = h("div", { class: "scroll messages-scroll" }, this.list);
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
@@ -278,13 +280,18 @@ export class LayersView {
     this.told = piece;
     this.card.classList.toggle("open", Boolean(piece));
     replace(this.card, provenance(piece, this.view));
+    if (piece) this.card.firstChild.append(h("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => this.unpin() }, "×"));
+  }
+
+  unpin() {
+    this.pinned = null;
+    this.tell(null);
   }
 
   move(event) {
     if (!event.target.closest?.(".piece") || event.target.tagName === "BUTTON") return;
     if (event.key === "Escape") {
-      this.pinned = null;
-      this.tell(null);
+      this.unpin();
       event.target.blur();
       return;
     }
@@ -318,7 +325,9 @@ export class LayersView {
     const at = this.view.messages.findIndex((message) => message.pieces.some((piece) => piece.prompt && layerOf(piece.prompt) === layer));
     if (at < 0 || !this.rows) return;
     const node = this.rows.show(at, { block: "start" });
-    node?.querySelector(`.piece[data-layer="${CSS.escape(layer)}"]`)?.focus({ preventScroll: false });
+    const found = [...(node?.querySelectorAll(".piece") || [])].filter((one) => one.dataset.layer === layer);
+    (found.find((one) => this.of(one).pointer) || found[0])?.focus({ preventScroll: true });
+    found[0]?.scrollIntoView({ block: "nearest" });
   }
 
   point(layer) {

@@ -55,7 +55,7 @@ function read() {
 function address(place) {
   const query = new URLSearchParams();
   let path = "#/";
-  if (place.create) path = "#/new";
+  if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
   else if (place.session !== undefined) {
     path = `#/session/${encodeURIComponent(place.session)}`;
     if (place.turn !== undefined) path += `/${place.turn}`;
@@ -224,7 +224,7 @@ function header(title) {
   const chips = [
     run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "There is no journal of this turn: its prompt is composed again from the conversation, with the prompts that the agent has now" }, "composed again"),
     h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
-    session ? h("span", { class: "chip" }, "turn ", h("b", null, `${(place.turn ?? 0) + 1} of ${number(session.turns.length)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
+    session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.turns.length)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
     run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
@@ -251,7 +251,7 @@ function header(title) {
 function currentTab() {
   const { tab: wanted } = state.place;
   if (wanted === "timeline" && !state.run) return "layers";
-  return wanted || (state.run?.status === "waiting" ? "timeline" : state.run?.status === "failed" && state.data?.error ? "timeline" : "layers");
+  return wanted || (["waiting", "failed"].includes(state.run?.status) ? "timeline" : "layers");
 }
 
 function tab() {
@@ -322,7 +322,7 @@ function unknown(error) {
       } }, h("h2", null, "Fill them in to see the prompt"), form.element, h("button", { type: "submit", class: "primary" }, "Compose")),
     ),
   );
-  form.mark(error.problems);
+  form.mark(error.problems, { focus: true });
 }
 
 const kwargsOf = () => (!state.run && state.kwargs?.[state.place.session] ? { kwargs: state.kwargs[state.place.session] } : {});
@@ -440,75 +440,24 @@ function create(place) {
     return;
   }
   const agent = agents.find((one) => one.name === place.create) || agents[0];
-  const input = h("textarea", { rows: "3", "aria-label": "Input", placeholder: "What would you ask?", required: true });
-  const session = h("input", { type: "text", placeholder: "none: the run stands alone", list: "sessions", maxlength: "200" });
-  const form = new Form(agent.schema, {});
-  const notes = h("div", { "aria-live": "assertive" });
-  const button = h("button", { type: "submit", class: "primary" }, "Run");
-  const see = h("button", { type: "button" }, "See what would be sent");
-  const preview = h("div");
-  see.addEventListener("click", () => {
-    const kwargs = form.values();
-    if (!kwargs) return;
-    state.view?.destroy?.();
-    see.hidden = true;
-    state.view = new PlayView(replace(preview, h("div", { class: "panel framed" })).firstChild, {
-      base: { agent: agent.name },
-      data: null,
-      agent,
-      canRecall: agent.memory,
-      compose: (body, signal) => post("compose", body, signal),
-      message: (body) => post("message", body),
-    });
-    state.view.input.value = input.value;
+  const panel = h("section", { class: "panel" });
+  replace(main, h("div", { class: "stack new grow" }, back(), panel));
+  state.view = new PlayView(panel, {
+    base: { agent: agent.name },
+    data: null,
+    agent,
+    agents,
+    choose: (name) => go({ create: name }),
+    sessions: state.overview.sessions,
+    canRecall: agent.memory,
+    compose: (body, signal) => post("compose", body, signal),
+    message: (body) => post("message", body),
+    start: async (body) => {
+      const made = await post("start", { agent: agent.name, ...body });
+      go({ run: made.run, tab: "timeline" });
+    },
   });
-  replace(
-    main,
-    h(
-      "div",
-      { class: "scroll page new" },
-      back(),
-      h("h1", null, "New run"),
-      h(
-        "form",
-        {
-          class: "card wide",
-          novalidate: true,
-          onsubmit: async (event) => {
-            event.preventDefault();
-            const kwargs = form.values();
-            if (!kwargs) return;
-            if (!input.value.trim()) {
-              replace(notes, h("p", { class: "warning" }, "The input is empty: write what you would ask."));
-              input.focus();
-              return;
-            }
-            button.disabled = true;
-            replace(notes);
-            try {
-              const body = { agent: agent.name, input: input.value, kwargs };
-              if (session.value) body.session = session.value;
-              const made = await post("start", body);
-              go({ run: made.run, tab: "timeline" });
-            } catch (error) {
-              const left = form.mark(error.problems);
-              error.problems = left;
-              replace(notes, problem(error));
-            }
-            button.disabled = false;
-          },
-        },
-        agents.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => go({ create: true }) && (location.hash = `#/new/${encodeURIComponent(event.target.value)}`) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : h("p", { class: "quiet" }, "agent ", h("b", { dir: "auto" }, shown(agent.name)), ", model ", h("b", { dir: "auto" }, shown(agent.model))),
-        h("label", { class: "block" }, h("span", null, "Input"), input),
-        form.element,
-        h("label", { class: "block" }, h("span", null, "Session"), session, h("datalist", { id: "sessions" }, state.overview.sessions.slice(0, 100).map((name) => h("option", { value: name })))),
-        notes,
-        h("div", { class: "decide" }, button, see),
-      ),
-      preview,
-    ),
-  );
-  input.focus();
+  state.view.input.focus();
 }
 
 // --- a token, where the server wants one

@@ -1,13 +1,14 @@
 // Try a prompt: change a layer, the input or the budget, and see what would be sent. Nothing is sent.
 
-import { h, replace, shown, number, problem, say } from "./dom.js";
+import { h, replace, shown, number, problem, empty, say } from "./dom.js";
 import { LayersView, bar, hue, layerOf } from "./layers.js";
 import { Form } from "./form.js";
 
 const WAIT = 220;
 
 export class PlayView {
-  constructor(panel, { base, data, agent, compose, message, canRecall }) {
+  // With `start` there is a button that begins a run with the input and the kwargs.
+  constructor(panel, { base, data, agent, agents, choose, sessions, compose, message, canRecall, start }) {
     Object.assign(this, { base, compose, message, original: data, agent });
     this.edits = new Map();
     this.input = h("textarea", { rows: "3", "aria-label": "Input" });
@@ -20,7 +21,7 @@ export class PlayView {
     this.recall = canRecall ? h("input", { type: "checkbox", role: "switch", onchange: () => this.later() }) : null;
     this.input.addEventListener("input", () => this.later());
     this.budget.addEventListener("input", () => this.later());
-    this.slider = h("input", { type: "range", min: "1", step: "1", "aria-label": "Budget" });
+    this.slider = h("input", { type: "range", min: "1", max: "1000", step: "1", value: "1000", "aria-label": "Budget" });
     this.slider.addEventListener("input", () => {
       this.budget.value = this.slider.value === this.slider.max ? "" : this.slider.value;
       this.later();
@@ -39,12 +40,14 @@ export class PlayView {
         h(
           "div",
           { class: "scroll editor", tabindex: "-1" },
-          h("header", null, h("h2", null, "Try it"), h("span", { class: "grow" }), this.reset),
-          h("p", { class: "quiet" }, "Change anything. Nothing is sent."),
+          h("header", null, h("h2", null, start ? "New run" : "Try it"), h("span", { class: "grow" }), this.reset),
+          h("p", { class: "quiet" }, start ? "See what would be sent, then run it." : "Change anything. Nothing is sent."),
+          agents?.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => choose(event.target.value) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : null,
           h("label", { class: "block" }, h("span", null, "Input"), this.input),
+          start ? this.runRow(start, sessions) : null,
           this.recall ? h("label", { class: "inline" }, this.recall, " Ask memory for this input") : null,
           h("div", { class: "budget" }, h("label", { class: "block" }, h("span", null, "Budget, tokens"), this.budget), this.slider),
-          h("details", { class: "block" }, h("summary", null, "Additional kwargs"), this.form.element),
+          (this.kwargs = h("details", { class: "block", open: Boolean(start) }, h("summary", null, "Additional kwargs"), this.form.element)),
           h("h3", null, "Layers"),
           this.editors,
         ),
@@ -54,9 +57,40 @@ export class PlayView {
     if (data) this.prompts(data.prompts);
     if (data) this.drawn(data);
     else {
-      panel.querySelector("details.block").open = true;
+      this.kwargs.open = true;
       this.now();
     }
+  }
+
+  runRow(start, sessions) {
+    const session = h("input", { type: "text", placeholder: "none: the run stands alone", list: "sessions", maxlength: "200" });
+    const button = h("button", { type: "button", class: "primary" }, "Run");
+    const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
+    button.addEventListener("click", async () => {
+      const kwargs = this.form.values();
+      if (!kwargs) return;
+      if (!this.input.value.trim()) {
+        replace(notes, h("p", { class: "warning" }, "The input is empty: write what you would ask."));
+        this.input.focus();
+        return;
+      }
+      if (this.edits.size || this.budget.value !== this.budgetAtFirst) {
+        replace(notes, h("p", { class: "warning" }, "A run uses the agent as it is, without the changes of layers and budget: undo them first."));
+        return;
+      }
+      button.disabled = true;
+      replace(notes);
+      try {
+        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}) });
+      } catch (error) {
+        this.kwargs.open = true;
+        const left = this.form.mark(error.problems, { focus: true });
+        error.problems = left;
+        replace(notes, problem(error));
+      }
+      button.disabled = false;
+    });
+    return h("div", { class: "block" }, h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
   }
 
   destroy() {
@@ -145,7 +179,8 @@ export class PlayView {
       if (error.name === "AbortError") return;
       const left = this.form.mark(error.problems);
       error.problems = left;
-      replace(this.problems, problem(error));
+      if (error.kind === "KwargsError") this.kwargs.open = true;
+      replace(this.problems, error.kind === "KwargsError" && !left.length ? empty(error.title, "Fill in the marked fields to see the prompt.") : problem(error));
       this.preview.classList.add("stale");
       this.state.textContent = "Not composed";
       say(error.message);

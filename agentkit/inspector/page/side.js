@@ -21,19 +21,21 @@ export class Side {
       h("header", { class: "brand" }, h("a", { href: "#/", class: "mark", "aria-label": "agentkit inspector" }, h("i"), h("i"), h("i"), h("i")), h("b", null, "agentkit"), h("span", null, "inspector"), h("span", { class: "grow" }), theme),
       this.head,
       this.scroller,
-      h("footer", null, h("a", { class: "button primary", href: "#/new" }, icon("plus"), "New run")),
+      (this.foot = h("footer", { hidden: true }, h("a", { class: "button primary", href: "#/new" }, icon("plus"), "New run"))),
     );
   }
 
   // The whole list anew: `overview` has runs and sessions, `session` the turns of one.
   show(overview, session, current) {
     const isOther = this.session?.session !== session?.session;
+    const isMoved = isOther || this.current?.turn !== current.turn || this.current?.run !== current.run;
     Object.assign(this, { overview, session, current });
+    this.foot.hidden = !overview.agents.length;
     if (isOther) {
       this.filter = this.search.value = "";
       this.scroller.scrollTop = 0;
     }
-    this.list(isOther);
+    this.list(isMoved);
   }
 
   items() {
@@ -54,7 +56,7 @@ export class Side {
       replace(
         this.head,
         h("div", { class: "back" }, h("button", { type: "button", class: "quiet", onclick: () => this.go({}) }, icon("back"), "All"), h("b", { dir: "auto" }, shown(this.session.session))),
-        h("p", { class: "quiet" }, `${number(this.session.turns.length)} turns, ${number(this.session.messages)} messages, ${number(this.session.tokens)} tokens`),
+        h("p", { class: "quiet" }, `${number(this.session.turns.length)} turns, ${number(this.session.tokens)} tokens`),
         this.search,
       );
     else
@@ -68,11 +70,11 @@ export class Side {
     this.shownItems = items;
     if (!items.length) {
       this.rows = null;
-      replace(this.scroller, this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", "Start one below: it appears here as it runs.") : empty("No sessions", "A run with a session name begins one."));
+      replace(this.scroller, this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "There is nothing to run, either.") : empty("No sessions", "A run with a session name begins one."));
       return;
     }
     const most = this.session ? Math.max(...this.session.turns.map((turn) => turn.tokens)) : 0;
-    this.box = h("div", { role: "listbox", tabindex: "0", class: "items", "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
+    this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.turns.length).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
     this.box.addEventListener("keydown", (event) => this.key(event));
     replace(this.scroller, this.box);
     this.rows = new Rows(this.scroller, this.box, {

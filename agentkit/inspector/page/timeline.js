@@ -67,7 +67,7 @@ function draw(event, { onstep }) {
   if (event.kind === "tool")
     return [
       "tool",
-      [h("span", { dir: "auto" }, shown(event.name)), h("span", { class: `tag ${event.status === "ok" ? "used" : event.status === "running" ? "" : "failed"}` }, shown(event.status))],
+      [h("span", { dir: "auto" }, shown(event.name)), h("span", { class: `tag ${event.status === "success" ? "used" : event.status === "running" ? "" : "failed"}` }, shown(event.status))],
       usage(event.usage),
       event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
       event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
@@ -95,7 +95,7 @@ export function approvals(run, decide) {
     { class: "approvals", "aria-label": "Calls that wait for a decision" },
     run.waiting.map((call) => {
       const reason = h("input", { type: "text", placeholder: "Why not? The model reads this.", "aria-label": "Reason" });
-      const changed = h("textarea", { rows: "3", spellcheck: "false", "aria-label": "Arguments" });
+      const changed = h("textarea", { rows: "2", spellcheck: "false", "aria-label": "Arguments" });
       changed.value = arguments_(call.arguments);
       const notes = h("div", { "aria-live": "assertive" });
       const buttons = [];
