@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 import agentkit
 from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
+from agentkit.cli.inspect_command import inspect
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
@@ -61,6 +62,7 @@ _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPE
 _STEERING = re.compile(r"[\x7f-\x9f]")
 app.add_typer(memory_app, name="memory")
 app.command()(recall)
+app.command()(inspect)
 
 
 def run() -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentDefinitionError, AgentError, ApprovalError, Paused
@@ -24,6 +24,7 @@ from agentkit_prompts.errors import nearest
 
 __all__ = ["LocalSource"]
 
+Named = TypeVar("Named")
 _MAX_RUNS = 1_000
 _MAX_INPUT = 160
 
@@ -60,8 +61,8 @@ class LocalSource:
         runs: Iterable[Journal] = (),
         new_session: Callable[[str], Session] = lambda name: InMemorySession(id=name),
     ) -> None:
-        self._agents = _by_name("agent", [(agent.name, agent) for agent in agents])
-        self._sessions = _by_name("session", [(session.id, session) for session in sessions])
+        self._agents: dict[str, Agent[Any, Any]] = _by_name("agent", [(agent.name, agent) for agent in agents])
+        self._sessions: dict[str, Session] = _by_name("session", [(session.id, session) for session in sessions])
         self._new_session = new_session
         self._runs: dict[str, _Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -179,7 +180,7 @@ class LocalSource:
         kept.error, kept.summary = error, replace(kept.summary, status=status)
 
 
-def _by_name(what: str, named: list[tuple[str, Any]]) -> dict[str, Any]:
+def _by_name(what: str, named: list[tuple[str, Named]]) -> dict[str, Named]:
     found = dict(named)
     if len(found) < len(named):
         names = [name for name, _ in named]

@@ -8,10 +8,10 @@ export function onToken(ask) {
 }
 
 export function takeToken() {
-  const found = /(?:^#|&)token=([^&]+)/.exec(location.hash);
+  const found = /^#token=([^&]+)(?:&to=(.*))?$/.exec(location.hash);
   if (found) {
     sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
-    history.replaceState(null, "", location.pathname + location.search);
+    history.replaceState(null, "", location.pathname + location.search + (found[2] ? `#${found[2]}` : ""));
   }
 }
 
