@@ -34,7 +34,9 @@ class Turn(NamedTuple):
 def session_turns(conversation: Sequence[Message]) -> list[Turn]:
     """Return the turns of a conversation; what asked a model to repair its answer begins none."""
     starts = [at for at, message in enumerate(conversation) if message.role == "user" and not is_repair(message)]
-    if len(conversation) and (not starts or starts[0] > 0):
+    if not len(conversation):
+        return []
+    if not starts or starts[0] > 0:
         starts.insert(0, 0)
     return [Turn(start, stop) for start, stop in zip(starts, [*starts[1:], len(conversation)], strict=True)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
 from agentkit.recaller import Found
@@ -12,6 +12,8 @@ __all__ = ["found_view", "recall_view"]
 
 _MAX_TEXT = 2_000
 _MAX_HITS = 500
+_WHY = re.compile(r"[+-]\d+\.\d+ = ([^()]*)")
+_PART = re.compile(r"([^,]+?) ([+-]\d+\.\d+)(?:, )?")
 
 
 def found_view(found: Found) -> dict[str, Any]:
@@ -54,8 +56,7 @@ def recall_view(answer: Any) -> dict[str, Any]:
 
 
 def _hit(pointer: str, item: Document | Fact | RecalledMessage) -> dict[str, Any]:
-    metadata: Mapping[str, Any] = item.metadata
-    scores = metadata.get("scores")
+    why = str(item.metadata.get("why", ""))
     title = getattr(item, "title", "") or ""
     if isinstance(item, RecalledMessage):
         title = item.name or item.role
@@ -66,8 +67,14 @@ def _hit(pointer: str, item: Document | Fact | RecalledMessage) -> dict[str, Any
         "title": title,
         "source": str(getattr(item, "source", "") or getattr(item, "session", "") or ""),
         "score": item.score,
-        "parts": dict(scores) if isinstance(scores, Mapping) else {},
+        "parts": _parts(why),
         "used": True,
-        "why": str(metadata.get("why", "")),
+        "why": why,
         "text": str(item.text)[:_MAX_TEXT],
     }
+
+
+def _parts(why: str) -> dict[str, float]:
+    """Return the parts of a score, as our memory writes them: `+1.24 = bm25 +0.65, dense +0.59 (bm25 1.48)`."""
+    found = _WHY.match(why)
+    return {} if found is None else {part[1].strip(): float(part[2]) for part in _PART.finditer(found[1])}

@@ -75,7 +75,7 @@ CUSTOMER = "The customer is {{ customer }}, tier {{ tier }}, with {{ orders }} o
 
 
 def find(query: str) -> list[Document | RecalledMessage]:
-    """Return the documents of the shop, with the parts of their scores."""
+    """Return the documents of the shop, with the parts of their scores as our memory writes them."""
     found: list[Document | RecalledMessage] = [
         Document(
             text,
@@ -84,8 +84,7 @@ def find(query: str) -> list[Document | RecalledMessage]:
             source=source,
             score=score,
             metadata={
-                "why": f"{score:+.2f} = bm25 {score * 0.6:+.2f}, dense {score * 0.4:+.2f}",
-                "scores": {"bm25": round(score * 0.6, 3), "dense": round(score * 0.42, 3), "age": -0.02},
+                "why": f"{score:+.2f} = bm25 {score * 0.6:+.2f}, dense {score * 0.42:+.2f}, age -0.02 (bm25 2.1)"
             },
         )
         for title, text, source, score in DOCUMENTS

@@ -8,7 +8,7 @@ import pytest
 
 from agentkit import Agent, InMemorySession, Layers, Message, ScriptedModel, ToolCall
 from agentkit.inspector import LocalSource
-from agentkit.prompts import TextPrompt
+from agentkit.prompts import AdditionalInfoPrompt, Template, TextPrompt
 from tests.inspector.conftest import Serve
 from tests.inspector.shop import ANSWER, calls, reply, shop, support, talk
 
@@ -36,8 +36,8 @@ def test_a_run_is_shown_as_coloured_layers_with_their_shares(page: Page, url: st
     page.goto(f"{url}#/run/run-finished")
     expect(page.get_by_role("heading", level=1)).to_have_text("Can I still return my espresso machine?")
     legend = page.get_by_role("list", name="Layers in the order they are sent")
-    names = legend.locator(".name > :first-child, .name").all_inner_texts()
-    assert [name.split("\n")[0] for name in names if name][:3] == ["Tools", "persona", "policy"]
+    names = [name.split("\n")[0] for name in legend.locator(".name").all_inner_texts()]
+    assert names[:4] == ["Tools", "persona", "policy", "Conversation"]
     segments = page.locator(".segment")
     assert segments.count() == legend.locator("li").count()
     widths = [segment.bounding_box()["width"] for segment in segments.all()]
@@ -124,7 +124,7 @@ def test_payloads_of_every_target_with_control_tokens_marked(page: Page, url: st
     expect(page.locator(".code .line").nth(1)).to_contain_text('"instructions"')
     page.get_by_role("radio", name="Local").click()
     expect(page.locator(".code i.control").first).to_have_text("<|im_start|>")
-    page.get_by_role("combobox", name="Chat template").select_option("llama3")
+    page.get_by_role("combobox", name="Chat template").select_option("llama3_1")
     expect(page.locator(".code i.control").first).to_have_text("<|begin_of_text|>")
 
 
@@ -134,7 +134,7 @@ def test_a_token_that_untrusted_text_tried_to_form_is_marked(page: Page, serve: 
     source = LocalSource([Agent(ScriptedModel.repeat("no"), "Be careful.")], sessions=[session])
     page.goto(f"{serve(source)}#/session/ada/0?tab=payload")
     page.get_by_role("radio", name="Local").click()
-    expect(page.locator("i.broken")).to_have_count(2)
+    expect(page.locator(".code i.broken")).to_have_count(2)
 
 
 def test_recall_hits_show_the_parts_of_their_scores(page: Page, url: str) -> None:
@@ -147,6 +147,8 @@ def test_recall_hits_show_the_parts_of_their_scores(page: Page, url: str) -> Non
     assert first > second > 0
     hit.get_by_role("button", name="documents[0]").click()
     expect(page.locator(".why-answer")).to_contain_text("shown by before_input[1]")
+    page.keyboard.press("Escape")
+    expect(page.locator(".why-answer")).to_be_hidden()
     page.get_by_role("searchbox", name="Question for memory").fill("shipping")
     page.get_by_role("button", name="Ask now").click()
     expect(page.get_by_role("heading", name="Found now")).to_be_visible()
@@ -162,6 +164,7 @@ def test_why_answers_about_any_part_of_the_context(page: Page, url: str) -> None
 
 def test_the_timeline_shows_tools_approvals_and_cost(page: Page, url: str) -> None:
     page.goto(f"{url}#/run/run-finished?tab=timeline")
+    expect(page.locator(".event")).to_have_count(5)
     kinds = [re.sub("event ", "", one.get_attribute("class")) for one in page.locator(".event").all()]
     assert kinds == ["begin", "recall", "model", "tool", "model"]
     expect(page.locator(".facts")).to_contain_text("$0.0047")
@@ -245,7 +248,7 @@ def test_the_form_of_the_schema_runs_the_agent(page: Page, serve: Serve) -> None
 def test_play_changes_a_layer_before_anything_is_sent(page: Page, serve: Serve) -> None:
     source = shop()
     page.goto(f"{serve(source)}#/run/run-finished?tab=play")
-    persona = page.get_by_label("persona")
+    persona = page.get_by_role("textbox", name="persona system[0]")
     expect(page.locator(".play-state")).to_have_text("911 tokens")
     persona.fill("Be {{ locale or 'brief' }}.")
     expect(page.locator(".preview .piece[data-layer='system[0]']").first).to_contain_text("Be ")
@@ -254,7 +257,7 @@ def test_play_changes_a_layer_before_anything_is_sent(page: Page, serve: Serve) 
     expect(page.locator(".preview").get_by_role("alert")).to_contain_text("system[0]")
     page.get_by_role("button", name="Undo all").click()
     expect(page.locator(".play-state")).to_contain_text("911 tokens")
-    page.get_by_role("textbox", name="Input").fill("Something else")
+    page.get_by_role("textbox", name="Input", exact=True).fill("Something else")
     expect(page.locator(".preview .piece[data-layer='input[0]']")).to_have_count(0)  # far below: not in the document
     page.locator(".preview .segment[data-layer='input[0]']").click()
     expect(page.locator(".preview .piece[data-layer='input[0]']")).to_have_text("Something else")
@@ -346,7 +349,9 @@ CONTRAST = """() => {
     }
     return [255, 255, 255, 255];
   };
-  return [...document.querySelectorAll(".piece, .role, .size, .layer .name, .layer .name small, .amount small, .chip, .pill, .caption, .item .first, .item .third, [role=tab], #provenance p, button.primary")]
+  const read = ".piece, .role, .size, .layer .name, .layer .name small, .amount small, .chip, .pill, .caption, .first, "
+    + ".third, [role=tab], #provenance p, button.primary";
+  return [...document.querySelectorAll(read)]
     .filter((one) => one.checkVisibility() && one.textContent.trim())
     .map((one) => {
       const [a, b] = [light(rgb(getComputedStyle(one).color)), light(behind(one))];
@@ -451,9 +456,10 @@ def test_a_turn_without_its_kwargs_asks_for_them(page: Page, serve: Serve) -> No
 
 
 def test_a_form_of_ten_thousand_fields_is_usable(page: Page, serve: Serve) -> None:
-    names = " ".join(f"{{{{ additional_kwargs.f{number} }}}}" for number in range(10_000))
-    source = LocalSource([Agent(ScriptedModel.repeat("no"), Layers(TextPrompt(names)))])
-    page.goto(f"{serve(source)}#/new")
+    fields = {f"f{number}": {"type": "string"} for number in range(10_000)}
+    schema = {"type": "object", "properties": fields, "required": [*fields][:150]}
+    prompt = AdditionalInfoPrompt(Template("{{ f0 }}", params_schema=schema))
+    page.goto(f"{serve(LocalSource([Agent(ScriptedModel.repeat('no'), Layers(prompt))]))}#/new")
     expect(page.get_by_text("9,900 more, as JSON")).to_be_visible()
     assert page.locator(".form .field").count() == 101
 

@@ -163,7 +163,7 @@ export function provenance(piece, view) {
 
 // The whole of the tab: messages in the middle, layers and provenance beside them.
 export class LayersView {
-  constructor(panel, data, { load, changes, aside = true } = {}) {
+  constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
     this.view = data.view;
     this.load = load;
     this.panel = panel;
@@ -189,8 +189,13 @@ export class LayersView {
     this.rows = new Rows(scroller, this.list, {
       count: this.view.messages.length,
       estimate: 76,
+      like: before?.rows,
       render: (at) => this.message(at),
     });
+    if (before) {
+      scroller.scrollTop = before.top;
+      this.rows.update();
+    }
     this.list.addEventListener("keydown", (event) => this.move(event));
     this.list.addEventListener("mouseover", (event) => this.hover(event));
     this.list.addEventListener("mouseleave", () => this.tell(this.pinned));
@@ -198,6 +203,10 @@ export class LayersView {
       const piece = event.target.closest?.(".piece");
       if (piece) this.focus(piece);
     });
+  }
+
+  get top() {
+    return this.rows?.scroller.scrollTop || 0;
   }
 
   destroy() {

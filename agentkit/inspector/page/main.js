@@ -163,6 +163,8 @@ const agentOf = (name) => state.overview.agents.find((agent) => agent.name === n
 
 async function detail(mine, isSame) {
   const { run, turn } = state.place;
+  const onlyTab = isSame && state.data && !state.data.stale && state.tabs && main.contains(state.tabs);
+  if (onlyTab) return tab();
   if (!isSame || !state.data || state.data.stale) {
     state.view?.destroy?.();
     state.view = null;
@@ -236,6 +238,7 @@ function header(title) {
   const steps = data?.steps > 1
     ? choice("Model call", Array.from({ length: data.steps }, (_, at) => [at + 1, String(at + 1)]).slice(-30), data.step, (step) => go({ ...place, step }, { replaceState: true }))
     : null;
+  const stepped = Boolean(document.activeElement?.closest?.(".steps"));
   state.hero = h("div", { class: "hero" });
   state.panel = h("section", { id: "panel", class: "panel", role: "tabpanel", tabindex: "-1" });
   state.tabs = h("div", { class: "tabrow" });
@@ -246,6 +249,7 @@ function header(title) {
     state.tabs,
     state.panel,
   );
+  if (stepped) main.querySelector('.steps [aria-checked="true"]')?.focus();
 }
 
 function currentTab() {
@@ -295,7 +299,8 @@ function why() {
   for (const row of state.data?.view?.layers || []) pointers.add(row.layer);
   for (const message of state.data?.view?.messages.slice(-6) || []) for (const piece of message.pieces) if (piece.pointer && !piece.pointer.includes(",")) pointers.add(piece.pointer);
   state.ask = (pointer) => { input.value = pointer; ask(); };
-  return h("form", { class: "why-form", onsubmit: (event) => { event.preventDefault(); ask(); } }, input, h("datalist", { id: "pointers" }, [...pointers].slice(0, 60).map((one) => h("option", { value: one }))), result);
+  state.closeWhy = () => replace(result);
+  return h("form", { class: "why-form", onkeydown: (event) => { if (event.key === "Escape") state.closeWhy(); }, onsubmit: (event) => { event.preventDefault(); ask(); } }, input, h("datalist", { id: "pointers" }, [...pointers].slice(0, 60).map((one) => h("option", { value: one }))), result);
 }
 
 // The prompts need kwargs that this turn does not have: ask for them.
@@ -474,7 +479,12 @@ onToken((error) => {
   dialog.showModal();
 });
 
+document.addEventListener("pointerdown", (event) => {
+  if (!event.target.closest?.(".why-form")) state.closeWhy?.();
+});
+
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") state.closeWhy?.();
   if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
   const at = Number(event.key);
   const buttons = state.tabs ? [...state.tabs.querySelectorAll('[role="tab"]')] : [];

@@ -3,10 +3,11 @@
 const BEYOND = 600;
 
 export class Rows {
-  // `scroller` scrolls; `list` is an element inside of it that this object fills.
-  constructor(scroller, list, { count, render, estimate = 64, role = "listitem" }) {
+  // `scroller` scrolls; `like` is a list whose rows are about as high; `list` is an element inside of it that this object fills.
+  constructor(scroller, list, { count, render, estimate = 64, role = "listitem", like = null }) {
     Object.assign(this, { scroller, list, count, render, role });
     this.heights = new Float64Array(count).fill(estimate);
+    if (like?.count === count) this.heights.set(like.heights);
     this.offsets = new Float64Array(count + 1);
     this.nodes = new Map();
     this.above = document.createElement("div");

@@ -28,6 +28,7 @@ export class Side {
   // The whole list anew: `overview` has runs and sessions, `session` the turns of one.
   show(overview, session, current) {
     const isOther = this.session?.session !== session?.session;
+    const isKnown = this.overview === overview && this.session === session && this.rows;
     const isMoved = isOther || this.current?.turn !== current.turn || this.current?.run !== current.run;
     Object.assign(this, { overview, session, current });
     this.foot.hidden = !overview.agents.length;
@@ -35,7 +36,16 @@ export class Side {
       this.filter = this.search.value = "";
       this.scroller.scrollTop = 0;
     }
-    this.list(isMoved);
+    if (isKnown) this.select(isMoved);
+    else this.list(isMoved);
+  }
+
+  // Another item of the same list is current.
+  select(isMoved) {
+    const at = this.shownItems.findIndex((item) => this.isCurrent(item));
+    this.at = at;
+    if (at >= 0 && isMoved) this.rows.show(at);
+    this.mark();
   }
 
   items() {
@@ -66,6 +76,8 @@ export class Side {
         this.search,
       );
     this.rows?.destroy();
+    const top = this.scroller.scrollTop;
+    const hadFocus = this.box?.contains(document.activeElement);
     const items = this.items();
     this.shownItems = items;
     if (!items.length) {
@@ -83,10 +95,10 @@ export class Side {
       role: "option",
       render: (at) => this.row(items[at], at, most),
     });
-    const at = items.findIndex((item) => this.isCurrent(item));
-    if (at >= 0 && jump) this.rows.show(at);
-    this.at = at;
-    this.mark();
+    this.scroller.scrollTop = top;
+    this.rows.update();
+    if (hadFocus) this.box.focus({ preventScroll: true });
+    this.select(jump);
   }
 
   isCurrent(item) {
@@ -141,7 +153,8 @@ export class Side {
       return;
     }
     event.preventDefault();
-    this.at = Math.max(0, Math.min(this.shownItems.length - 1, Math.max(this.at, 0) + (this.at < 0 ? 0 : step)));
+    const from = this.at < 0 && Number.isFinite(step) ? -Math.sign(step) : this.at;
+    this.at = Math.max(0, Math.min(this.shownItems.length - 1, from + step));
     this.rows.show(this.at);
     this.box.setAttribute("aria-activedescendant", `item-${this.at}`);
     this.open(this.shownItems[this.at]);
