@@ -6,9 +6,9 @@ import asyncio
 import inspect
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentError
@@ -53,7 +53,6 @@ __all__ = [
 
 _MAX_LISTED = 1_000
 _MAX_NAME = 200
-_KEPT = "keep"
 
 Json = dict[str, Any]
 Name = Annotated[str, Field(max_length=4_000)]
@@ -89,7 +88,7 @@ class Asked(_Body):
     """Other additional kwargs."""
     layers: dict[str, str] = {}
     """Other templates, by the path of the prompt."""
-    budget: int | str | None = _KEPT
+    budget: StrictInt | Literal["keep"] | None = "keep"
     """Another budget; None for no budget, "keep" for that of the agent."""
     recall: bool = False
     """Whether memory is asked, where there is no run that did."""
@@ -189,7 +188,7 @@ async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
     """Return a composition, the prompts it was made of, and what is different from another one."""
     located = await _located(source, asked)
     other = None if asked.against is None else await _located(source, Asked(base=asked.against, kwargs=asked.kwargs))
-    is_changed = asked.layers or asked.budget != _KEPT or asked.input is not None or asked.kwargs is not None
+    is_changed = asked.layers or asked.budget != "keep" or asked.input is not None or asked.kwargs is not None
 
     def made() -> Json:
         composition = _composition(located, asked)
@@ -335,13 +334,13 @@ def _composition(located: _Located, asked: Asked) -> Composition:
         kwargs = known.additional_kwargs if asked.kwargs is None else asked.kwargs
         ctx = ctx.evolve(user_input=UserInput(known.input if asked.input is None else asked.input, kwargs))
     chain = agent.chain
-    if not asked.layers and asked.budget == _KEPT:
+    if not asked.layers and asked.budget == "keep":
         return chain.compose(ctx)
-    budget = chain.budget if asked.budget == _KEPT else _budget(asked.budget)
+    budget = chain.budget if asked.budget == "keep" else _budget(asked.budget)
     layers = edited_layers(chain.sent_layers, asked.layers)
     made = compose(layers, ctx, budget=budget, tokenizer=chain.tokenizer, output_schema=chain.answer.request)
     return made if chain.redact is None else chain.redact(made)
 
 
 def _budget(given: int | str | None) -> Budget | None:
-    return None if given is None else Budget(TypeAdapter(int).validate_python(given))
+    return Budget(given) if isinstance(given, int) else None
