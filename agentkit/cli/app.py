@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 import agentkit
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
 from agentkit.cli.chat import Chat
+from agentkit.cli.inspect_command import inspect
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
@@ -78,6 +79,7 @@ app.command()(token)
 app.command("export")(export_rows)
 app.command()(new)
 app.command()(schema)
+app.command()(inspect)
 
 
 def run() -> None:

@@ -19,10 +19,12 @@ from starlette.routing import BaseRoute, Route
 
 from agentkit.agent import Agent
 from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
 from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.endpoint import Endpoint
 from agentkit.server.exchange import error_answer
+from agentkit.server.inspected import CallerSource, as_http
 from agentkit.server.local_runs import LocalRuns
 from agentkit.server.open_api import described
 from agentkit.server.openai_api import OpenAIEndpoints
@@ -126,7 +128,17 @@ class Server:
         return described(self._endpoints, is_open=self.access.is_open)
 
     def _routes(self) -> list[BaseRoute]:
-        return [Route(one.path, self._endpoint(one), methods=[one.method]) for one in self._endpoints]
+        own: list[BaseRoute] = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in self._endpoints]
+        return [*own, *inspector_routes(self._inspected)]
+
+    def _inspected(self, request: Request) -> CallerSource:
+        """Return what the inspector may show to the caller of a request."""
+        try:
+            caller = self.caller(request)
+            self.limits.admit(caller)
+            return CallerSource(caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints)
+        except ServerError as error:
+            raise as_http(error, request) from error
 
     def _endpoint(self, one: Endpoint) -> Callable[[Request], Any]:
         async def call(request: Request) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from sqlalchemy.pool import StaticPool
 
 from agentkit.errors import AgentError
 from agentkit.models.model import Usage
+from agentkit.run.journal_file import locked
 from agentkit.server.run_store import RunEvent, RunRecord, RunStatus, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
@@ -114,12 +116,13 @@ class StoredRuns:
         keep: How many ended runs to keep of all tenants together; the oldest go first. None for all.
 
     Raises:
-        RunStoreError: The file is no database of runs, or one of a newer version.
+        RunStoreError: The file is no database of runs, one of a newer version, or in use by another server.
     """
 
     def __init__(self, path: Path | None = None, *, keep: int | None = _MAX_KEPT) -> None:
         self.path = path
         self._keep = keep
+        self._held: int | None = None
         self._lock = RLock()  # SQLite has one writer anyway; a connection in memory is shared by all threads
         self._added = 0
         if path is None:
@@ -127,12 +130,16 @@ class StoredRuns:
         else:
             private_folder(path.parent)
             private_file(path)
+            self._held = _hold(path)
             self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 10.0})
         event.listen(self._engine, "connect", _prepare)
         try:
             _open(self._engine, path)
+        except RunStoreError:
+            self.close()
+            raise
         except DatabaseError as error:
-            self._engine.dispose()
+            self.close()
             raise RunStoreError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
 
     def add(self, record: RunRecord) -> RunRecord:
@@ -264,6 +271,9 @@ class StoredRuns:
     def close(self) -> None:
         with self._lock:
             self._engine.dispose()
+            if self._held is not None:
+                os.close(self._held)
+                self._held = None
 
     def _prune(self) -> None:
         """Delete the oldest ended runs, those that are too many."""
@@ -273,6 +283,20 @@ class StoredRuns:
         with self._engine.begin() as connection:
             query = select(_runs.c.number).where(ended).order_by(_runs.c.number.desc()).offset(self._keep)
             _delete(connection, list(connection.execute(query).scalars()))
+
+
+def _hold(path: Path) -> int:
+    """Have the file to oneself: two servers would both go on with its runs.
+
+    Raises:
+        RunStoreError: Another process has it.
+    """
+    lock = path.with_name(f"{path.name}.lock")
+    file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    if not locked(file):
+        os.close(file)
+        raise RunStoreError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
+    return file
 
 
 def _prepare(connection: Any, _: object) -> None:

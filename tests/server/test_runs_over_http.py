@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -231,13 +232,14 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
     options = ServerOptions(grace_seconds=0.2)
     with Memory.open(tmp_path / "home") as memory:
         first = agent(wants(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
-        with served(first, store=StoredRuns(tmp_path / "runs.db"), options=options) as client:
+        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
             run = client.post("/runs", {"agent": "a", "input": "Hi", "session": "s"}).json()["id"]
             model: Any = first.chain.model
             await asyncio.to_thread(until, lambda: len(model.requests) == 2)
             seen = client.get(f"/runs/{run}").json()
             assert seen["status"] == "running"
-        with served(agent("Done.", memory=memory), store=StoredRuns(tmp_path / "runs.db")) as client:
+        second = agent("Done.", memory=memory)
+        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(second, store=store) as client:
             finished = await asyncio.to_thread(ended, client, run)
             assert (finished["status"], finished["output"], done) == ("finished", "Done.", ["looked"])
             roles = [one["role"] for one in client.get("/sessions/s/messages").json()["messages"]]
@@ -247,10 +249,10 @@ async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
 
 
 def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
-    with served(cashier(wants(ONE)), store=StoredRuns(tmp_path / "runs.db")) as client:
+    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier(wants(ONE)), store=store) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
         ended(client, run)
-    with served(cashier("Done."), store=StoredRuns(tmp_path / "runs.db")) as client:
+    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
         client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}})
         assert ended(client, run)["output"] == "Done." and PAID == [3]
 
@@ -277,6 +279,11 @@ def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Pa
         connection.execute("UPDATE run_store SET format = 99")
     with pytest.raises(RunStoreError, match="newer agentkit"):
         StoredRuns(tmp_path / "runs.db")
+    first = StoredRuns(tmp_path / "other.db")
+    with pytest.raises(RunStoreError, match="another server"):
+        StoredRuns(tmp_path / "other.db")
+    first.close()
+    StoredRuns(tmp_path / "other.db").close()
     (tmp_path / "text.db").write_text("not a database" * 100)
     with pytest.raises(RunStoreError, match="cannot be opened"):
         StoredRuns(tmp_path / "text.db")
