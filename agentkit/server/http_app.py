@@ -138,7 +138,7 @@ class Server:
             self.limits.admit(caller)
             return CallerSource(caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints)
         except ServerError as error:
-            raise as_http(error, request) from error
+            raise as_http(error) from error
 
     def _endpoint(self, one: Endpoint) -> Callable[[Request], Any]:
         async def call(request: Request) -> Response:

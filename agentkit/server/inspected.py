@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentError, ApprovalError, JournalError
@@ -15,7 +14,7 @@ from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
 from agentkit.recaller import RecallSource
 from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal
-from agentkit.server.access import Caller
+from agentkit.server.access import Caller, Permission
 from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.run_store import RunRecord, RunStore
 from agentkit.server.runs_api import RunEndpoints, StartRun
@@ -107,9 +106,15 @@ class CallerSource:
         scope = ServedAgents.scope(self._agents.get(agent, self._caller).agent, *self._owner)
         return memory.within(scope) if isinstance(memory, Memory) and scope is not None else memory
 
+    def _check(self, permission: Permission) -> None:
+        try:
+            self._caller.check(permission)
+        except AccessDenied as error:
+            raise as_http(error) from error
+
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
         """See `InspectorSource.start`."""
-        self._caller.check("run")
+        self._check("run")
         if not isinstance(user_input.input, str):
             raise AgentError("runs are started here with text only")
         kwargs = dict(user_input.additional_kwargs)
@@ -118,19 +123,16 @@ class CallerSource:
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
         """See `InspectorSource.decide`."""
-        self._caller.check("approve")
+        self._check("approve")
         record = await self._endpoints.record(run_id, self._caller)
         try:
             await self._runs.decide(record, {call: _made(one) for call, one in decisions.items()})
-        except AccessDenied:
-            raise
         except ServerError as error:
             raise ApprovalError(str(error)) from error
 
 
-def as_http(error: ServerError, request: Request) -> HTTPException:
+def as_http(error: ServerError) -> HTTPException:
     """Return an error as the routes of the inspector know it."""
-    del request
     return HTTPException(error.status, str(error))
 
 

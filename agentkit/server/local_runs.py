@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -286,8 +285,7 @@ class LocalRuns:
                 if record.session is None and scope is not None:
                     options["scope"] = scope
                 asked = None if record.input is None else _input(record.input)
-                run_id = f"{record.id}-{os.urandom(8).hex()}"  # nobody guesses it: fences are made of it
-                return await agent.run(asked, run_id=run_id, **options)
+                return await agent.run(asked, run_id=record.id, **options)
         except TimeoutError as error:
             if not limit.expired():
                 raise

@@ -185,9 +185,8 @@ class OpenAIEndpoints:
 
     async def _keep(self, turn: Turn) -> None:
         def keep() -> None:
-            self._store.add(turn.record())
-            if turn.journal is not None:
-                self._store.put_journal(turn.tenant, turn.run_id, turn.journal.dumps())
+            assert turn.journal is not None
+            self._store.add(turn.record(), turn.journal.dumps())
 
         try:
             await in_thread(keep)

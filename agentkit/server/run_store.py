@@ -75,8 +75,11 @@ class RunRecord:
 class RunStore(Protocol):
     """Keeps runs. Methods may wait for a disk: async code calls them in threads; any number of threads may."""
 
-    def add(self, record: RunRecord) -> RunRecord:
-        """Keep a new run; where the tenant has a run of that `key`, that one is returned and nothing is kept."""
+    def add(self, record: RunRecord, journal: str = "") -> RunRecord:
+        """Keep a new run, and its journal where it has ended already.
+
+        Where the tenant has a run of that `key`, that one is returned and nothing is kept.
+        """
         ...
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
@@ -141,10 +144,6 @@ class RunStore(Protocol):
 
     def add_journal(self, tenant: str, run_id: str, line: str) -> None:
         """Keep a line of the journal of a run; it is stored when this returns."""
-        ...
-
-    def put_journal(self, tenant: str, run_id: str, text: str) -> None:
-        """Replace the journal of a run by this one."""
         ...
 
     def journal(self, tenant: str, run_id: str) -> str:

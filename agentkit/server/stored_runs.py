@@ -142,11 +142,14 @@ class StoredRuns:
             self.close()
             raise RunStoreError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
 
-    def add(self, record: RunRecord) -> RunRecord:
+    def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         with self._lock:
             try:
                 with self._engine.begin() as connection:
-                    connection.execute(insert(_runs).values(**_row(record)))
+                    made = connection.execute(insert(_runs).values(**_row(record)))
+                    if journal:
+                        run = made.inserted_primary_key[0]
+                        connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:
                     return known
@@ -228,14 +231,6 @@ class StoredRuns:
     def add_journal(self, tenant: str, run_id: str, line: str) -> None:
         with self._lock, self._engine.begin() as connection:
             connection.execute(insert(_journals).values(run=_number(connection, tenant, run_id), line=line))
-
-    def put_journal(self, tenant: str, run_id: str, text: str) -> None:
-        with self._lock, self._engine.begin() as connection:
-            run = _number(connection, tenant, run_id)
-            connection.execute(delete(_journals).where(_journals.c.run == run))
-            rows = [{"run": run, "line": line} for line in text.splitlines(keepends=True)]
-            if rows:
-                connection.execute(insert(_journals), rows)
 
     def journal(self, tenant: str, run_id: str) -> str:
         with self._lock, self._engine.connect() as connection:

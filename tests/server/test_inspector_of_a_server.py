@@ -8,7 +8,7 @@ from typing import Any
 from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
 from agentkit.server.access import Access, add_token
 from tests.server.serving_agents import served
-from tests.server.waiting import ended
+from tests.server.waiting import ended, until
 
 
 @tool(approval="always")
@@ -41,9 +41,9 @@ def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
         assert run not in client.get("/inspector/api/overview", bolt).text
         assert client.get(f"/inspector/api/run?id={run}", acme).status_code == 200
         assert client.get(f"/inspector/api/run?id={run}", bolt).status_code == 404
-        decision = {"id": run, "decisions": {"c1": {"approve": True}}}
+        decision = {"run": run, "decisions": {"c1": {"approved": True}}}
         assert client.post("/inspector/api/decide", decision, reads).status_code == 403
-        client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}}, acme)
+        assert client.post("/inspector/api/decide", decision, acme).status_code == 200
         assert ended(client, run, acme)["output"] == "Paid."
         assert client.get("/inspector/api/session?name=s", acme).status_code == 200
         assert client.get("/inspector/api/session?name=s", bolt).status_code == 404
@@ -52,7 +52,9 @@ def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
 def test_what_openai_clients_asked_is_shown_too() -> None:
     with served(Agent(ScriptedModel(["Hello."]), "You are brief.", name="a")) as client:
         client.openai().chat.completions.create(model="a", messages=[{"role": "user", "content": "Hi"}])
-        run = client.get("/runs").json()["runs"][0]
+        run = until(lambda: client.get("/runs").json()["runs"])[0]
         assert (run["status"], run["output"]) == ("finished", "Hello.")
-        shown = client.get(f"/inspector/api/run?id={run['id']}").text
-        assert "You are brief." in shown
+        shown = client.get(f"/inspector/api/run?id={run['id']}")
+        assert shown.status_code == 200 and "Hello." in shown.text
+        layers = client.post("/inspector/api/compose", {"base": {"run": run["id"]}})
+        assert layers.status_code == 200 and "system" in layers.text, layers.text
