@@ -18,7 +18,7 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
-from agentkit_memory.reembed.switching import establish
+from agentkit_memory.reembed.switching import establish, renew
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
@@ -66,6 +66,7 @@ class OpenStore:
             resume_removals(self.database)
             resume(self.database, self.indexes)
         try:
+            renew(self.database)
             if embedder is not None:
                 establish(self.database, self.embedders.add(embedder))
         except BaseException:

@@ -18,7 +18,7 @@ from agentkit_memory.conversations.removal import expire
 from agentkit_memory.errors import StoreCorrupt, StoreError
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.reembed.reembed import reembed
-from agentkit_memory.reembed.switching import abandon
+from agentkit_memory.reembed.switching import abandon, renew
 from agentkit_memory.store.records import Repair, Usage, Verification
 from agentkit_prompts.errors import brief
 from agentkit_prompts.ranking.embedder import Embedder
@@ -212,6 +212,7 @@ class Admin:
             counts = fill(database, exported_rows(place)(), str(place))
         else:
             raise StoreCorrupt(f"{place}: it is damaged, or neither a backup nor an export; nothing was written")
+        renew(database)  # the copy may be of an older analysis of texts
         self._store.indexes.close_all()
         self._store.catch_up_later()
         return counts
