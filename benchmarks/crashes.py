@@ -53,11 +53,11 @@ def opened(order: dict[str, Any]) -> Any:
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
-    from agentkit_memory import IndexUnavailable, StoreLocked
+    from agentkit_memory import IndexBusy, IndexUnavailable, StoreLocked
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreLocked, IndexUnavailable):
+        with suppress(StoreLocked, IndexUnavailable, IndexBusy):  # the last while the index is being built anew
             if worker.run_once():
                 continue
         stop.wait(0.005)
