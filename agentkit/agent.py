@@ -17,7 +17,7 @@ from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.deps import check_deps
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
@@ -34,7 +34,7 @@ from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run.run_options import CHANGES, Changes, PrepareOptions, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -54,6 +54,8 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from agentkit.durable.run_handle import RunHandle
+    from agentkit.durable.runs import Runs, StartOptions
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
@@ -103,6 +105,7 @@ class Agent(Generic[Deps, Output]):
         "memory",
         "name",
         "recall",
+        "runs",
         "specs",
         "tools",
     )
@@ -111,6 +114,8 @@ class Agent(Generic[Deps, Output]):
     """The tools by name; empty when each run has its own."""
     specs: tuple[ToolSpec, ...]
     """The tools as the model is offered them."""
+    runs: Runs | None
+    """Where `start` begins runs: those that the agent was added to."""
 
     @overload
     def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
@@ -162,6 +167,7 @@ class Agent(Generic[Deps, Output]):
     ) -> None:
         del deps
         self.name = name
+        self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
         self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
@@ -291,9 +297,15 @@ class Agent(Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
-        session, given = checked_session(options.get("session")), options.get("run_id")
+        journal, memory = self._journal(user_input, options)
+        is_new, keep = options.get("run_id") is None, options.get("journal")
+        return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
+
+    def _journal(self, user_input: Input | None, options: Mapping[str, Any]) -> tuple[Journal, RecallSource | None]:
+        """Return the journal of a run that has not begun, and the memory that it reads."""
+        session = checked_session(options.get("session"))
         memory = in_scope(self.memory, session, options.get("scope"))
-        run_id = given or os.urandom(16).hex()
+        run_id = options.get("run_id") or os.urandom(16).hex()
         journal = Journal(
             self.name,
             run_id,
@@ -302,8 +314,43 @@ class Agent(Generic[Deps, Output]):
             goes_on=user_input is None,
             scope=getattr(getattr(memory, "scope", None), "names", None),
         )
-        keep = options.get("journal")
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
+        return journal, memory
+
+    def prepare(self, user_input: Input | None, **options: Unpack[PrepareOptions]) -> Journal:
+        """Return the journal of a run that has not begun: `resume` begins it, in this process or another one.
+
+        Args:
+            user_input: As `run` takes it.
+            **options: See `PrepareOptions`.
+
+        Raises:
+            PromptError: Kwargs that the prompts require are missing.
+            ScopeMismatch: Memory, session and `scope` do not belong together.
+        """
+        check_options(options, PrepareOptions)
+        journal, _ = self._journal(user_input, options)
+        if user_input is not None:
+            self.chain.preflight(journal.context.user_input)
+        return journal
+
+    async def start(self, user_input: Input | None, **options: Unpack[StartOptions]) -> RunHandle[Output]:
+        """Begin a run that outlives this process, on the workers of the `Runs` that this agent was added to.
+
+        Args:
+            user_input: As `run` takes it.
+            **options: See `StartOptions`. The same `run_id` with the same input returns the handle of the run there is.
+
+        Raises:
+            AgentDefinitionError: The agent was added to no `Runs`.
+            RunIdTaken: There is a run of this id, of another agent or input.
+            PromptError: Kwargs that the prompts require are missing; nothing was started.
+        """
+        if self.runs is None:
+            raise AgentDefinitionError(
+                f"agent {self.name!r}: it was added to no runs, so nothing could find it in another process: "
+                "runs = Runs('sqlite:///runs.db'); runs.add(agent)"
+            )
+        return await self.runs.start(self, user_input, **options)
 
     async def resume(
         self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -311,8 +358,8 @@ class Agent(Generic[Deps, Output]):
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
-            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
-                gone on with.
+            journal: The journal, as `Paused`, any error of a run, `prepare` or `Journal.loads` gives it; or its file,
+                which is gone on with.
             **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
                 one.
 
@@ -325,12 +372,14 @@ class Agent(Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+        if known is not journal and options.get("keep") is not None:
+            raise JournalError(f"keep={options['keep']!r:.80}: a run that goes on from a file is kept in that file")
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = None if isinstance(journal, Journal) else journal
+        keep = options.get("keep") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(

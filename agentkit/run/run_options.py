@@ -32,8 +32,10 @@ __all__ = [
     "AgentOptions",
     "Changes",
     "ModelAgentOptions",
+    "PrepareOptions",
     "ResumeOptions",
     "RunOptions",
+    "SharedOptions",
     "Tools",
     "check_options",
 ]
@@ -76,8 +78,8 @@ class ModelAgentOptions(AgentOptions, total=False):
     tokenizer: TokenCounter | None
 
 
-class ResumeOptions(Changes, Generic[Deps, Output], total=False):
-    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
+class SharedOptions(Changes, Generic[Deps, Output], total=False):
+    """What any run may be given; all of it may be left out. What is of `Changes` holds for this run."""
 
     deps: Deps
     """Handed to tools in their `ToolContext`."""
@@ -93,7 +95,26 @@ class ResumeOptions(Changes, Generic[Deps, Output], total=False):
     pauses at the first call that needs one."""
 
 
-class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
+class ResumeOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=False):
+    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
+
+    keep: Keep | None
+    """Where the lines that are added to the journal are kept, where that was given as a `Journal`."""
+
+
+class PrepareOptions(TypedDict, total=False):
+    """What is known of a run before it begins; all of it may be left out."""
+
+    run_id: str | None
+    """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
+    same session it goes on where that one was cut short."""
+    session: Session | None
+    """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
+    scope: Scope | str | None
+    """Whose memory is read where there is no session. With a session it is that of the session."""
+
+
+class RunOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=False):
     """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
 
     run_id: str | None
