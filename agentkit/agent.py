@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -16,6 +15,7 @@ from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.deps import check_deps
+from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models import model_names
@@ -24,7 +24,7 @@ from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal
+from agentkit.run.begin import check_journal, new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -34,7 +34,7 @@ from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
-from agentkit.run.run_options import CHANGES, Changes, PrepareOptions, ResumeOptions, RunOptions, Tools, check_options
+from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
@@ -54,8 +54,7 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
-    from agentkit.durable.run_handle import RunHandle
-    from agentkit.durable.runs import Runs, StartOptions
+    from agentkit.durable.runs import Runs
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
@@ -69,7 +68,7 @@ _NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
 @refusing_unknown(**ELSEWHERE)
-class Agent(Generic[Deps, Output]):
+class Agent(Startable[Output], Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
     Args:
@@ -114,8 +113,6 @@ class Agent(Generic[Deps, Output]):
     """The tools by name; empty when each run has its own."""
     specs: tuple[ToolSpec, ...]
     """The tools as the model is offered them."""
-    runs: Runs | None
-    """Where `start` begins runs: those that the agent was added to."""
 
     @overload
     def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
@@ -297,60 +294,10 @@ class Agent(Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
-        journal, memory = self._journal(user_input, options)
+        memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
+        journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
         is_new, keep = options.get("run_id") is None, options.get("journal")
         return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
-
-    def _journal(self, user_input: Input | None, options: Mapping[str, Any]) -> tuple[Journal, RecallSource | None]:
-        """Return the journal of a run that has not begun, and the memory that it reads."""
-        session = checked_session(options.get("session"))
-        memory = in_scope(self.memory, session, options.get("scope"))
-        run_id = options.get("run_id") or os.urandom(16).hex()
-        journal = Journal(
-            self.name,
-            run_id,
-            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
-            session=None if session is None else session.id,
-            goes_on=user_input is None,
-            scope=getattr(getattr(memory, "scope", None), "names", None),
-        )
-        return journal, memory
-
-    def prepare(self, user_input: Input | None, **options: Unpack[PrepareOptions]) -> Journal:
-        """Return the journal of a run that has not begun: `resume` begins it, in this process or another one.
-
-        Args:
-            user_input: As `run` takes it.
-            **options: See `PrepareOptions`.
-
-        Raises:
-            PromptError: Kwargs that the prompts require are missing.
-            ScopeMismatch: Memory, session and `scope` do not belong together.
-        """
-        check_options(options, PrepareOptions)
-        journal, _ = self._journal(user_input, options)
-        if user_input is not None:
-            self.chain.preflight(journal.context.user_input)
-        return journal
-
-    async def start(self, user_input: Input | None, **options: Unpack[StartOptions]) -> RunHandle[Output]:
-        """Begin a run that outlives this process, on the workers of the `Runs` that this agent was added to.
-
-        Args:
-            user_input: As `run` takes it.
-            **options: See `StartOptions`. The same `run_id` with the same input returns the handle of the run there is.
-
-        Raises:
-            AgentDefinitionError: The agent was added to no `Runs`.
-            RunIdTaken: There is a run of this id, of another agent or input.
-            PromptError: Kwargs that the prompts require are missing; nothing was started.
-        """
-        if self.runs is None:
-            raise AgentDefinitionError(
-                f"agent {self.name!r}: it was added to no runs, so nothing could find it in another process: "
-                "runs = Runs('sqlite:///runs.db'); runs.add(agent)"
-            )
-        return await self.runs.start(self, user_input, **options)
 
     async def resume(
         self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -358,8 +305,8 @@ class Agent(Generic[Deps, Output]):
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
-            journal: The journal, as `Paused`, any error of a run, `prepare` or `Journal.loads` gives it; or its file,
-                which is gone on with.
+            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
+                gone on with.
             **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
                 one.
 

@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeAlias, cast
 from agentkit.chain import Chain
 from agentkit.durable.durable_errors import DurableError
 from agentkit.errors import AgentDefinitionError
-from agentkit.run.journal import Journal
 from agentkit.session import Session
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools.tool import Tool
@@ -52,8 +51,6 @@ class DurableAgent(Protocol):
 
     @property
     def memory(self) -> Any: ...
-    @property
-    def prepare(self) -> Callable[..., Journal]: ...
     @property
     def resume(self) -> Callable[..., Any]: ...
 

@@ -24,7 +24,9 @@ from agentkit.durable.run_request import (
 from agentkit.durable.run_store import PRIORITY, RunInfo, RunState, RunStore
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.errors import AgentDefinitionError
-from agentkit.session import Session
+from agentkit.recaller import in_scope
+from agentkit.run.begin import new_journal
+from agentkit.session import Session, checked_session
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 from agentkit_prompts.errors import nearest
@@ -191,13 +193,18 @@ class Runs:
         if problems:
             raise DurableError(f"start: {'; '.join(problems)}; nothing was started")
         session = options.get("session")
-        journal = added.agent.prepare(user_input, run_id=run_id, session=session, scope=options.get("scope"))
+        agent = added.agent
+        memory = in_scope(agent.memory, checked_session(session), options.get("scope"))
+        about = {"run_id": run_id, "session": session}
+        journal = new_journal(agent.name, agent.chain, agent.specs, memory, user_input, about)
+        if user_input is not None:
+            agent.chain.preflight(journal.context.user_input)
         named = None
         if session is not None:
             scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
             named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
             added.session(named)  # the worker has to
-        return RunRequest(added.agent.name, added.version, journal.dumps(), named, tenant), run_id
+        return RunRequest(agent.name, added.version, journal.dumps(), named, tenant), run_id
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""

@@ -95,7 +95,7 @@ def read_decision(data: Mapping[str, Any]) -> Decision:
     """
     if "denied" in data:
         if not isinstance(data["denied"], str):
-            raise TypeError(f"expected the reason as text, got {type(data['denied']).__name__}")
+            raise TypeError(f"expected text, got {type(data['denied']).__name__}")
         return Denied(data["denied"])
     arguments = data["approved"]
     if arguments is not None and not isinstance(arguments, Mapping):

@@ -32,7 +32,6 @@ __all__ = [
     "AgentOptions",
     "Changes",
     "ModelAgentOptions",
-    "PrepareOptions",
     "ResumeOptions",
     "RunOptions",
     "SharedOptions",
@@ -100,18 +99,6 @@ class ResumeOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=Fa
 
     keep: Keep | None
     """Where the lines that are added to the journal are kept, where that was given as a `Journal`."""
-
-
-class PrepareOptions(TypedDict, total=False):
-    """What is known of a run before it begins; all of it may be left out."""
-
-    run_id: str | None
-    """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
-    same session it goes on where that one was cut short."""
-    session: Session | None
-    """Conversation to go on with; it receives the messages of the run. None starts from nothing."""
-    scope: Scope | str | None
-    """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
 class RunOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=False):
