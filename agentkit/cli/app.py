@@ -20,7 +20,9 @@ from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
+from agentkit.cli.runs_commands import runs_app
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
+from agentkit.cli.worker_command import worker
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.composition.compose import compose as fit_into
@@ -61,6 +63,8 @@ _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPE
 _STEERING = re.compile(r"[\x7f-\x9f]")
 app.add_typer(memory_app, name="memory")
 app.command()(recall)
+app.command()(worker)
+app.add_typer(runs_app, name="runs")
 
 
 def run() -> None:
