@@ -103,12 +103,8 @@ def database(home: Path, *, sqlite: bool) -> Iterator[tuple[str, Callable[[], No
     server = pgserver.get_server(str(home / "postgres"))
 
     def restart() -> None:
-        folder = str(home / "postgres")
-        log = ["-l", str(home / "postgres.log")]
-        pgexec("pg_ctl", ["-D", folder, "-m", random.choice(["fast", "immediate"]), "-w", "stop"], user=server.system_user)
-        time.sleep(random.uniform(0, 1))
-        options = ["-o", f'-h "" -k {folder}']
-        pgexec("pg_ctl", ["-D", folder, "-w", *log, *options, "start"], user=server.system_user)
+        how = ["-w", "-m", random.choice(["fast", "immediate"]), "-D", str(server.pgdata), "-l", str(server.log)]
+        pgexec("pg_ctl", ["restart", *how], bin_path=server.bin_path, user=server.system_user, timeout=60)
 
     try:
         yield server.get_uri(), restart
@@ -152,7 +148,9 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
         workers.renew()
         if time.time() - told > 30:
             told = time.time()
-            print(f"{wanted - len(kinds)} of {wanted}, {len(done)} of {len(ids)} runs ended", file=sys.stderr, flush=True)
+            print(
+                f"{wanted - len(kinds)} of {wanted}, {len(done)} of {len(ids)} runs ended", file=sys.stderr, flush=True
+            )
     states: dict[str, int] = {}
     until = time.time() + args.patience
     while time.time() < until:

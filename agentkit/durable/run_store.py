@@ -130,7 +130,7 @@ class RunStore:
                 name=WORKFLOW,
                 application_name=APPLICATION,
                 status=statuses or None,
-                attributes=attributes or None,
+                attributes=None if tables.is_sqlite else attributes or None,
                 sort_desc=True,
                 load_input=False,
                 workflow_ids=None if ids is None else ids[at : at + _PAGE],
@@ -138,7 +138,7 @@ class RunStore:
                 offset=at if ids is None else None,
             )
             at += _PAGE
-            found += [one for one in page if state is None or _state(one) == state]
+            found += [one for one in page if state in (None, _state(one)) and _has(one, attributes)]
             if ids is None and len(page) < _PAGE:
                 break
         found.sort(key=lambda one: one.created_at or 0, reverse=True)
@@ -338,6 +338,11 @@ def _state(status: Status) -> RunState:
     if state == "finished" and isinstance(status.output, Mapping) and status.output.get("state") == "paused":
         return "paused"
     return state
+
+
+def _has(status: Status, wanted: Mapping[str, str]) -> bool:
+    about = status.attributes or {}
+    return all(about.get(name) == value for name, value in wanted.items())
 
 
 def _error_of(status: Status) -> tuple[str, str]:

@@ -152,7 +152,9 @@ class Runs:
                 f"{', '.join(map(repr, versions))}: add that version too, or cancel the run"
             )
         names = sorted({name for name, _ in self._added})
-        raise DurableError(f"there is no agent {request.agent!r}{nearest(request.agent, names)}: runs.add(agent)")
+        raise DurableError(
+            f"there is no agent {request.agent!r}{nearest(request.agent, names)}; runs.add(agent) adds one"
+        )
 
     def added_of(self, run_id: str) -> AddedAgent | None:
         """Return the agent of a run, where it was added."""
@@ -173,7 +175,7 @@ class Runs:
         fitting = [one for one in self.added if one.agent is agent or one.agent.name == agent]
         if not fitting:
             known = sorted({one.agent.name for one in self.added})
-            raise DurableError(f"start: there is no agent {name!r}{nearest(name, known)}: runs.add(agent)")
+            raise DurableError(f"start: there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
         request, run_id = self.requested(fitting[-1], user_input, options)
         self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
         return RunHandle(self, run_id)
