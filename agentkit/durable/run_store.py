@@ -9,6 +9,7 @@ would need that fence, those retries and that retention written again.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -100,16 +101,25 @@ class RunStore:
         Raises:
             RunIdTaken: It is another one.
         """
-        from dbos import error as dbos_errors
-
         client, _ = self._open()
+        rows = [client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted]
+        begun: set[str] = set()
+        for at in range(0, len(rows), _PAGE):
+            page = [status for _, status in rows[at : at + _PAGE]]
+            # One transaction; and runs of one session keep their order where a clock has seconds only.
+            begun |= client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
-            options = _enqueue_options(run_id, request, priority, delay)
-            try:
-                client.enqueue(options, request.data())
-            except dbos_errors.DBOSWorkflowIDInUseError:
-                if (what := request.differs(self.request(run_id))) is not None:
-                    raise RunIdTaken(run_id, what) from None
+            if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
+                raise RunIdTaken(run_id, what)
+
+    def _delayed(self, rows: Sequence[Any]) -> set[str]:
+        """Store runs that begin later, and return the ids of those that are new."""
+        begun: set[str] = set()
+        for status in rows:
+            key = os.urandom(16).hex()
+            _, is_new = self.client._sys_db.init_workflow(status, creator_xid=key, reuse_policy="return-existing")
+            begun |= {status["workflow_uuid"]} if is_new else set()
+        return begun
 
     def listed(
         self, state: RunState | None, wanted: Mapping[str, str | None], limit: int, offset: int
@@ -315,7 +325,6 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
         "workflow_name": WORKFLOW,
         "queue_name": request.queue,
         "workflow_id": run_id,
-        "workflow_id_reuse_policy": "reject",
         "app_version": VERSION,
         "priority": priority,
         "serialization_type": WorkflowSerializationFormat.PORTABLE,
