@@ -103,6 +103,8 @@ class RunRequest:
     """The first line of its journal: what it was asked."""
     session: SessionName | None = None
     tenant: str = ""
+    is_mapped: bool = False
+    """Whether it is one of many, see `Agent.map`."""
 
     def data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -132,6 +134,7 @@ class RunRequest:
                     session["id"], None if session["scope"] is None else tuple(session["scope"]), session["branch"]
                 ),
                 data["tenant"],
+                data["is_mapped"],
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(
@@ -142,6 +145,8 @@ class RunRequest:
     def queue(self) -> str:
         """The queue it waits in."""
         queue = f"{self.agent}@{self.version}"
+        if self.is_mapped:
+            return f"{queue}/map"
         if self.session is not None:
             return f"{queue}/session"
         return f"{queue}/tenant" if self.tenant else queue
@@ -149,7 +154,9 @@ class RunRequest:
     @property
     def partition(self) -> str | None:
         """What shares a limit with it in that queue: a session has one run at a time, a tenant its own limit."""
-        return self.session.key if self.session is not None else self.tenant or None
+        if self.session is not None:
+            return self.session.key
+        return self.tenant or ("-" if self.is_mapped else None)
 
     def differs(self, other: RunRequest) -> str | None:
         """Return in what another request with the same id is another one: `agent`, `session` or `input`."""

@@ -90,6 +90,8 @@ class RunStore:
 
     def __init__(self, url: str) -> None:
         self.url = _checked_url(url)
+        self.map_poll = 0.2
+        """Seconds between two looks of a worker into the queue of a map."""
         self._lock = threading.Lock()
         self._opened: tuple[Any, RunTables] | None = None
 
@@ -174,16 +176,13 @@ class RunStore:
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
-        status = self._status(run_id)
-        state = _state(status)
-        if state in ("queued", "running"):
-            return None
-        if state in ("finished", "paused"):
-            return dict(status.output)
-        if state == "cancelled":
-            return {"state": state}
-        kind, message = _error_of(status)
-        return {"state": state, "kind": kind, "message": message}
+        return _outcome(self._status(run_id))
+
+    def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return how runs ended or why they wait, those of them that do not go on. Blocks."""
+        client, _ = self._open()
+        found = client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False)
+        return {one.workflow_id: outcome for one in found if (outcome := _outcome(one)) is not None}
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run. Blocks; see `RunHandle.cancel`."""
@@ -347,6 +346,18 @@ def _state(status: Status) -> RunState:
     if state == "finished" and isinstance(status.output, Mapping) and status.output.get("state") == "paused":
         return "paused"
     return state
+
+
+def _outcome(status: Status) -> Mapping[str, Any] | None:
+    state = _state(status)
+    if state in ("queued", "running"):
+        return None
+    if state in ("finished", "paused"):
+        return dict(status.output)
+    if state == "cancelled":
+        return {"state": state}
+    kind, message = _error_of(status)
+    return {"state": state, "kind": kind, "message": message}
 
 
 def _has(status: Status, wanted: Mapping[str, str]) -> bool:

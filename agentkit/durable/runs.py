@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict, Unpack
 
 from agentkit.deps import check_deps
 from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_request import (
     AddedAgent,
@@ -171,14 +174,36 @@ class Runs:
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_names("", options, StartOptions.__annotations__)
+        request, run_id = self.requested(self._found(agent), user_input, options)
+        self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
+        return RunHandle(self, run_id)
+
+    async def map(
+        self,
+        agent: DurableAgent | str,
+        inputs: Iterable[Any],
+        *,
+        name: str,
+        out: Path | str,
+        **options: Unpack[MapOptions],
+    ) -> MapReport:
+        """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
+        added = self._found(agent)
+
+        def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
+            made, run_id = self.requested(added, user_input, about)
+            return replace(made, is_mapped=True), run_id
+
+        return await mapped(self.store, added, request, inputs, name, Path(out), options)
+
+    def _found(self, agent: DurableAgent | str) -> AddedAgent:
+        """Return an agent as it was added; of several of a name the last one."""
         name = agent if isinstance(agent, str) else agent.name
         fitting = [one for one in self.added if one.agent is agent or one.agent.name == agent]
         if not fitting:
             known = sorted({one.agent.name for one in self.added})
             raise DurableError(f"start: there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
-        request, run_id = self.requested(fitting[-1], user_input, options)
-        self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
-        return RunHandle(self, run_id)
+        return fitting[-1]
 
     def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> tuple[RunRequest, str]:
         """Return what is stored of a run, and its id: checked, and nothing stored yet."""

@@ -8,6 +8,10 @@ from agentkit.chain import Output
 from agentkit.errors import AgentDefinitionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from agentkit.durable.mapping import MapOptions, MapReport
     from agentkit.durable.run_handle import RunHandle
     from agentkit.durable.runs import Runs, StartOptions
     from agentkit.run_context import Input
@@ -37,6 +41,27 @@ class Startable(Generic[Output]):
             PromptError: Kwargs that the prompts require are missing; nothing was started.
         """
         return await self._runs_of().start(self._self(), user_input, **options)
+
+    async def map(
+        self, inputs: Iterable[Input], *, name: str, out: Path | str, **options: Unpack[MapOptions]
+    ) -> MapReport:
+        """Begin a durable run for each of many inputs, and write how they end, in the order of the inputs.
+
+        It may be stopped and asked for again, with the same name, inputs and file: runs that there are go on, and
+        answers that are written stay.
+
+        Args:
+            inputs: Each as `run` takes it; 10,000 are no problem. The run of input 7 is `name/7`.
+            name: Unique in the database.
+            out: The file: a line of JSON for each input.
+            **options: See `MapOptions`.
+
+        Raises:
+            DurableError: Inputs that cannot be run, by their numbers; nothing was started. Or the file is that of
+                another map.
+            RunIdTaken: There is a map of this name with other inputs.
+        """
+        return await self._runs_of().map(self._self(), inputs, name=name, out=out, **options)
 
     def _runs_of(self) -> Runs:
         if self.runs is None:

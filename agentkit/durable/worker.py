@@ -186,6 +186,7 @@ class Worker:
             queue: own,
             f"{queue}/session": {**own, "partition_concurrency": 1},
             f"{queue}/tenant": {**own, **tenants},
+            f"{queue}/map": {**own, "on_conflict": "never_update"},  # a map sets its limits
         }
 
     def _shut_down(self) -> None:
