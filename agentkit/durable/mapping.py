@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ __all__ = ["MapOptions", "MapReport", "mapped"]
 _PAGE = 500
 _MAX_LISTED = 10
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
+_LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
+_CONCURRENCY, _POLL = 20, 0.2
+"""Of the queue of an agent that no worker has served yet."""
 
 Request = Callable[[Any, "StartOptions"], tuple[RunRequest, str]]
 """Returns what is stored of the run of an input, and its id."""
@@ -139,13 +143,19 @@ def _begin(store: RunStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRe
     if rate is not None:  # DBOS counts whole runs in a window
         period = max(1.0, 1 / rate)
         limits["limiter"] = {"limit": max(1, round(rate * period)), "period": period}
-    store.client.register_queue(
-        f"{added.queue}/map",
-        global_concurrency=options.get("concurrency"),
-        partition_concurrency=options.get("tenant_concurrency"),
-        polling_interval_sec=store.map_poll,
-        **limits,
-    )
+    limits |= {
+        "global_concurrency": options.get("concurrency"),
+        "partition_concurrency": options.get("tenant_concurrency"),
+    }
+    name, own = f"{added.queue}/map", store.client.retrieve_queue(added.queue)
+    queue, each = store.client.retrieve_queue(name), _CONCURRENCY if own is None else own.worker_concurrency
+    limits["worker_concurrency"] = min(each, options.get("concurrency") or each)
+    if queue is None:
+        store.client.register_queue(name, polling_interval_sec=_POLL, **limits)
+    elif {option: getattr(queue, option) for option in ("limiter", *_LIMITS)} != {"limiter": None, **limits}:
+        poll = queue.polling_interval_sec
+        store.client.register_queue(name, polling_interval_sec=poll, **limits)
+        time.sleep(2 * poll)  # workers read the limits before they wait, and take runs after that
     store.enqueue(wanted, priority=options.get("priority", PRIORITY))
 
 

@@ -90,8 +90,6 @@ class RunStore:
 
     def __init__(self, url: str) -> None:
         self.url = _checked_url(url)
-        self.map_poll = 0.2
-        """Seconds between two looks of a worker into the queue of a map."""
         self._lock = threading.Lock()
         self._opened: tuple[Any, RunTables] | None = None
 

@@ -169,7 +169,8 @@ class Worker:
         queues = {name: limits for one in runs.added for name, limits in self._queues(one.queue).items()}
         DBOS.listen_queues([*queues])
         for name, limits in queues.items():
-            runs.store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
+            queue = runs.store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
+            queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
         DBOS.launch()
         if tables.is_sqlite:  # the lock of the file is ours: whoever had it is dead
             for other in tables.workers():
@@ -180,13 +181,12 @@ class Worker:
 
     def _queues(self, queue: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the queues of an agent, with their limits."""
-        own = {"worker_concurrency": self._concurrency}
         tenants = {} if self._tenant_concurrency is None else {"partition_concurrency": self._tenant_concurrency}
         return {
-            queue: own,
-            f"{queue}/session": {**own, "partition_concurrency": 1},
-            f"{queue}/tenant": {**own, **tenants},
-            f"{queue}/map": {**own, "on_conflict": "never_update"},  # a map sets its limits
+            queue: {},
+            f"{queue}/session": {"partition_concurrency": 1},
+            f"{queue}/tenant": tenants,
+            f"{queue}/map": {"on_conflict": "never_update"},  # a map sets its limits
         }
 
     def _shut_down(self) -> None:
