@@ -11,6 +11,7 @@ from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings
+from agentkit.models.text_score import EchoReader, TextScore
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
     from pydantic import JsonValue
 
-    from agentkit.models.model import Reply
+    from agentkit.models.model import OnDelta, Reply
     from agentkit.models.model_errors import ModelRequestError
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -122,6 +123,39 @@ class CompletionModel(EndpointModel):
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body.update(self._extra)
         return {name: value for name, value in body.items() if value is not None}
+
+    async def complete(self, text: str, *, on_delta: OnDelta | None = None) -> Reply:
+        """Send a text as it is, without the chat template and its guard, and return how the model goes on.
+
+        Raises:
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": clean(text), **self._sent, **self._extra}
+        return await self._asked_for(
+            lambda: {name: value for name, value in body.items() if value is not None},
+            lambda: _CompletionReader({}, None),
+            on_delta,
+        )
+
+    async def score(self, text: str) -> TextScore:
+        """Return how likely the model finds each token of a text, sent as it is: `echo` and `logprobs`.
+
+        Raises:
+            ModelReplyError: The endpoint sends no log probabilities of a prompt.
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, **self._extra}
+        asked = self.with_settings(NO_SETTINGS)
+        asked._fixed = dict(self.settings.extra)  # a sampling setting must not change what is scored
+        reader = EchoReader(text, self.name, self.host)
+
+        def read() -> EchoReader:
+            nonlocal reader
+            reader = EchoReader(text, self.name, self.host)
+            return reader
+
+        await asked._asked_for(lambda: {**body, "max_tokens": 1}, read, None)
+        return reader.score()
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self._extra)

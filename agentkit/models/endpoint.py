@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
@@ -172,20 +172,28 @@ class EndpointModel(ABC):
             ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
             ModelReplyError: The endpoint answered something else than a reply.
         """
+        return await self._asked_for(lambda: self._body(composition), lambda: self._reader(composition), on_delta)
+
+    async def _asked_for(
+        self, make_body: Callable[[], dict[str, Any]], reader: Callable[[], Reader], on_delta: OnDelta | None
+    ) -> Reply:
+        """Send the body of a request and return what a reader makes of the reply."""
         if _REFUSED.get():
             raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
         try:
-            body = patched(self._body(composition), self._fixed)
+            body = patched(make_body(), self._fixed)
             async with self._limit:
-                return await self._attempts(body, composition, on_delta)
+                return await self._attempts(body, reader, on_delta)
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-    async def _attempts(self, body: dict[str, Any], composition: Composition, on_delta: OnDelta | None) -> Reply:
+    async def _attempts(
+        self, body: dict[str, Any], make_reader: Callable[[], Reader], on_delta: OnDelta | None
+    ) -> Reply:
         client, heard, attempt = await self._clients.client(), _Heard(on_delta), 0
         while True:
-            reader = self._reader(composition)
+            reader = make_reader()
             try:
                 with self._translating(reader, heard):
                     return await self._attempt(client, body, reader, heard)

@@ -4,6 +4,7 @@ from agentkit_prompts.evaluation.columns import safe_format as safe_format
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader as DatasetReader
 from agentkit_prompts.evaluation.in_context import InContext as InContext
 from agentkit_prompts.evaluation.in_context import RowPrompt as RowPrompt
+from agentkit_prompts.evaluation.inferencer import Inferencer as Inferencer
 from agentkit_prompts.evaluation.meta.api_meta_template import ApiMetaTemplate as ApiMetaTemplate
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages as chat_messages
 from agentkit_prompts.evaluation.meta.chat_messages import to_messages as to_messages

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import InContextError, PromptError, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
+from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
@@ -24,12 +25,10 @@ __all__ = ["read_cfg"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
+"""Some configurations have it beside the inferencer."""
 _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
-_SCORING = ("PPLInferencer", "LLInferencer")
-"""Inferencers that score one prompt per label; all others ask."""
-
 _Settings = Mapping[str, Any]
 
 
@@ -72,9 +71,7 @@ def read_cfg(
     for key in ("prompt_template", "ice_template"):
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
-    made |= _inferencer(infer_cfg.get("inferencer"), problems)
-    if _LENGTH in infer_cfg:  # some configurations have it here
-        made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
+    made |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
     if problems:
         raise InContextError("; ".join(problems))
     return made
@@ -141,18 +138,18 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
     return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
 
 
-def _inferencer(cfg: Any, problems: list[str]) -> dict[str, Any]:
+def _inferencer(cfg: Any, length: Any, problems: list[str]) -> dict[str, Any]:
+    where = "infer_cfg['inferencer']"
     if cfg is None:
-        return {}
+        cfg = {"type": "GenInferencer"}
+    if isinstance(cfg, Inferencer):
+        return {"inferencer": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(f"infer_cfg['inferencer'] must be a dict with a type, got {cfg!r}"[:200])
+        problems.append(f"{where} must be a dict with a type, got {cfg!r}"[:200])
         return {}
-    instead = cfg.get("gen_field_replace_token", "")
-    if not isinstance(instead, str):
-        problems.append(f"infer_cfg['inferencer']: gen_field_replace_token must be text, got {instead!r}"[:200])
-    settings = {key: value for key, value in cfg.items() if key not in ("type", "gen_field_replace_token")}
-    mode = "ppl" if _name(cfg["type"]) in _SCORING else "gen"
-    return {"mode": mode, "instead": instead, "settings": settings}
+    name = _name(cfg["type"])
+    given = {"max_out_len": length, **cfg} if length is not None else cfg
+    return {"inferencer": _tried(where, lambda: Inferencer.from_cfg(name, given), problems)}
 
 
 def _name(kind: object) -> str:
