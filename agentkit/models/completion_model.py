@@ -112,6 +112,12 @@ class CompletionModel(EndpointModel):
         self._template_kwargs = dict(template_kwargs or {})
         self._extra = dict(extra or {})
 
+    @property
+    def stop_words(self) -> tuple[str, ...]:
+        """What ends its replies: of its settings, as it was made with, or else of its chat template."""
+        stop: Any = self.settings.stop if self.settings.stop is not None else self._sent.get("stop", ())
+        return (stop,) if isinstance(stop, str) else tuple(stop)
+
     def _fields(self) -> Fields:
         return _FIELDS
 

@@ -43,7 +43,7 @@ class EchoReader(ReplyReader):
 
     def __init__(self, text: str, model: str, host: str) -> None:
         super().__init__()
-        self._asked, self._where = text, {"model": model, "host": host}
+        self._asked, self._model, self._host = text, model, host
         self._logprobs: Any = None
 
     def _delta(self, choice: dict[str, Any]) -> object:
@@ -79,7 +79,7 @@ class EchoReader(ReplyReader):
 
     def _refusal(self, why: str) -> ModelReplyError:
         return ModelReplyError(
-            f"{why}; scoring a text needs a completions endpoint that knows `echo` and `logprobs`, such as that of vLLM "
-            "or llama.cpp",
-            **self._where,
+            f"{why}; scoring a text needs a completions endpoint that knows `echo` and `logprobs`, such as vLLM's",
+            model=self._model,
+            host=self._host,
         )

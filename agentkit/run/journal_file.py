@@ -14,6 +14,7 @@ from threading import Lock
 from typing import TypeAlias
 
 from agentkit.errors import JournalError
+from agentkit.file_lock import locked, unlocked
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
@@ -112,7 +113,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
     file = os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     try:
-        if not _locked(file.fileno()):
+        if not locked(file.fileno()):
             raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
         if known is not None and text.count(b"\n") != known.lines:
@@ -133,7 +134,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
 
     def close() -> None:
         with file:
-            _unlock(file.fileno())
+            unlocked(file.fileno())
 
     return Keeper(write, close)
 
@@ -142,44 +143,3 @@ def _close_unused(opening: Future[Keeper]) -> None:
     """Close a file that was opened too late."""
     with suppress(BaseException):
         opening.result().close()
-
-
-if os.name == "nt":  # pragma: no cover - Windows
-    import msvcrt
-
-    _FAR = 0x7FFF_FFFE
-    """Where the byte is that is locked: behind what anybody reads, since others may not read what is locked."""
-
-    def _lock(file: int) -> None:
-        os.lseek(file, _FAR, os.SEEK_SET)
-        try:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError as error:
-            raise BlockingIOError from error
-        finally:
-            os.lseek(file, 0, os.SEEK_SET)
-
-    def _unlock(file: int) -> None:
-        """Closing the file does it."""
-
-else:
-    import fcntl
-
-    def _lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def _unlock(file: int) -> None:
-        """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
-        with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def _locked(file: int) -> bool:
-    """Have a file to oneself until it is closed; return False when another run has it, in any process."""
-    try:
-        _lock(file)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
-    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentkit_prompts.errors import InContextError, PromptError, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
@@ -21,7 +21,7 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["read_cfg"]
+__all__ = ["read_cfg", "read_reader"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
@@ -75,6 +75,19 @@ def read_cfg(
     if problems:
         raise InContextError("; ".join(problems))
     return made
+
+
+def read_reader(cfg: Mapping[str, Any] | DatasetReader) -> DatasetReader:
+    """Return the reader of a `reader_cfg`.
+
+    Raises:
+        InContextError: It is none; names everything that is wrong.
+    """
+    problems: list[str] = []
+    reader = _reader(cfg, problems)
+    if problems:
+        raise InContextError("; ".join(problems))
+    return cast("DatasetReader", reader)
 
 
 def _reader(cfg: Any, problems: list[str]) -> Any:

@@ -37,6 +37,11 @@ class MetaParser(ABC):
     _meta: MetaFormat | None
     _decode: Callable[[Sequence[int]], str] | None
 
+    @property
+    def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
+        """What ends a reply, as it was given."""
+        return self._meta.eos_token_id if self._meta else None
+
     def parse(self, prompt: Prompt, mode: Mode = "gen") -> Any:
         """Return what a model is sent for a prompt; of a list of prompts, a list.
 
