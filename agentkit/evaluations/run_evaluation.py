@@ -13,6 +13,7 @@ from agentkit.evaluations.asking import Asker, GivenMeta
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
 from agentkit.evaluations.progress_bar import OnProgress, showing
 from agentkit.evaluations.scores import Score, exact_match, score_of
+from agentkit.evaluations.shipped_scores import score_of_cfg
 from agentkit.models.model import NO_USAGE, Model
 from agentkit.models.model_errors import (
     ModelAuthError,
@@ -93,6 +94,8 @@ async def run(
             raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
     asker = Asker(icl, model, meta_template, settings)
     scores = score_of(score)
+    if scores is None and isinstance(evaluation, Mapping):
+        scores = score_of_cfg(evaluation.get("eval_cfg"))
     icl.reader.check((), asked)
     about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(asker.settings)}
     with ExitStack() as stack:

@@ -1,6 +1,8 @@
 from agentkit_prompts.errors import InContextError as InContextError
 from agentkit_prompts.errors import InContextWarning as InContextWarning
 from agentkit_prompts.evaluation.columns import safe_format as safe_format
+from agentkit_prompts.evaluation.config_file import load_config as load_config
+from agentkit_prompts.evaluation.config_file import load_datasets as load_datasets
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader as DatasetReader
 from agentkit_prompts.evaluation.in_context import InContext as InContext
 from agentkit_prompts.evaluation.in_context import RowPrompt as RowPrompt

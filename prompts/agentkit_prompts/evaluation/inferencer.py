@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, brief, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, nearest, warn
 from agentkit_prompts.evaluation.multi_turn import InferMode
 
 __all__ = ["ASKED", "BUILT", "Asks", "Inferencer"]
@@ -161,6 +161,8 @@ class Inferencer:
             ]
             if unknown:
                 raise InContextError(f"inferencer {name}: {'; '.join(unknown)}")
+            if name == "GenInferencer" and given.pop("labels", None) is not None:  # some shipped files have it
+                warn("inferencer GenInferencer: labels have no meaning for it and are left out", InContextWarning)
             inner = cfg.get("generation_kwargs", {})
             return cls(name=name, **given, generation_kwargs={**inner, **sampling} if sampling else inner)
         return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))

@@ -49,7 +49,7 @@ def test_what_a_shipped_inferencer_says_is_kept_and_what_is_unknown_is_named() -
         ({"type": "GenInferencer", "max_out_len": [5, 6]}, "there is one turn"),
         ({"type": "GenInferencer", "max_out_len": 0}, "max_out_len must be a number of tokens"),
         ({"type": "GenInferencer", "stopping_criteria": "x"}, "stopping_criteria must be a list of texts"),
-        ({"type": "GenInferencer", "labels": ["A"]}, "labels are for inferencers that score"),
+        ({"type": "ChatInferencer", "labels": ["A"]}, "labels are for inferencers that score"),
         ({"type": "PPLInferencer", "labels": []}, "labels must be a list that is not empty"),
         ({"type": "GenInferencer", "batch_size": True}, "batch_size must be a number of requests"),
         ({"type": "GenInferencer", "temperature": "hot"}, "temperature must be a number"),
