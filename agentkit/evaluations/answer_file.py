@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from hashlib import blake2b
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -16,12 +15,12 @@ from pydantic_core import from_json, to_json
 from agentkit.file_lock import locked, unlocked
 from agentkit_prompts.errors import InContextError
 
-__all__ = ["AnswerFile", "Answered", "Key", "as_json", "key_of"]
+__all__ = ["AnswerFile", "Answered", "Key", "as_json"]
 
 Key = tuple[int, int]
 """Row, and turn of a dialogue or number of a label."""
 Answered = dict[str, Any]
-"""A line: `row`, `part`, `asked` (digest of the prompt), and what came of it."""
+"""A line: `row`, `part`, `prompt`, and what came of it."""
 
 _FORMAT = 1
 _START = b'{"agentkit_evaluation":'
@@ -42,11 +41,6 @@ def _read_json(line: bytes) -> Any:
         return json.loads(line)
 
 
-def key_of(prompt: bytes) -> str:
-    """Return the digest by which a prompt is known again."""
-    return blake2b(prompt, digest_size=12).hexdigest()
-
-
 class AnswerFile:
     """A file that one evaluation writes to, at a time.
 
@@ -63,6 +57,7 @@ class AnswerFile:
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
         self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
+        self._number = self._file.fileno()
         try:
             if not locked(self._file.fileno()):
                 raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
@@ -119,9 +114,9 @@ class AnswerFile:
 
     def write(self, line: bytes) -> None:
         """Write a line; what is written stays when this process is killed."""
-        data = line + b"\n"
-        while data:
-            data = data[self._file.write(data) or 0 :]
+        written = os.write(self._number, line + b"\n")
+        while written <= len(line):  # a disk that takes a part only
+            written += os.write(self._number, (line + b"\n")[written:])
 
     def close(self) -> None:
         """Let others write."""

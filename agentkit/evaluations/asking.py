@@ -11,6 +11,7 @@ from agentkit.models.text_score import TextScore
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.in_context import InContext
@@ -27,6 +28,8 @@ GivenMeta: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, An
 """A meta template, or the configuration of one."""
 
 _LAYERS = Layers()
+_NO_INPUT = UserInput("")
+_MAX_KNOWN = 256
 
 
 @runtime_checkable
@@ -76,6 +79,7 @@ class Asker:
         self.settings = _settings(self.inferencer, model, self._template).under(settings)
         self.model = model if self.settings == NO_SETTINGS else with_settings(model, self.settings)
         self._turns: dict[int, Model] = {}
+        self._known: dict[tuple[str, str], Message] = {}
 
     def write(self, prompt: Any) -> Any:
         """Return what is sent for a prompt: text, or messages as dicts with role and content."""
@@ -88,11 +92,36 @@ class Asker:
         model = self._at(turn)
         if self.is_text:
             return await model.complete(sent)  # type: ignore[attr-defined, no-any-return]
-        return await model.request(_composition(sent))
+        return await model.request(self._composition(sent))
 
     async def score(self, text: str) -> TextScore:
         """Return how likely the model finds a text."""
         return await self.model.score(text)  # type: ignore[attr-defined, no-any-return]
+
+    def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
+        """Return the messages as every model takes them: the last of a user as its input, those before as history."""
+        last, read = messages[-1], self._read(messages[:-1])
+        content = last["content"]
+        if last["role"] == "user" and content and len(last) == 2:
+            asked = UserInput(content) if isinstance(content, str) else UserInput(list(to_messages([last])[0].parts))
+            return compose(_LAYERS, PromptContext(user_input=asked, conversation=read))
+        return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*read, *to_messages([last])]))
+
+    def _read(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Return messages; those of worked examples are the same for many rows."""
+        known, found = self._known, list[Message]()
+        for message in messages:
+            key = message["role"], message["content"]
+            if len(message) != 2 or type(key[1]) is not str:
+                return list(to_messages(messages))
+            one = known.get(key)
+            if one is None:
+                (one,) = to_messages([message])
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                known[key] = one
+            found.append(one)
+        return found
 
     def _at(self, turn: int) -> Model:
         """Return the model with the length that an answer of a turn may have."""
@@ -168,13 +197,3 @@ def _settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatT
     return ModelSettings(
         max_tokens=length if isinstance(length, int) else None, stop=stop or None, extra=extra, **sampling
     )
-
-
-def _composition(messages: Sequence[Mapping[str, Any]]) -> Composition:
-    """Return the messages as what every model takes: the last one of a user as its input, those before as history."""
-    read = to_messages(messages)
-    last = read[-1]
-    if last.role == "user" and last.content and not last.name:
-        asked = last.content if isinstance(last.content, str) else list(last.content)
-        return compose(_LAYERS, PromptContext(user_input=UserInput(asked), conversation=read[:-1]))
-    return compose(_LAYERS, PromptContext(user_input=UserInput(""), conversation=read))

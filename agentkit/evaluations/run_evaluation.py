@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Se
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json, key_of
+from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json
 from agentkit.evaluations.asking import Asker, GivenMeta
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
 from agentkit.evaluations.progress_bar import OnProgress, showing
@@ -296,7 +296,7 @@ class _Running:
             return b"", None
         shown = as_json(sent)
         known = self._file.known.get((number, part))
-        if known is not None and known.get("asked") != key_of(shown):
+        if known is not None and as_json(known.get("prompt")) != shown and known.get("prompt") != sent:
             raise InContextError(
                 f"{self._file.path} has an answer to another prompt (request {part}): the rows, the templates or the "
                 "model's form have changed since; name another file"
@@ -305,8 +305,7 @@ class _Running:
 
     def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
         assert self._file is not None
-        digest = key_of(shown).encode()
-        self._file.write(b'{"row":%d,"part":%d,"asked":"%s",%s,"prompt":%s}' % (number, part, digest, answer, shown))
+        self._file.write(b'{"row":%d,"part":%d,%s,"prompt":%s}' % (number, part, answer, shown))
 
     async def _tried(self, send: Callable[[], Awaitable[T]]) -> T:
         attempt = 0

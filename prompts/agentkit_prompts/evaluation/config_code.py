@@ -26,7 +26,7 @@ from agentkit_prompts.evaluation.config_values import (
 
 __all__ = ["Interpreter", "Unread"]
 
-_MAX_STEPS = 3_000_000
+_MAX_STEPS = 2_000_000
 _MAX_DEPTH = 60
 
 

@@ -19,7 +19,7 @@ __all__ = [
 
 _MAX_SIZE = 1_000_000
 """Items of a list, and characters of a text."""
-_MAX_VALUES = 2_000_000
+_MAX_VALUES = 1_000_000
 """Values of a whole configuration, those that are shared counted each time."""
 _MAX_BITS = 4096
 _SPEC = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3},?(?:\.\d{1,3})?[a-zA-Z%]?")
@@ -79,7 +79,8 @@ def written(value: Any, spec: str = "", conversion: int = -1) -> str:
     weigh(value)
     if not _SPEC.fullmatch(spec):
         raise Problem(f"the format {spec[:40]!r}")
-    made = {115: str, 114: repr, 97: ascii}.get(conversion, lambda one: one)(value)
+    forms: Mapping[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
+    made = forms[conversion](value) if conversion in forms else value
     return str(bounded(format(made, spec)))
 
 
@@ -263,8 +264,13 @@ def _pairs(held: Any) -> Iterable[Any]:
     return held.items() if isinstance(held, Mapping) else map(_listed, _listed(held))
 
 
+def _copied(value: Any) -> Any:
+    weigh(value)
+    return copy.deepcopy(value)
+
+
 PURE: Mapping[str, Callable[..., Any]] = {
-    "copy.deepcopy": lambda value: (weigh(value), copy.deepcopy(value))[1],
+    "copy.deepcopy": _copied,
     "copy.copy": copy.copy,
     "os.path.join": lambda *parts: posixpath.join(*map(str, parts)),
     "os.path.dirname": lambda path: posixpath.dirname(str(path)),
