@@ -155,6 +155,7 @@ def paired(count: int) -> Any:
     return value
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("function", "value"),
     [
