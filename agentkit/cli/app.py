@@ -19,10 +19,24 @@ import agentkit
 from agentkit.cli.chat import Chat
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
+from agentkit.cli.options import (
+    HOME,
+    ChatTemplateName,
+    EmbedderName,
+    Home,
+    ModelName,
+    SessionName,
+    has_memory,
+    open_memory,
+    own_session,
+    utf8,
+)
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
+from agentkit.models.completion_model import CompletionModel
+from agentkit.models.model import Model
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
+from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.composition.composition import Composition
 
@@ -153,6 +167,8 @@ def chat(
         typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is the stand-in."),
     ] = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
+    chat_template: ChatTemplateName = None,
+    model_name: ModelName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -161,7 +177,7 @@ def chat(
     Reads from the terminal or from a pipe, a turn a line. /layers shows what was sent last, /quit leaves. Answers go
     to stdout, everything else to stderr.
     """
-    chosen = choose_model(model)
+    chosen = choose_model(model, chat_template, model_name)
     with open_memory(home, embedder=embedder) as memory:
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(default_agent(chosen, memory), own_session(memory, utf8(name)))
@@ -185,26 +201,35 @@ def compose(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
+    chat_template: ChatTemplateName = None,
+    model_name: ModelName = None,
     session: SessionName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
+    """Show what would be sent for TEXT, layer by layer. Nothing is sent.
+
+    With a chat template it is the text that a local model gets.
+    """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
+    template = find_chat_template(chat_template or model_name) if chat_template or model_name else None
+    if template is not None and as_json:
+        raise typer.BadParameter("a chat template writes text; leave --json out")
+    asked: Model = OfflineModel() if template is None else CompletionModel("any", template)
     if not has_memory(home):
         note(f"nothing was ingested into {home} yet")
-        composition = default_agent(OfflineModel()).compose(utf8(text))
+        composition = default_agent(asked).compose(utf8(text))
     else:
         with open_memory(home, embedder=embedder) as memory:
             conversation = own_session(memory, utf8(session)) if session else None
-            composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
+            composition = default_agent(asked, memory).compose(utf8(text), session=conversation)
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
         sys.stdout.write(_json(composition) + "\n")
-    elif as_text:
-        shown = composition.text
+    elif as_text or template is not None:
+        shown = composition.text if template is None else composition.to_text(template)
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
     else:
         layer_table(composition)

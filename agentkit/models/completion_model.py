@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.models.endpoint import EndpointModel
 from agentkit.models.harmony import HarmonyReply
+from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
@@ -16,6 +17,8 @@ from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
+from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from agentkit.models.model import OnDelta, Reply
-    from agentkit.models.model_errors import ModelRequestError
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
@@ -45,6 +47,7 @@ class CompletionModel(EndpointModel):
 
     `temperature`, `top_p`, `top_k`, `repetition_penalty` and `stop` are those of the template where they are not
     given, and are not sent where both are None. `max_tokens` is always sent: endpoints stop after 16 without it.
+    Where the template has a `session_len`, the oldest history is left out until prompt and reply fit into it.
     `extra` is merged over the request body last; a None in it takes a field out. The schema of an output type is sent
     as `response_format`.
 
@@ -122,13 +125,41 @@ class CompletionModel(EndpointModel):
         return _FIELDS
 
     def _body(self, composition: Composition) -> dict[str, Any]:
+        composition, left = self._fitted(composition)
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
         body: dict[str, Any] = {"model": self.name, "prompt": clean(text), **self._sent}
+        if left is not None:
+            body["max_tokens"] = min(body["max_tokens"], left)
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         body.update(self._extra)
         return {name: value for name, value in body.items() if value is not None}
+
+    def _fitted(self, composition: Composition) -> tuple[Composition, int | None]:
+        """Return what fits into the `session_len` of the template beside a reply, and the tokens that a reply may have.
+
+        Of the history the oldest steps are left out, as far as that is needed.
+
+        Raises:
+            ModelRequestError: It does not fit without any history either.
+        """
+        most = getattr(self.chat_template, "session_len", None)
+        if most is None:
+            return composition, None
+        wanted = self._fixed.get("max_tokens")
+        limit = most - (wanted if wanted is not None else min(self._sent["max_tokens"], most // 4))
+        if composition.tokens > limit:
+            composition = without_oldest(composition, limit)
+            if composition.tokens > limit:
+                raise ModelRequestError(
+                    f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
+                    f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
+                    "template the session_len that the server has",
+                    model=self.name,
+                    host=self.host,
+                )
+        return composition, most - composition.tokens
 
     async def complete(self, text: str, *, on_delta: OnDelta | None = None) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.
@@ -170,7 +201,10 @@ class CompletionModel(EndpointModel):
         return without_usage(self._clients, error)
 
     def _reader(self, composition: Composition) -> ReplyReader:
-        return _CompletionReader({tool.name: tool.parameters for tool in composition.tools}, self._format)
+        schemas = {tool.name: tool.parameters for tool in composition.tools}
+        # A prompt that shows the tools says how they are called, and any form that there is is recognised.
+        is_free = self._format != HARMONY and shows_tools(composition)
+        return _CompletionReader(schemas, None if is_free else self._format)
 
 
 class _CompletionReader(ReplyReader):
