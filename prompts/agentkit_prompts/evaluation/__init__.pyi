@@ -3,6 +3,17 @@ from agentkit_prompts.errors import InContextWarning as InContextWarning
 from agentkit_prompts.evaluation.columns import safe_format as safe_format
 from agentkit_prompts.evaluation.config_file import load_config as load_config
 from agentkit_prompts.evaluation.config_file import load_datasets as load_datasets
+from agentkit_prompts.evaluation.config_names import BM25Retriever as BM25Retriever
+from agentkit_prompts.evaluation.config_names import ChatInferencer as ChatInferencer
+from agentkit_prompts.evaluation.config_names import FixKRetriever as FixKRetriever
+from agentkit_prompts.evaluation.config_names import GenInferencer as GenInferencer
+from agentkit_prompts.evaluation.config_names import LLInferencer as LLInferencer
+from agentkit_prompts.evaluation.config_names import MultiTurnGenInferencer as MultiTurnGenInferencer
+from agentkit_prompts.evaluation.config_names import PPLInferencer as PPLInferencer
+from agentkit_prompts.evaluation.config_names import RandomRetriever as RandomRetriever
+from agentkit_prompts.evaluation.config_names import SlidingWindowRetriever as SlidingWindowRetriever
+from agentkit_prompts.evaluation.config_names import TopkRetriever as TopkRetriever
+from agentkit_prompts.evaluation.config_names import ZeroRetriever as ZeroRetriever
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader as DatasetReader
 from agentkit_prompts.evaluation.in_context import InContext as InContext
 from agentkit_prompts.evaluation.in_context import RowPrompt as RowPrompt
@@ -16,5 +27,6 @@ from agentkit_prompts.evaluation.multimodal import MMPromptTemplate as MMPromptT
 from agentkit_prompts.evaluation.prompt_list import PromptList as PromptList
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate as PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate as RawPromptTemplate
+from agentkit_prompts.evaluation.retrievers import BM25Selector as BM25Selector
 from agentkit_prompts.evaluation.retrievers import RandomSelector as RandomSelector
 from agentkit_prompts.evaluation.retrievers import WindowSelector as WindowSelector

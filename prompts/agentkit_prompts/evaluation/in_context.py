@@ -76,7 +76,7 @@ class InContext:
     ) -> None:
         self.reader = reader
         self.ice_template = ice_template
-        self.retriever = retriever
+        self.retriever = retriever = _from_the_front(retriever, len(train))
         self.train = train
         problems = [] if mode in (None, "gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
         if inferencer is None:
@@ -329,6 +329,17 @@ class InContext:
                     f"the labels {', '.join(map(repr, template.labels))}"
                 )
         return template
+
+
+def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
+    """Return a retriever of fixed rows with those that are counted from the end by their positions."""
+    if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
+        return retriever
+    ids = [
+        str(size + int(name)) if name[1:].isdecimal() and name[0] == "-" and 0 < -int(name) <= size else name
+        for name in retriever.ids or ()
+    ]
+    return StaticSelector(retriever.k, ids=ids)
 
 
 def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:

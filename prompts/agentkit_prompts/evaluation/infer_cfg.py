@@ -14,8 +14,8 @@ from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
-from agentkit_prompts.evaluation.retrievers import RandomSelector, WindowSelector
-from agentkit_prompts.tree.example_selectors import KeywordSelector, VectorSelector
+from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
+from agentkit_prompts.tree.example_selectors import VectorSelector
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     ids = settings.get("fix_id_list")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
         raise InContextError(f"fix_id_list must be a list of row numbers, got {ids!r}"[:200])
-    odd = [repr(number) for number in ids if type(number) is not int or number < 0]
+    odd = [repr(number) for number in ids if type(number) is not int]
     if odd:
-        raise InContextError(f"fix_id_list must hold row numbers of 0 or more, got {', '.join(odd)}"[:200])
+        raise InContextError(f"fix_id_list must hold row numbers, got {', '.join(odd)}"[:200])
     return StaticSelector(ids=[str(number) for number in ids])
 
 
@@ -54,7 +54,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
     "FixKRetriever": (_fixed, ("fix_id_list",)),
     "RandomRetriever": (lambda cfg, _: RandomSelector(cfg.get("ice_num", 1), seed=cfg.get("seed", 43)), ("seed",)),
     "SlidingWindowRetriever": (lambda cfg, _: WindowSelector(cfg.get("k", cfg.get("ice_num", 1))), ("k",)),
-    "BM25Retriever": (lambda cfg, _: KeywordSelector(cfg.get("ice_num", 1)), ()),
+    "BM25Retriever": (lambda cfg, _: BM25Selector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
 """Type in a configuration -> what makes the selector, and the keys that it takes beside the common ones."""
@@ -122,6 +122,8 @@ def _template(cfg: Any, where: str, problems: list[str]) -> Any:
     wrong = _unknown(where, settings, tuple(parameters))
     needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
     wrong += [f"{where} has no {', '.join(map(repr, needed))}"] if needed else []
+    if needed and "type" not in cfg:
+        wrong.append(f"{where}: labels and their prompts, or a dialogue, stand under template=")
     problems += wrong
     return None if wrong else _tried(where, lambda: made(**settings), problems)
 

@@ -371,7 +371,7 @@ def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> 
         "infer_cfg['prompt_template']: unknown type 'PromptTemplat'; did you mean 'PromptTemplate'?",
         "infer_cfg['ice_template']: unknown key 'ice_tokn'; did you mean 'ice_token'?",
         "infer_cfg['retriever']: unknown key 'ice_seperator'; did you mean 'ice_separator'?",
-        "fix_id_list must hold row numbers of 0 or more, got -1, '2'",
+        "fix_id_list must hold row numbers, got '2'",
         "infer_cfg['inferencer'] must be a dict with a type",
     ):
         assert part in str(error.value)

@@ -132,3 +132,23 @@ class TestChats:
         }
         with pytest.raises(InContextError, match="a dialogue shows no worked examples"):
             InContext.from_cfg(cfg, READER, train=[{"question": "q", "answer": "a"}])
+
+
+def test_the_names_of_the_originals_can_be_written_bare() -> None:
+    from agentkit.prompts import evaluation as bare
+
+    for retriever, more in ((bare.ZeroRetriever, {}), (bare.FixKRetriever, {"fix_id_list": [0]})):
+        icl = InContext.from_cfg(
+            {
+                "prompt_template": dict(
+                    type=bare.PromptTemplate, template={"begin": "</E>", **TURNS}, ice_token="</E>"
+                ),
+                "ice_template": dict(type=bare.PromptTemplate, template=TURNS),
+                "retriever": dict(type=retriever, **more),
+                "inferencer": dict(type=bare.GenInferencer),
+            },
+            READER,
+            train=[{"question": "q", "answer": "a"}],
+        )
+        assert icl.ids([{"question": "x"}]) == [(0,) if more else ()]
+    assert configured({"A": "x"}, type=bare.PPLInferencer).mode == "ppl"
