@@ -140,12 +140,14 @@ def test_the_names_of_the_originals_can_be_written_bare() -> None:
     for retriever, more in ((bare.ZeroRetriever, {}), (bare.FixKRetriever, {"fix_id_list": [0]})):
         icl = InContext.from_cfg(
             {
-                "prompt_template": dict(
-                    type=bare.PromptTemplate, template={"begin": "</E>", **TURNS}, ice_token="</E>"
-                ),
-                "ice_template": dict(type=bare.PromptTemplate, template=TURNS),
+                "prompt_template": {
+                    "type": bare.PromptTemplate,
+                    "template": {"begin": "</E>", **TURNS},
+                    "ice_token": "</E>",
+                },
+                "ice_template": {"type": bare.PromptTemplate, "template": TURNS},
                 "retriever": dict(type=retriever, **more),
-                "inferencer": dict(type=bare.GenInferencer),
+                "inferencer": {"type": bare.GenInferencer},
             },
             READER,
             train=[{"question": "q", "answer": "a"}],

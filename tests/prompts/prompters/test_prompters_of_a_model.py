@@ -28,26 +28,10 @@ def test_no_default_says_who_the_model_is() -> None:
 
 def test_the_tokens_of_a_model_are_those_of_its_chat_template() -> None:
     text = ChatPrompter("Be brief.").for_model("internlm2-chat-7b").generate_prompt("Hi", [["a", "b"]])
-    turns = "<|im_start|>user
-a<|im_end|>
-<|im_start|>assistant
-b<|im_end|>"
+    turns = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>"
     assert text == (
-        f"<|im_start|>system
-Be brief.
-
-<|im_end|>
-
-
-{turns}
-"
-        "<|im_start|>user
-
-Hi
-<|im_end|>
-<|im_start|>assistant
-
-"
+        f"<|im_start|>system\nBe brief.\n\n<|im_end|>\n\n\n{turns}\n"
+        "<|im_start|>user\n\nHi\n<|im_end|>\n<|im_start|>assistant\n\n"
     )
     own = ChatPrompter("Be brief.").for_model("internlm2-chat-7b", soa="<BOT>")
     assert own.generate_prompt("Hi").endswith("<|im_end|>\n<BOT>\n")

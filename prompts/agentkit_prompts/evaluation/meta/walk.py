@@ -181,8 +181,8 @@ def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: li
         prompt = "" if media else role.prompt
         if not (prompt or media or replies):
             warn(
-                f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so it "
-                "is sent empty",
+                f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
+                "it is sent empty",
                 InContextWarning,
             )
     elif not isinstance(prompt, str):
