@@ -18,20 +18,22 @@ from agentkit.file_lock import locked, unlocked
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
-__all__ = ["Keep", "Keeper", "keeping"]
-
-Keep: TypeAlias = Path | str | Callable[[str], object]
-"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else."""
+__all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 
 
 class Keeper:
-    """Lines that are written in order, in threads, so that no other run waits for the disk."""
+    """Lines that are written in order, in threads, so that no other run waits for the disk.
 
-    __slots__ = ("_close", "_lines", "_lock", "_write")
+    Attributes:
+        is_taken: Whether another process goes on with the run: nothing more is done in this one.
+    """
+
+    __slots__ = ("_close", "_lines", "_lock", "_write", "is_taken")
 
     def __init__(self, write: Callable[[str], object], close: Callable[[], object] = lambda: None) -> None:
         self._write = write
         self._close = close
+        self.is_taken = False
         self._lines: deque[str] = deque()
         self._lock = Lock()
 
@@ -63,6 +65,11 @@ class Keeper:
             self._close()
 
 
+Keep: TypeAlias = Path | str | Callable[[str], object] | Keeper
+"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else; or what
+keeps the lines itself."""
+
+
 @asynccontextmanager
 async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> AsyncIterator[Keeper]:
     """Keep a journal until the end of the block, and write what is left then, however the block ends.
@@ -76,7 +83,9 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
         JournalError: The file is not empty, and the run is a new one; or another run keeps its journal there.
         OSError: The file cannot be written.
     """
-    if not isinstance(keep, Path | str):
+    if isinstance(keep, Keeper):
+        keeper = keep
+    elif not isinstance(keep, Path | str):
         if not callable(keep):
             raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
         keeper = Keeper(keep)
@@ -134,7 +143,11 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
 
     def close() -> None:
         with file:
+<<<<<<< HEAD
             unlocked(file.fileno())
+=======
+            unlock(file.fileno())
+>>>>>>> main
 
     return Keeper(write, close)
 
@@ -143,3 +156,47 @@ def _close_unused(opening: Future[Keeper]) -> None:
     """Close a file that was opened too late."""
     with suppress(BaseException):
         opening.result().close()
+<<<<<<< HEAD
+=======
+
+
+if os.name == "nt":  # pragma: no cover - Windows
+    import msvcrt
+
+    _FAR = 0x7FFF_FFFE
+    """Where the byte is that is locked: behind what anybody reads, since others may not read what is locked."""
+
+    def _lock(file: int) -> None:
+        os.lseek(file, _FAR, os.SEEK_SET)
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError as error:
+            raise BlockingIOError from error
+        finally:
+            os.lseek(file, 0, os.SEEK_SET)
+
+    def unlock(file: int) -> None:
+        """Closing the file does it."""
+
+else:
+    import fcntl
+
+    def _lock(file: int) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock(file: int) -> None:
+        """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def locked(file: int) -> bool:
+    """Have a file to oneself until it is closed; return False when another run has it, in any process."""
+    try:
+        _lock(file)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return True
+    return True
+>>>>>>> main
