@@ -295,27 +295,11 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
-<<<<<<< HEAD
         user_input = with_history(self.chain, user_input, options)
-        session, given = checked_session(options.get("session")), options.get("run_id")
-        memory = in_scope(self.memory, session, options.get("scope"))
-        run_id = given or os.urandom(16).hex()
-        journal = Journal(
-            self.name,
-            run_id,
-            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
-            session=None if session is None else session.id,
-            goes_on=user_input is None,
-            scope=getattr(getattr(memory, "scope", None), "names", None),
-        )
-        keep = options.get("journal")
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
-=======
         memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
         journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
         is_new, keep = options.get("run_id") is None, options.get("journal")
         return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
->>>>>>> main
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]

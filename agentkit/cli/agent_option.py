@@ -63,6 +63,8 @@ def opened_agent(
     embedder: str | None = None,
     makes: bool = True,
     tells: bool = False,
+    chat_template: str | None = None,
+    model_name: str | None = None,
 ) -> Iterator[LoadedAgent]:
     """Lend the agent of `--agent`, or that of the command line, with its memory.
 
@@ -73,8 +75,13 @@ def opened_agent(
         embedder: What `--embedder` names.
         makes: Whether a memory is made where there is none; without one the agent of the command line has none.
         tells: Whether to say which model answers.
+        chat_template: What `--chat-template` names.
+        model_name: What `--model-name` names.
     """
     if source is not None:
+        if chat_template is not None or model_name is not None:
+            complain("--chat-template and --model-name are for the agent of the command line; leave --agent out")
+            raise typer.Exit(2)
         loaded = loaded_agent(source, home=home, model=model)
         try:
             if tells:
@@ -83,7 +90,7 @@ def opened_agent(
         finally:
             loaded.close()
         return
-    chosen = choose_model(model) if makes or model is not None else OfflineModel()
+    chosen = choose_model(model, chat_template, model_name) if makes or model is not None else OfflineModel()
     if not makes and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         yield LoadedAgent(default_agent(chosen), "")

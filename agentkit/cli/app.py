@@ -18,33 +18,20 @@ from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, stor
 from agentkit.cli.chat import Chat
 from agentkit.cli.inspect_command import inspect
 from agentkit.cli.memory_commands import memory_app, recall
-<<<<<<< HEAD
-from agentkit.cli.options import (
-    HOME,
-    ChatTemplateName,
-    EmbedderName,
-    Home,
-    ModelName,
-=======
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
     HOME,
     AsJson,
+    ChatTemplateName,
     EmbedderName,
     Home,
->>>>>>> main
+    ModelName,
     SessionName,
     has_memory,
     open_memory,
     own_session,
     utf8,
 )
-<<<<<<< HEAD
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
-from agentkit.models.completion_model import CompletionModel
-from agentkit.models.model import Model
-from agentkit.models.offline import OfflineModel
-=======
 from agentkit.cli.run_command import kwargs_of, run_once
 from agentkit.cli.runs_commands import runs_app
 from agentkit.cli.schema_command import schema
@@ -52,7 +39,6 @@ from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, pla
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
 from agentkit.cli.worker_command import worker
->>>>>>> main
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
@@ -203,15 +189,12 @@ def chat(
     session: SessionName = None,
     model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
-<<<<<<< HEAD
-    chat_template: ChatTemplateName = None,
-    model_name: ModelName = None,
-=======
     kwarg: Annotated[
         list[str] | None,
         typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
     ] = None,
->>>>>>> main
+    chat_template: ChatTemplateName = None,
+    model_name: ModelName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -224,15 +207,18 @@ def chat(
 
     Example: agentkit chat --agent shop.yaml --session monday
     """
-<<<<<<< HEAD
-    chosen = choose_model(model, chat_template, model_name)
-    with open_memory(home, embedder=embedder) as memory:
-=======
     with (
-        opened_agent(agent, home=home, model=model, embedder=embedder, tells=True) as loaded,
+        opened_agent(
+            agent,
+            home=home,
+            model=model,
+            embedder=embedder,
+            tells=True,
+            chat_template=chat_template,
+            model_name=model_name,
+        ) as loaded,
         store_of(loaded, home) as memory,
     ):
->>>>>>> main
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, own_session(memory, utf8(name)), kwargs_of(kwarg))
         before = len(talk.session.conversation)
@@ -264,33 +250,15 @@ def compose(
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent.
 
-<<<<<<< HEAD
     With a chat template it is the text that a local model gets.
+
+    Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
     template = find_chat_template(chat_template or model_name) if chat_template or model_name else None
     if template is not None and as_json:
         raise typer.BadParameter("a chat template writes text; leave --json out")
-    asked: Model = OfflineModel() if template is None else CompletionModel("any", template)
-    if not has_memory(home):
-        note(f"nothing was ingested into {home} yet")
-        composition = default_agent(asked).compose(utf8(text))
-    else:
-        with open_memory(home, embedder=embedder) as memory:
-            conversation = own_session(memory, utf8(session)) if session else None
-            composition = default_agent(asked, memory).compose(utf8(text), session=conversation)
-    if budget is not None:
-        composition = fit_into(composition.layers, composition.context, budget=budget)
-    if as_json:
-        sys.stdout.write(_json(composition) + "\n")
-    elif as_text or template is not None:
-        shown = composition.text if template is None else composition.to_text(template)
-=======
-    Example: agentkit compose "What does Emma cost?" --agent shop.yaml
-    """
-    if as_json and as_text:
-        raise typer.BadParameter("choose one of --json and --text")
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
     with opened_agent(agent, home=home, embedder=embedder, makes=False) as loaded:
         if session is None or (loaded.memory is None and not has_memory(home)):
@@ -302,9 +270,8 @@ def compose(
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
         put_json(_form(composition))
-    elif as_text:
-        shown = composition.text
->>>>>>> main
+    elif as_text or template is not None:
+        shown = composition.text if template is None else composition.to_text(template)
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
     else:
         layer_table(composition)

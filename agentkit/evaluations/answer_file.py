@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic_core import from_json, to_json
 
-from agentkit.file_lock import locked, unlocked
+from agentkit.run.journal_file import locked, unlock
 from agentkit_prompts.errors import InContextError
 
 __all__ = ["AnswerFile", "Answered", "Key", "as_json"]
@@ -122,7 +122,7 @@ class AnswerFile:
         """Let others write."""
         with suppress(OSError), self._file:
             os.fsync(self._file.fileno())
-            unlocked(self._file.fileno())
+            unlock(self._file.fileno())
 
     def __enter__(self) -> Self:
         return self

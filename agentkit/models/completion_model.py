@@ -11,12 +11,8 @@ from agentkit.models.harmony import HarmonyReply
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.reply_reader import ReplyReader
-<<<<<<< HEAD
-from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings
+from agentkit.models.settings import Fields, ModelSettings, patched
 from agentkit.models.text_score import EchoReader, TextScore
-=======
-from agentkit.models.settings import Fields, ModelSettings
->>>>>>> main
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
@@ -50,17 +46,10 @@ class CompletionModel(EndpointModel):
     `template_kwargs` are what else the template reads, such as `enable_thinking`. The other options are those of
     `EndpointOptions`.
 
-<<<<<<< HEAD
-    `temperature`, `top_p`, `top_k`, `repetition_penalty` and `stop` are those of the template where they are not
-    given, and are not sent where both are None. `max_tokens` is always sent: endpoints stop after 16 without it.
-    Where the template has a `session_len`, the oldest history is left out until prompt and reply fit into it.
-    `extra` is merged over the request body last; a None in it takes a field out. The schema of an output type is sent
-    as `response_format`.
-=======
     Temperature, top_p, top_k, the repetition penalty and the stop words are those of the template where the settings do
     not have them. `max_tokens` is always sent, 1,024 when not given: endpoints stop after 16 without it. The schema of
-    an output type is sent as `response_format`.
->>>>>>> main
+    an output type is sent as `response_format`. Where the template has a `session_len`, the oldest history is left out
+    until prompt and reply fit into it.
 
     Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
     names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text, and so
@@ -94,7 +83,7 @@ class CompletionModel(EndpointModel):
     @property
     def stop_words(self) -> tuple[str, ...]:
         """What ends its replies: of its settings, as it was made with, or else of its chat template."""
-        stop: Any = self.settings.stop if self.settings.stop is not None else self._sent.get("stop", ())
+        stop: Any = self._fixed.get("stop", ())
         return (stop,) if isinstance(stop, str) else tuple(stop)
 
     def _fields(self) -> Fields:
@@ -104,19 +93,15 @@ class CompletionModel(EndpointModel):
         super()._set(settings)
         template = self.chat_template
         own = {name: getattr(template, name, None) for name in _SAMPLING}
-        defaults = {"max_tokens": _MAX_TOKENS, **own, "stop": list(template.stop_words or ()) or None}
+        defaults = {**own, "stop": list(template.stop_words or ()) or None}
         self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition, left = self._fitted(composition)
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-<<<<<<< HEAD
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), **self._sent}
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
         if left is not None:
-            body["max_tokens"] = min(body["max_tokens"], left)
-=======
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text)}
->>>>>>> main
+            body["max_tokens"] = min(_MAX_TOKENS, left)
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -133,8 +118,7 @@ class CompletionModel(EndpointModel):
         most = getattr(self.chat_template, "session_len", None)
         if most is None:
             return composition, None
-        wanted = self._fixed.get("max_tokens")
-        limit = most - (wanted if wanted is not None else min(self._sent["max_tokens"], most // 4))
+        limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
         if composition.tokens > limit:
             composition = without_oldest(composition, limit)
             if composition.tokens > limit:
@@ -153,12 +137,9 @@ class CompletionModel(EndpointModel):
         Raises:
             ModelError: There is no reply; see `request`.
         """
-        body = {"model": self.name, "prompt": clean(text), **self._sent, **self._extra}
-        return await self._asked_for(
-            lambda: {name: value for name, value in body.items() if value is not None},
-            lambda: _CompletionReader({}, None),
-            on_delta,
-        )
+        body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None), on_delta)
+        return reader.reply(self.name)
 
     async def score(self, text: str) -> TextScore:
         """Return how likely the model finds each token of a text, sent as it is: `echo` and `logprobs`.
@@ -167,18 +148,10 @@ class CompletionModel(EndpointModel):
             ModelReplyError: The endpoint sends no log probabilities of a prompt.
             ModelError: There is no reply; see `request`.
         """
-        body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, **self._extra}
-        asked = self.with_settings(NO_SETTINGS)
-        asked._fixed = dict(self.settings.extra)  # a sampling setting must not change what is scored
-        reader = EchoReader(text, self.name, self.host)
-
-        def read() -> EchoReader:
-            nonlocal reader
-            reader = EchoReader(text, self.name, self.host)
-            return reader
-
-        await asked._asked_for(lambda: {**body, "max_tokens": 1}, read, None)
-        return reader.score()
+        body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
+        # A sampling setting must not change what is scored.
+        asked = patched(body, self.settings.extra)
+        return (await self._sent(asked, lambda: EchoReader(text, self.name, self.host))).score()
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self.settings.extra)

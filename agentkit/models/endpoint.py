@@ -175,37 +175,32 @@ class EndpointModel(ABC):
             ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
             ModelReplyError: The endpoint answered something else than a reply.
         """
-        return await self._asked_for(lambda: self._body(composition), lambda: self._reader(composition), on_delta)
-
-    async def _asked_for(
-        self, make_body: Callable[[], dict[str, Any]], reader: Callable[[], Reader], on_delta: OnDelta | None
-    ) -> Reply:
-        """Send the body of a request and return what a reader makes of the reply."""
         if _REFUSED.get():
             raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
         try:
-            body = patched(make_body(), self._fixed)
+            body = patched(self._body(composition), self._fixed)
             async with self._limit:
-<<<<<<< HEAD
-                return await self._attempts(body, reader, on_delta)
-=======
                 heard = Heard(on_delta)
                 reader = await self._answered(body, composition, heard)
                 with self._translating(reader, heard):
                     return reader.reply(self.name)
->>>>>>> main
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-<<<<<<< HEAD
-    async def _attempts(
-        self, body: dict[str, Any], make_reader: Callable[[], Reader], on_delta: OnDelta | None
-    ) -> Reply:
-        client, heard, attempt = await self._clients.client(), _Heard(on_delta), 0
-        while True:
-            reader = make_reader()
-=======
+    async def _sent(
+        self, body: dict[str, Any], new_reader: Callable[[], AnyReader], on_delta: OnDelta | None = None
+    ) -> AnyReader:
+        """Send a body that is no composition's, and return what has read the answer."""
+        if _REFUSED.get():
+            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        try:
+            async with self._limit:
+                return await self._attempts(body, new_reader, Heard(on_delta))
+        except ModelError as error:
+            _cut_chain(error, self._secrets())
+            raise
+
     async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> Reader:
         """Send a request until it is answered, and return what has read the answer."""
         return await self._attempts(body, lambda: self._reader(composition), heard)
@@ -214,7 +209,6 @@ class EndpointModel(ABC):
         client, attempt = await self._clients.client(), 0
         while True:
             reader = new_reader()
->>>>>>> main
             try:
                 with self._translating(reader, heard):
                     await self._attempt(client, body, reader, heard)

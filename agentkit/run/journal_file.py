@@ -14,7 +14,6 @@ from threading import Lock
 from typing import TypeAlias
 
 from agentkit.errors import JournalError
-from agentkit.file_lock import locked, unlocked
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
@@ -143,11 +142,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
 
     def close() -> None:
         with file:
-<<<<<<< HEAD
-            unlocked(file.fileno())
-=======
             unlock(file.fileno())
->>>>>>> main
 
     return Keeper(write, close)
 
@@ -156,8 +151,6 @@ def _close_unused(opening: Future[Keeper]) -> None:
     """Close a file that was opened too late."""
     with suppress(BaseException):
         opening.result().close()
-<<<<<<< HEAD
-=======
 
 
 if os.name == "nt":  # pragma: no cover - Windows
@@ -199,4 +192,3 @@ def locked(file: int) -> bool:
     except OSError:  # a file system without locks
         return True
     return True
->>>>>>> main
