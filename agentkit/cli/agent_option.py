@@ -14,7 +14,9 @@ from agentkit.agent_files.agent_file import is_import_path
 from agentkit.agent_files.load_agent import LoadedAgent, load_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, has_memory, open_memory, utf8
-from agentkit.cli.screen import note
+from agentkit.cli.screen import complain, note
+from agentkit.models.completion_model import CompletionModel
+from agentkit.models.model import Model
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import Memory, Scope
 
@@ -90,7 +92,12 @@ def opened_agent(
         finally:
             loaded.close()
         return
-    chosen = choose_model(model, chat_template, model_name) if makes or model is not None else OfflineModel()
+    chosen: Model
+    if makes or model is not None:
+        chosen = choose_model(model, chat_template, model_name)
+    else:
+        template = chat_template or model_name
+        chosen = OfflineModel() if template is None else CompletionModel(template, template)
     if not makes and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         yield LoadedAgent(default_agent(chosen), "")

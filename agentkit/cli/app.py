@@ -25,8 +25,8 @@ from agentkit.cli.options import (
     ChatTemplateName,
     EmbedderName,
     Home,
-    ModelName,
     SessionName,
+    TemplateModel,
     has_memory,
     open_memory,
     own_session,
@@ -194,7 +194,7 @@ def chat(
         typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
     ] = None,
     chat_template: ChatTemplateName = None,
-    model_name: ModelName = None,
+    model_name: TemplateModel = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -243,7 +243,7 @@ def compose(
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
     chat_template: ChatTemplateName = None,
-    model_name: ModelName = None,
+    model_name: TemplateModel = None,
     session: SessionName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
@@ -260,7 +260,9 @@ def compose(
     if template is not None and as_json:
         raise typer.BadParameter("a chat template writes text; leave --json out")
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    with opened_agent(agent, home=home, embedder=embedder, makes=False) as loaded:
+    with opened_agent(
+        agent, home=home, embedder=embedder, makes=False, chat_template=chat_template, model_name=model_name
+    ) as loaded:
         if session is None or (loaded.memory is None and not has_memory(home)):
             composition = loaded.agent.compose(asked)
         else:

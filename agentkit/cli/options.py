@@ -20,8 +20,8 @@ __all__ = [
     "ChatTemplateName",
     "EmbedderName",
     "Home",
-    "ModelName",
     "SessionName",
+    "TemplateModel",
     "TenantName",
     "UserName",
     "has_memory",
@@ -63,7 +63,7 @@ ChatTemplateName: TypeAlias = Annotated[
         help="Chat template of a local model: a registered name, or a file. The model is asked for raw completions.",
     ),
 ]
-ModelName: TypeAlias = Annotated[
+TemplateModel: TypeAlias = Annotated[
     str | None,
     typer.Option("--model-name", metavar="NAME", help="Model whose registered chat template is taken."),
 ]
