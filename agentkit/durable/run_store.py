@@ -168,7 +168,7 @@ class RunStore:
         return Journal.loads("".join([request.head, *self.lines(run_id)]))
 
     def lines(self, run_id: str) -> list[str]:
-        """Return the lines of a journal so far, without the first one. Blocks."""
+        """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
         client, _ = self._open()
         return [step["output"] for step in client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
 
