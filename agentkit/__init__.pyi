@@ -12,6 +12,7 @@ from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
 from agentkit.durable.durable_errors import RunNotFound as RunNotFound
 from agentkit.durable.durable_errors import WorkerError as WorkerError
 from agentkit.durable.mapping import MapReport as MapReport
+from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.run_store import RunInfo as RunInfo

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict, Unpack
 from agentkit.deps import check_deps
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_request import (
     AddedAgent,
@@ -260,6 +261,10 @@ class Runs:
     async def delete(self, run_ids: Iterable[str]) -> int:
         """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""
         return await in_thread(lambda: self.store.delete([*run_ids]))
+
+    async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
+        """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""
+        return await in_thread(lambda: run_costs(self.store, by, tenant))
 
     async def workers(self) -> list[WorkerRow]:
         """Return the workers, and those that ended lately."""
