@@ -73,10 +73,8 @@ async def test_costs_are_counted_from_journals(working: Working) -> None:
     runs = working(agent)
     for tenant in ("a", "a", "b"):
         await (await agent.start("Go.", tenant=tenant)).result(timeout=30)
-    by_tenant = {
-        one.name: (one.runs, one.usage.input_tokens, one.usage.output_tokens) for one in await runs.costs("tenant")
-    }
-    assert by_tenant == {"a": (2, 414, 46), "b": (1, 207, 23)}
+    by_tenant = [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tenant")]
+    assert by_tenant == [("a", 2, 414), ("b", 1, 207)]
     (whole,) = await runs.costs("agent")
     assert whole.usage.money == pytest.approx(3 * (207 * 1e-6 + 23 * 2e-6))
     assert [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tool")] == [("ask", 3, 21)]
