@@ -177,7 +177,7 @@ class Attempt:
             self._keeper.check()
             try:
                 return await added.agent.resume(
-                    journal, keep=self._keeper, session=session, deps=added.deps, approve=decisions or None
+                    journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
                 )
             except SessionBusy:  # an attempt that was left has not ended
                 if self._loop.time() > until:

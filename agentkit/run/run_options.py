@@ -34,7 +34,6 @@ __all__ = [
     "ModelAgentOptions",
     "ResumeOptions",
     "RunOptions",
-    "SharedOptions",
     "Tools",
     "check_options",
 ]
@@ -77,8 +76,8 @@ class ModelAgentOptions(AgentOptions, total=False):
     tokenizer: TokenCounter | None
 
 
-class SharedOptions(Changes, Generic[Deps, Output], total=False):
-    """What any run may be given; all of it may be left out. What is of `Changes` holds for this run."""
+class ResumeOptions(Changes, Generic[Deps, Output], total=False):
+    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
 
     deps: Deps
     """Handed to tools in their `ToolContext`."""
@@ -92,23 +91,16 @@ class SharedOptions(Changes, Generic[Deps, Output], total=False):
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
+    journal: Keep | None
+    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
 
 
-class ResumeOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=False):
-    """What a run that goes on may be given; all of it may be left out. What is of `Changes` holds for this run."""
-
-    keep: Keep | None
-    """Where the lines that are added to the journal are kept, where that was given as a `Journal`."""
-
-
-class RunOptions(SharedOptions[Deps, Output], Generic[Deps, Output], total=False):
+class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
     """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
 
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
     same session it goes on where that one was cut short."""
-    journal: Keep | None
-    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
     scope: Scope | str | None
     """Whose memory is read where there is no session. With a session it is that of the session."""
 

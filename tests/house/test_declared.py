@@ -25,6 +25,7 @@ OF_EXTRAS = {
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
+    "memory/agentkit_memory/terms": "vector",
     "memory/agentkit_memory/ingest": "ingest",
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",
