@@ -14,8 +14,8 @@ from rich.text import Text
 
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import note, plain, put
+from agentkit.durable.durable_store import RunInfo
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.run_store import RunInfo
 from agentkit.durable.runs import Runs
 from agentkit.run.decisions import decision_data
 from agentkit.run.journal import Journal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.run_store import RunInfo, RunStore
+from agentkit.durable.durable_store import DurableStore, RunInfo
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal import Journal
 
@@ -28,7 +28,7 @@ class RunCost:
     """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs."""
 
 
-def run_costs(store: RunStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
+def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
     """Return what the runs in a database cost, the most expensive first; only those of a tenant where it is given.
 
     Raises:
@@ -45,7 +45,7 @@ def run_costs(store: RunStore, by: CostBy, tenant: str | None = None) -> list[Ru
     return sorted(found.values(), key=lambda one: (-(one.usage.money or 0), -one.usage.input_tokens, one.name))
 
 
-def _infos(store: RunStore, tenant: str | None) -> Iterator[RunInfo]:
+def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunInfo]:
     at = 0
     while True:
         page = store.listed(None, {"tenant": tenant}, _PAGE, at)

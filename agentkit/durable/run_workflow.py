@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from agentkit.durable.durable_errors import RunFailed
+from agentkit.durable.durable_store import JOURNAL
 from agentkit.durable.run_request import AddedAgent, RunRequest
-from agentkit.durable.run_store import JOURNAL
 from agentkit.durable.runs import Runs
 from agentkit.errors import JournalError, Paused, SessionBusy
 from agentkit.run.journal import Journal

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from agentkit.deps import check_deps
 from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.durable_store import PRIORITY, DurableStore, RunInfo, RunState
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
@@ -25,7 +26,6 @@ from agentkit.durable.run_request import (
     check_name,
     version_of,
 )
-from agentkit.durable.run_store import PRIORITY, RunInfo, RunState, RunStore
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
@@ -85,7 +85,7 @@ class Runs:
     """
 
     def __init__(self, url: str) -> None:
-        self.store = RunStore(url)
+        self.store = DurableStore(url)
         """The database, for what there is no handle for."""
         self._added: dict[tuple[str, str], AddedAgent] = {}
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.run_store import APPLICATION, VERSION, WORKFLOW
+from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.runs import Runs
 from agentkit.run.journal_file import locked, unlock
