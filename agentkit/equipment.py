@@ -36,9 +36,9 @@ class Equipment:
             given = tuple(given)
         self.given = given
         self._answer = answer
-        made = [one for one in _sources(given) if _is_made(one)]
+        made = [one for one in _sources(given) if type(one) is not Tool and _is_made(one)]
         self.is_own = bool(made)
-        self.is_each_step = any(getattr(one, "is_each_step", False) for one in made)
+        self.is_each_step = bool(made) and any(getattr(one, "is_each_step", False) for one in made)
         self.tools: Mapping[str, Tool] = {} if made else answer.equipped(by_name(given))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
@@ -68,7 +68,9 @@ class Equipment:
 
 
 def _sources(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given] if hasattr(given, "at") else []
+    if isinstance(given, list | tuple):
+        return list(given)
+    return [given] if hasattr(given, "at") else []
 
 
 def _is_made(source: Any) -> bool:

@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
 from agentkit.models.reply_body import bounded
+from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -57,6 +59,19 @@ class Clients:
     """
 
     def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, given: Any) -> None:
+        check_types(
+            AgentDefinitionError,
+            "model",
+            model=(model, str, "the name of a model"),
+            api_key=(api_key, (str, type(None)), "text"),
+            base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
+        )
+        if given is not None and (
+            isinstance(given, type) or not (hasattr(given, "base_url") and hasattr(given, "api_key"))
+        ):
+            raise AgentDefinitionError(
+                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}"
+            )
         self.sdk = sdk
         self.given = given
         self._model = model

@@ -78,6 +78,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "cli",
         "dense",
         "dev",
+        "docs",
         "durable",
         "http",
         "ingest",

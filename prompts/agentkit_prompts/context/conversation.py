@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, check_types
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
@@ -113,6 +113,7 @@ class Conversation(Sequence[Message]):
     __slots__ = ("_log", "start", "stop")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
+        check_types(MessageError, "Conversation", messages=(messages, Iterable, "messages"))
         items = list(messages)
         self._log = _Log(items, _check(items, 0))
         self.start = 0
@@ -228,12 +229,12 @@ class Conversation(Sequence[Message]):
         else:
             _, begin, fold = latest
             if begin == stop:
-                return cast("F", fold)
+                return fold
             fold = fold.copy()
         for value in self.window(begin - start, stop - start).derive(function):
             fold.add(value)
         known.folded = (start, stop, fold)
-        return cast("F", fold)
+        return fold
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.

@@ -1,0 +1,53 @@
+"""Adds a page to the site for each door of agentkit: every public name, with what its docstring says."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+DOORS = {
+    "agentkit": "Agents, models and runs",
+    "agentkit.prompts": "Prompts",
+    "agentkit.prompts.chat_templates": "Chat templates",
+    "agentkit.prompts.evaluation": "Evaluation",
+    "agentkit.prompts.prompters": "Prompters",
+    "agentkit.tools": "Tools",
+    "agentkit.memory": "Memory",
+    "agentkit.testing": "Testing",
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Called by MkDocs once it has found the pages."""
+    for door, title in DOORS.items():
+        files.append(File.generated(config, f"reference/{door}.md", content=page(door, title)))
+    return files
+
+
+def page(door: str, title: str) -> str:
+    """Return the page of a door: its heading, and each public name in the order of the alphabet."""
+    module = importlib.import_module(door)
+    names = sorted((name for name in module.__all__ if not name.startswith("_")), key=str.lower)
+    return "\n\n".join([f"# {title}", f"Names of `{door}`.", *[_entry(module, name) for name in names], ""])
+
+
+def _entry(door: ModuleType, name: str) -> str:
+    value = getattr(door, name)
+    home = value.__module__ if isinstance(value, type | FunctionType) else ""
+    if isinstance(value, type) and not home.startswith("agentkit"):
+        return f"## {name}\n\n`{home}.{value.__qualname__}`, of another library."
+    if not home:  # a constant, an alias, or a function that a decorator made something else of
+        known = [at for at, module in sys.modules.items() if at.startswith("agentkit") and _assigns(module, name)]
+        home = max(known, key=len)
+    return f"::: {home}.{name}"
+
+
+def _assigns(module: ModuleType, name: str) -> bool:
+    code = "" if module.__file__ is None else Path(module.__file__).read_text("utf-8")
+    return re.search(rf"^(?:{name}\b[^=\n]*=|(?:async )?def {name}\()", code, re.MULTILINE) is not None
