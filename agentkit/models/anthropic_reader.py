@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agentkit.models.model import Delta, Reply, Usage
-from agentkit.models.reply_checks import check_call, check_cut
+from agentkit.models.reply_checks import calls_in, check_call, check_cut
 from agentkit.models.reply_reader import (
     PieceJoiner,
     ProtocolError,
@@ -132,7 +132,7 @@ class AnthropicReader(Reader):
         if not self.started:
             raise ProtocolError("there is no message in it")
         blocks = self._read()
-        calls = [block for block in blocks if block.get("type") == "tool_use"]
+        calls = calls_in(blocks)
         reason = self.finish_reason
         if reason == "length":
             if calls and blocks[-1] is calls[-1] and not _is_whole(calls[-1].get("input")):
@@ -142,11 +142,11 @@ class AnthropicReader(Reader):
             raise ProtocolError("the message has neither text nor tool calls, and no stop_reason")
         seen: set[str] = set()
         for number, call in enumerate(calls):
-            check_call(call, "id", "toolu", number, seen)
+            check_call(call, "toolu", number, seen)
         message = _message(blocks)
         if message.tool_calls and reason in (None, "stop", *_PAUSES):
             reason = "tool_calls"
-        return Reply(message, self.usage, reason or "stop", self.model or model)
+        return Reply(message, self.usage, clean(reason or "stop"), clean(self.model or model))
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         self._begin(data)
@@ -241,7 +241,7 @@ def _is_whole(given: object) -> bool:
 
 
 def _message(blocks: list[dict[str, Any]]) -> Message:
-    kept = [block for block in (sendable(block) | _needed(block) for block in blocks) if not _is_blank(block)]
+    kept = [block for block in map(_sent_back, blocks) if not _is_blank(block)]
     try:
         found = read_messages([{"role": "assistant", "content": kept}], form="anthropic", is_linked=False)
     except MessageError as error:
@@ -249,11 +249,14 @@ def _message(blocks: list[dict[str, Any]]) -> Message:
     return found[0] if found else Message("assistant", "")
 
 
-def _needed(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a block that stay though they are empty."""
+def _sent_back(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block without what is empty, but for the fields that it must have."""
+    made = sendable(block)
     if block.get("type") == "thinking":
-        return {"thinking": clean(str(block.get("thinking") or ""))}
-    return {"input": block.get("input") or {}} if block.get("type") == "tool_use" else {}
+        made.setdefault("thinking", "")
+    elif block.get("type") == "tool_use":
+        made["input"] = made.get("input") or {}
+    return made
 
 
 def _is_blank(block: dict[str, Any]) -> bool:

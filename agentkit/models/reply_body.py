@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -137,12 +138,21 @@ def _check(size: int, limit: int) -> None:
 
 def _decoded(data: bytes) -> Any:
     try:
-        return json.loads(data)
+        return json.loads(data, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
         raise ProtocolError("JSON nested too deep") from None
     except ValueError as error:  # also bytes that are no UTF-8, and numbers of thousands of digits
         shown = data[:80].decode("utf-8", "replace")
         raise ProtocolError(f"not JSON ({error}): {shown!r}") from None
+
+
+def _no_number(word: str) -> None:
+    """Read NaN and Infinity, which are no JSON: what is kept of a reply has to go back with the next request."""
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 async def bounded(response: Response) -> None:

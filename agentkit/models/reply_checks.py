@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from agentkit.models.reply_reader import IncompleteCall, ProtocolError
+from agentkit_prompts.context.wire.clean import clean
 
-__all__ = ["check_call", "check_cut"]
+__all__ = ["calls_in", "check_call", "check_cut"]
+
+_CALLS = ("tool_use", "function_call")
 
 
 def check_cut(tool: object = None, *, is_empty: bool = False) -> None:
@@ -25,15 +29,22 @@ def check_cut(tool: object = None, *, is_empty: bool = False) -> None:
         raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
 
 
-def check_call(call: dict[str, Any], key: str, start: str, number: int, seen: set[str]) -> None:
-    """Give a call an id under `key` that none of those `seen` has: results are matched by it.
+def calls_in(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is read as a tool call, whichever form it belongs to."""
+    return [block for block in blocks if block.get("type") in _CALLS]
+
+
+def check_call(call: dict[str, Any], start: str, number: int, seen: set[str]) -> None:
+    """Give a call an id that none of those `seen` has: results are matched by it.
 
     Raises:
         ProtocolError: It names no tool.
     """
     if not isinstance(call.get("name"), str) or not call["name"]:
         raise ProtocolError(f"the tool call {number} has no name")
-    name = call.get(key)
-    if not isinstance(name, str) or not name or name in seen:
-        call[key] = name = f"{start}_{number}_{len(seen)}"
+    key = "call_id" if "call_id" in call or call["type"] == "function_call" else "id"
+    name = clean(call[key]) if isinstance(call.get(key), str) else ""
+    if not name or name in seen:
+        name = f"{start}_{number}_{len(seen)}"
+    call[key] = name
     seen.add(name)

@@ -195,7 +195,7 @@ class ReplyReader(Reader):
             reason = "refusal"
         if not calls and not self._text:
             self._check_empty(reason)
-        return Reply(self._message(calls), self._usage, reason or "stop", self.model or model)
+        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
-from agentkit.models.reply_checks import check_call, check_cut
+from agentkit.models.reply_checks import calls_in, check_call, check_cut
 from agentkit.models.reply_reader import (
     ErrorReply,
     PieceJoiner,
@@ -103,7 +103,7 @@ class ResponsesReader(Reader):
         if not self.started:
             raise ProtocolError("there is no response in it")
         items = [item.data for item in self._items.values()]
-        calls = [item for item in items if item.get("type") == "function_call"]
+        calls = calls_in(items)
         reason = self.finish_reason
         if reason == "length":
             if calls and items[-1] is calls[-1] and not is_json(str(calls[-1].get("arguments") or "")):
@@ -111,7 +111,7 @@ class ResponsesReader(Reader):
             check_cut(is_empty=not calls and not self.text)
         seen: set[str] = set()
         for number, call in enumerate(calls):
-            check_call(call, "call_id", "call", number, seen)
+            check_call(call, "call", number, seen)
         if not calls and not any(item.get("type") == "message" for item in items) and reason in (None, "stop"):
             raise ProtocolError("the response has neither text nor tool calls")
         message = _message([made for item in items if (made := _sent_back(item))])
@@ -119,7 +119,7 @@ class ResponsesReader(Reader):
             reason = "tool_calls"
         elif reason in (None, "stop") and any(getattr(part, "kind", "") == "refusal" for part in message.parts):
             reason = "refusal"
-        return Reply(message, _usage(self._usage), reason or "stop", self.model or model)
+        return Reply(message, _usage(self._usage), clean(reason or "stop"), clean(self.model or model))
 
     def _begin(self, data: dict[str, Any]) -> None:
         self.started = True
@@ -237,9 +237,12 @@ def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
     """Return an item as it is read and goes back: without what is empty, and without probabilities of tokens."""
     made = sendable(item)
     if item.get("type") == "reasoning":
-        made["summary"] = item.get("summary") or []  # which the API wants, empty or not
+        made["summary"] = made.get("summary") or []  # which the API wants, empty or not
     elif item.get("type") == "message":
-        parts = [part for part in made.get("content") or () if isinstance(part, dict)]
+        content = made.get("content") or []
+        if not isinstance(content, list):
+            raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
+        parts = [part for part in content if isinstance(part, dict)]
         kept = ({key: value for key, value in part.items() if key != "logprobs"} for part in parts)
         made = {
             **made,

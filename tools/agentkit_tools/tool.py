@@ -366,12 +366,11 @@ class Tool(Generic[P, R]):
             BaseException: What the tool raised that does not derive from `Exception`, such as `KeyboardInterrupt`,
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
-        text = call.arguments or "{}"
-        at_once, max_chars, *_ = self._reader
-        if self._semaphores is not None or len(text) > max_chars:
+        text, reader = call.arguments or "{}", self._reader
+        if self._semaphores is not None or len(text) > reader.max_chars:
             return self._call_under_policy(call, text, context)
         try:  # like `_read_at_once`: most calls
-            arguments = at_once(text)
+            arguments = reader.at_once(text)
         except BaseException as error:
             if ends_run(error):
                 raise

@@ -52,6 +52,24 @@ def test_what_is_nearly_json_is_still_repaired(text: str) -> None:
     assert made().validate(text) == {"x": 'it\'s "so"', "y": None}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"x": "rm -rf /tmp/ca',
+        '{"x": 1, "y',
+        '{"x": 1, "y":',
+        '{"x": [1, 2',
+        '{"x": 12',
+        '{"x": 1}{"x": 2}',
+        '{"x" 1}',
+        "x = 1",
+    ],
+)
+def test_arguments_that_were_cut_or_are_unclear_are_not_made_up(text: str) -> None:
+    with pytest.raises(ToolArgumentError):
+        made().validate(text)
+
+
 def test_nulls_are_taken_out_of_unions_that_double() -> None:
     def option(number: int) -> dict[str, Any]:
         return {"anyOf": [{"$ref": f"#/$defs/d{number + 1}"}] * 2}

@@ -1,4 +1,7 @@
-"""Arguments that are nearly right, repaired: only where a policy or a strict schema asks for it."""
+"""Arguments that are nearly right, repaired: only where a policy or a strict schema asks for it.
+
+What is cut, or could mean several things, is left alone: libraries that repair any text make a call of half of one.
+"""
 
 from __future__ import annotations
 

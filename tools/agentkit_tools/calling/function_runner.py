@@ -46,9 +46,8 @@ class FunctionRunner(NamedTuple):
 
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
-        mode, bind, nothing = self
         try:
-            if bind is None and mode == "async":  # most tools
+            if self.bind is None and self.mode == "async":  # most tools
                 work = function(**arguments)
             else:
                 work = self._work(function, call, arguments, context, policy)
@@ -59,7 +58,7 @@ class FunctionRunner(NamedTuple):
             value, most = end.value, policy.max_result_chars
             if type(value) is str and most is not None and len(value) <= most and value.isascii():  # most results
                 return ToolResult(call.id, call.name, value, "success", value)
-            return finished(call, value, policy, nothing)
+            return finished(call, value, policy, self.nothing)
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -67,9 +66,9 @@ class FunctionRunner(NamedTuple):
         value, failure = await finish(work, waiting, limit)
         if failure is not None:
             return failed(call, failure, policy)
-        if mode.startswith("sync"):
+        if self.mode.startswith("sync"):
             return cast(ToolResult, value)
-        return finished(call, value, policy, nothing)
+        return finished(call, value, policy, self.nothing)
 
     def _work(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy

@@ -205,6 +205,8 @@ class _Reader(PartReader):
             draft.thinking.append(Thinking(text, self.provider, opaque=own))
         content, begun = item.get("content"), draft
         if isinstance(content, list | tuple):
+            if isinstance(draft.content, str):  # of a message without content, which this one goes on with
+                draft.content = []
             draft = self._blocks(content, draft)
         else:
             draft.content = cast("str", self.content(content, f"{where}.content"))

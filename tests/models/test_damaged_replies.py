@@ -1,0 +1,125 @@
+"""Whatever a server puts where it does not belong: a reply is refused with a typed error, or can be sent back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentkit import ModelReplyError, Reply
+from agentkit.models.reply_reader import ErrorReply, IncompleteCall, ProtocolError
+from agentkit_prompts.context.messages import MESSAGES
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.write_anthropic import anthropic_message
+from agentkit_prompts.context.wire.write_openai_chat import openai_message
+from agentkit_prompts.context.wire.write_openai_responses import responses_items
+from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed
+from tests.models.wires import WIRES, Wire, every_wire, model_of
+from tests.servers import ChatServer, sends
+
+pytestmark = NOTHING_LEFT_OPEN
+
+JUNK: list[Any] = [
+    None, True, 0, -1, 1.5, 10**30, 2**63, "", "x", "\ud800", "\x00", [], {}, [None], {"a": None}, [[]], {"error": {}},
+    "tool_use", "message", "function_call", "reasoning", "thinking", "pause_turn", {"type": 5}, {"type": {"a": 1}},
+    {"type": "text"}, {"type": "tool_use", "id": "a", "name": "b", "input": [1]}, {"type": "message"},
+    {"type": "tool_use", "id": "", "name": "b", "input": "\ud800"}, {"type": "message", "content": None},
+    {"type": "message", "content": 5}, {"type": "function_call", "name": "f"}, {"type": "output_text", "text": None},
+    {"type": "tool_use", "name": "f", "call_id": ""}, {"type": "refusal", "refusal": "no"},
+]  # fmt: skip
+REMOVED = object()
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path:
+        yield path
+    inner = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in inner:
+        yield from places(value, (*path, key))
+
+
+def damaged(document: Any, path: tuple[Any, ...], value: object) -> None:
+    for key in path[:-1]:
+        document = document[key]
+    if value is REMOVED:
+        del document[path[-1]]
+    else:
+        document[path[-1]] = copy.deepcopy(value)
+
+
+def check(reply: Reply) -> None:
+    """Check that a reply can be stored and sent back, to anybody."""
+    message = reply.message
+    for write in (responses_items, anthropic_message, openai_message):
+        json.dumps(write(message), allow_nan=False, ensure_ascii=False).encode()  # type: ignore[operator]
+    assert MESSAGES.validate_json(MESSAGES.dump_json(message)) == message
+    ids = [call.id for call in message.tool_calls]
+    assert all(ids)
+    assert len(set(ids)) == len(ids)
+    assert all(call.name for call in message.tool_calls)
+    f"{reply.finish_reason}{reply.model}".encode()
+    assert reply.usage.input_tokens >= 0
+
+
+@every_wire
+@pytest.mark.parametrize("seed", range(4))
+def test_a_damaged_reply_is_refused_or_can_be_kept(wire: Wire, seed: int) -> None:
+    chance = random.Random(seed)
+    outcomes = set()
+    for _ in range(250):
+        calls = [(f"c{number}", "add", '{"a": 2}') for number in range(chance.randint(0, 2))]
+        make = wire.events if chance.random() < 0.7 else lambda *said: [wire.whole(*said)]
+        documents = copy.deepcopy(make(chance.choice(["", "Hm."]), chance.choice(["", "It is é."]), calls))
+        if chance.random() < 0.3:
+            chance.shuffle(documents)
+        for _ in range(chance.randint(1, 4)):
+            document = chance.choice(documents)
+            if found := list(places(document)):
+                damaged(document, chance.choice(found), chance.choice([*JUNK, *[REMOVED] * 6]))
+        reader = wire.reader()
+        try:
+            for document in documents:
+                reader.add(document)
+            reader.end()
+            reply = reader.reply("m")
+        except (ProtocolError, ErrorReply, IncompleteCall) as error:
+            outcomes.add(type(error))
+        else:
+            check(reply)
+            outcomes.add(Reply)
+    assert {Reply, ProtocolError} <= outcomes
+
+
+@every_wire
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_a_number_that_is_none_does_not_spoil_the_next_request(server: ChatServer, wire: Wire, number: bytes) -> None:
+    body = json.dumps(wire.whole("Hm.", "Five.", ())).encode()
+    at = body.index(b'"Five."')
+    odd = body[: at + len(b'"Five."')] + b', "score": ' + number + body[at + len(b'"Five."') :]
+    name = server.on("odd-number", sends(odd))
+    model = model_of(wire, server, name)
+    reply = ask(model)
+    check(reply)
+    ask(model, composed("Sure?", conversation=[reply.message]))
+    assert b"Five." in json.dumps(server.to(name)[-1].body).encode()
+
+
+def test_a_message_behind_one_without_content_is_read() -> None:
+    thought = {"type": "reasoning", "summary": [], "encrypted_content": "g"}
+    full = {"role": "assistant", "content": [{"type": "output_text", "text": "Five."}]}
+    read = read_messages([thought, {"role": "assistant", "content": ""}, full], form="responses")
+    assert "".join([message.text for message in read]) == "Five."
+
+
+def test_a_body_that_is_no_reply_is_one_error_for_every_adapter(server: ChatServer) -> None:
+    for wire in WIRES:
+        for body in (b"[]", b"5", b'"x"', b"null", b'{"choices": 5}', b'{"content": 5}', b'{"output": 5}'):
+            name = server.on("no-reply", sends(body))
+            with pytest.raises(ModelReplyError):
+                ask(model_of(wire, server, name))
