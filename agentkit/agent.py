@@ -17,7 +17,7 @@ from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.deps import check_deps
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
@@ -306,7 +306,7 @@ class Agent(Generic[Deps, Output]):
         return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
 
     async def resume(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
@@ -325,12 +325,16 @@ class Agent(Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+        if known is not journal and options.get("journal") is not None:
+            raise JournalError(
+                f"journal={options['journal']!r:.80}: a run that goes on from a file is kept in that file"
+            )
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = None if isinstance(journal, Journal) else journal
+        keep = options.get("journal") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
@@ -383,7 +387,7 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(self.run(user_input, **options))
 
     def resume_sync(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))

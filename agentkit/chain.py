@@ -149,6 +149,11 @@ class Chain(Generic[Output]):
         return self.answer.schema
 
     @property
+    def sent_layers(self) -> Layers:
+        """The layers with the prompt that asks for the answer, where the output is asked for in words."""
+        return self._sent
+
+    @property
     def fenced(self) -> bool:
         """Whether some prompt is put between fences, which need a key of the session."""
         if self._fenced is None:

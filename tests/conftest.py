@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -68,15 +69,20 @@ def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "localhost,127.0.0.1,::1")
 
 
+HOUSE = Path(__file__).parent / "house"
+"""Tests of how the code is laid out, which run none of it."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Laws are tried on hundreds of random cases: coverage is earned by the other tests, in half the time.
+    """Laws and what is long are tried on hundreds of cases: coverage is earned by the other tests, in half the time.
 
     The tracer itself is put aside, here and in new threads: the mark of pytest-cov stops one of the two that it starts
     in a worker.
     """
     tracers = sys.gettrace(), threading.gettrace()
-    untraced = item.get_closest_marker("untraced") or is_hypothesis_test(getattr(item, "obj", None))
+    marked = item.get_closest_marker("untraced") or item.get_closest_marker("long")
+    untraced = marked or item.path.is_relative_to(HOUSE) or is_hypothesis_test(getattr(item, "obj", None))
     if untraced:
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]

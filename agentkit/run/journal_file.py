@@ -17,7 +17,7 @@ from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
-__all__ = ["Keep", "Keeper", "keeping"]
+__all__ = ["Keep", "Keeper", "keeping", "locked"]
 
 Keep: TypeAlias = Path | str | Callable[[str], object]
 """A file, or a function that is given each line of a journal, in a thread, before the run does anything else."""
@@ -112,7 +112,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
     file = os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     try:
-        if not _locked(file.fileno()):
+        if not locked(file.fileno()):
             raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
         if known is not None and text.count(b"\n") != known.lines:
@@ -174,7 +174,7 @@ else:
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _locked(file: int) -> bool:
+def locked(file: int) -> bool:
     """Have a file to oneself until it is closed; return False when another run has it, in any process."""
     try:
         _lock(file)

@@ -16,7 +16,7 @@ from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.store.records import Erasure, RecallLog, Repair, Verification
+from agentkit_memory.store.records import Erasure, RecallLog, Repair, SessionInfo, Verification
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -207,6 +207,21 @@ class Memory:
             raise ScopeError("a session id cannot be empty: name the conversation")
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
+
+    def sessions(self, *, name: str | None = None, after: str = "", limit: int = 50) -> tuple[SessionInfo, ...]:
+        """Return the conversations of exactly this scope, by name, without opening them.
+
+        Args:
+            name: Only the one of this name.
+            after: Only those whose names come after this one, such as the last of the page before.
+            limit: Most to return.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        from agentkit_memory.conversations.listing import sessions_of
+
+        return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
 
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.

@@ -18,7 +18,9 @@ from starlette.responses import Response
 from tests.paths import ROOT
 from tests.servers import Asked, ChatServer, says
 
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if path.name != "demo.py")
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples").glob("**/*.py") if path.name == "main.py" or path.parent.name == "examples"
+)
 LABEL = re.compile(r"\[(?:README\.md|docs/[\w-]+\.md)#\d+\]")
 
 
@@ -29,15 +31,27 @@ def run(script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_prints_what_its_docstring_says(example: Path) -> None:
+@pytest.mark.parametrize(
+    "example", [path for path in EXAMPLES if path.name != "demo.py"], ids=lambda path: f"{path.parent.name}/{path.name}"
+)
+def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""
     _, _, printed = docstring.partition("Prints:\n\n")
     assert printed, "the docstring says nothing about what it prints"
-    done = run(example)
+    done = run(example, XDG_RUNTIME_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     said = [line.rstrip() for line in done.stdout.splitlines()]
     assert said == textwrap.dedent(printed).rstrip().splitlines()
+
+
+def test_every_example_has_a_page_and_a_row() -> None:
+    index = (ROOT / "examples" / "README.md").read_text("utf-8")
+    for example in EXAMPLES:
+        if example.name == "main.py":
+            assert (example.parent / "README.md").read_text("utf-8").startswith("# ")
+            assert f"]({example.parent.name}/README.md)" in index
+        else:
+            assert f"`{example.name}`" in index
 
 
 def test_the_demo_answers_from_recall_and_with_a_tool_and_shows_how() -> None:

@@ -103,6 +103,7 @@ EVERYTHING = Layers(
 )
 
 
+@pytest.mark.untraced
 def test_no_attack_forges_a_role_in_prompts_of_every_kind() -> None:
     assert_no_forged_roles(EVERYTHING)
     assert_no_forged_roles(EVERYTHING, CTX)
@@ -184,6 +185,7 @@ def reachable(strategy: Any, wanted: Callable[[Any], bool]) -> None:
     find(strategy, wanted, settings=tried, random=Random(2))  # how long it looks must not depend on luck
 
 
+@pytest.mark.untraced
 @pytest.mark.long
 def test_strategies_reach_what_laws_need() -> None:
     reachable(some.hostile_texts(), lambda text: any(0xD800 <= ord(char) <= 0xDFFF for char in text))

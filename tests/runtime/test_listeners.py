@@ -105,6 +105,7 @@ def test_an_async_listener_is_called_one_event_at_a_time_while_tools_run_togethe
     assert most == 1
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("model", [ScriptedModel(["word " * MANY]), OfflineModel()], ids=["scripted", "offline"])
 async def test_the_producer_is_no_faster_than_who_reads(model: Any) -> None:
     heard = waiting = most = 0
@@ -128,6 +129,7 @@ def test_a_sync_reader_is_no_slower_than_the_producer_and_hears_all() -> None:
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "word " * 5_000
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("pause", [0, 100])
 async def test_a_model_that_does_not_wait_is_kept_in_the_room_of_its_text(pause: int) -> None:
     agent = Agent(Talker(pause))

@@ -366,6 +366,7 @@ def test_a_call_without_a_name_is_answered() -> None:
     assert result.status == "error"
 
 
+@pytest.mark.untraced
 def test_thousands_of_calls_are_all_answered() -> None:
     count = tries(2_000, 10_000)
     calls = calling(*[("echo", {"text": str(number)}, "same" if number % 3 == 0 else "") for number in range(count)])

@@ -15,6 +15,7 @@ __all__ = [
     "Candidate",
     "Erasure",
     "RecallLog",
+    "SessionInfo",
     "StoredCall",
     "StoredDocument",
     "StoredFact",
@@ -48,6 +49,18 @@ class BranchInfo:
     """Messages it shares with its parent."""
     messages: int
     """How many it has, shared ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A conversation of a scope, as `Memory.sessions` lists it. Times are seconds since 1970."""
+
+    name: str
+    messages: int
+    """Of its branch `main`."""
+    created_at: float
+    last_at: float | None
+    """When its last message was stored; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)

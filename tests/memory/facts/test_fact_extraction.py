@@ -604,6 +604,7 @@ RUN = """if True:
 """
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_a_kill_between_the_model_and_the_write_loses_and_doubles_nothing(
     database: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -275,6 +275,7 @@ def test_writes_to_the_index_may_be_repeated(tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("dimensions", [0, 8, pytest.param(64, marks=pytest.mark.long)])
 def test_an_index_of_many_segments_answers_as_one_does(tmp_path: Path, dimensions: int) -> None:
     draw = random.Random(7)

@@ -100,6 +100,7 @@ def found(index: VectorIndex, database: Database, query: str, limit: int = 1000)
         }
 
 
+@pytest.mark.untraced
 def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database, indexes: Indexes) -> None:
     written: Counter[tuple[str, int]] = Counter()
     index = indexes.get()

@@ -46,6 +46,7 @@ def heads(text: str, head: str) -> int:
     return found
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize("end", BREAKS, ids=ascii)
 def test_no_untrusted_text_begins_a_message_or_a_call(end: str, unseen: str) -> None:
@@ -68,6 +69,7 @@ def test_no_untrusted_text_begins_a_message_or_a_call(end: str, unseen: str) -> 
     assert composition.to_sample("ok")["text"].startswith(text)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
 @pytest.mark.parametrize(
     ("prompt", "attack", "head", "known"),

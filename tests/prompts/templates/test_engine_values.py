@@ -421,6 +421,7 @@ def test_an_error_whose_text_fails_is_still_a_template_error() -> None:
     assert "Unreadable" in str(error_of(Broken(), "{{ v.field }}"))
 
 
+@pytest.mark.untraced
 def test_an_iterator_without_end_stops_at_a_limit() -> None:
     def endless() -> Iterator[int]:
         number = 0

@@ -1,0 +1,110 @@
+"""`agentkit inspect`: the page that shows runs and sessions as prompt trees, served to this machine only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from agentkit.cli.agent_option import opened_agent
+from agentkit.cli.default_agent import choose_model, default_agent
+from agentkit.cli.options import HOME, AsJson, Home, has_memory, open_memory, own_session, utf8
+from agentkit.cli.screen import complain, note, put
+from agentkit.run.journal import Journal
+from agentkit.session import InMemorySession, Session
+from agentkit_memory import Memory
+
+__all__ = ["inspect"]
+
+
+def inspect(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|SESSION]...", help="Files that journals were kept in, and names of conversations."
+        ),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent that ran, or is to run. Repeatable."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
+    opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Show runs and conversations on a page: every prompt as layers, with where each piece of it is from.
+
+    The page is served to this machine only, and its address holds a token. It ends with Ctrl-C.
+
+    Example: agentkit inspect failed.journal --agent shop:support
+    """
+    try:
+        from agentkit.inspector.local_page import serve_locally
+        from agentkit.inspector.local_source import LocalSource
+    except ModuleNotFoundError as error:
+        complain(f"{error.name} is missing: install the extra `server`")
+        raise typer.Exit(1) from error
+    with contextlib.ExitStack() as closing:
+        memory = closing.enter_context(open_memory(home)) if has_memory(home) else None
+        named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
+        agents = named or [default_agent(choose_model(), memory)]
+        runs, sessions = _found(what or (), memory)
+        for journal in runs:
+            if journal.session is not None and all(one.id != journal.session for one in sessions):
+                sessions += _session(memory, journal.session)
+        new_session = memory.session if memory is not None else lambda name: InMemorySession(id=name)
+        source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
+        known = {one.name for one in agents}
+        for journal in runs:
+            if journal.agent not in known:
+                note(f"run {journal.run_id}: name its agent {journal.agent!r} with --agent to see what was sent")
+        where = ""
+        if runs:
+            where = f"/run/{quote(runs[0].run_id, safe='')}"
+        elif sessions:
+            where = f"/session/{quote(sessions[0].id, safe='')}"
+
+        def ready(address: str) -> None:
+            if as_json:
+                put(json.dumps({"url": address}))
+            else:
+                put(address)
+                note("Ctrl-C ends it")
+            if opens and sys.stdout.isatty():
+                webbrowser.open(address)
+
+        serve_locally(source, port=port, where=where, on_ready=ready)
+
+
+def _found(names: Any, memory: Memory | None) -> tuple[list[Journal], list[Session]]:
+    """Return the journals and the conversations of these names; one of neither ends the command, naming all."""
+    runs: list[Journal] = []
+    sessions: list[Session] = []
+    missing: list[str] = []
+    for given in names:
+        name = utf8(given)
+        if Path(given).is_file():
+            runs.append(Journal.read(given))
+        elif found := _session(memory, name):
+            sessions += found
+        else:
+            missing.append(name)
+    for name in missing:
+        complain(f"{name!r} is neither the file of a journal nor a conversation with messages")
+    if missing:
+        raise typer.Exit(1)
+    return runs, sessions
+
+
+def _session(memory: Memory | None, name: str) -> list[Session]:
+    if memory is None:
+        return []
+    session = own_session(memory, name)
+    return [session] if len(session.conversation) else []

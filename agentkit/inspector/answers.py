@@ -1,0 +1,346 @@
+"""What the page asks for, and the answers: plain JSON about the objects of one source."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt
+
+from agentkit.agent import Agent
+from agentkit.errors import AgentError
+from agentkit.inspector.composition_view import composition_view, message_view, prompt_views
+from agentkit.inspector.diff_view import diff_view
+from agentkit.inspector.edits import edited_layers
+from agentkit.inspector.journal_view import journal_view
+from agentkit.inspector.past_contexts import run_contexts, turn_context
+from agentkit.inspector.payload_view import TARGETS, payload_view
+from agentkit.inspector.recall_view import recall_view
+from agentkit.inspector.session_view import session_view
+from agentkit.inspector.source import InspectorSource, RunSummary
+from agentkit.recaller import Found, recall
+from agentkit.run.decisions import Approved, Decision, Denied
+from agentkit.run.loop import remembering
+from agentkit.session import Session
+from agentkit.threads import in_thread
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.tokens.budget import Budget
+
+__all__ = [
+    "Asked",
+    "Decide",
+    "Missing",
+    "RecallNow",
+    "Start",
+    "compose_answer",
+    "decide_answer",
+    "message_answer",
+    "overview",
+    "payload_answer",
+    "recall_answer",
+    "run_answer",
+    "session_answer",
+    "start_answer",
+    "why_answer",
+]
+
+_MAX_LISTED = 1_000
+_MAX_NAME = 200
+
+Json = dict[str, Any]
+Name = Annotated[str, Field(max_length=4_000)]
+
+
+class Missing(LookupError):
+    """Something that the caller does not have."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Base(_Body):
+    """Which model call is meant: one of a run, one of a turn of a session, or one that nobody made yet."""
+
+    run: Name | None = None
+    session: Name | None = None
+    turn: int | None = None
+    agent: Name | None = None
+    """Which agent composes; needed without a run."""
+    step: int | None = None
+    """Which model call, from 1; the last one when not given."""
+
+
+class Asked(_Body):
+    """A composition that is asked for: an earlier one, or that with changes."""
+
+    base: Base
+    input: str | None = None
+    """Another input."""
+    kwargs: dict[str, Any] | None = None
+    """Other additional kwargs."""
+    layers: dict[str, str] = {}
+    """Other templates, by the path of the prompt."""
+    budget: StrictInt | Literal["keep"] | None = "keep"
+    """Another budget; None for no budget, "keep" for that of the agent."""
+    recall: bool = False
+    """Whether memory is asked, where there is no run that did."""
+    against: Base | None = None
+    """What it is compared with; without this, what is changed is compared with what it was."""
+    message: int | None = None
+    target: str | None = None
+    chat_template: str | None = None
+    pointer: str | None = None
+
+
+class Start(_Body):
+    """A run to begin."""
+
+    agent: Name
+    input: str
+    kwargs: dict[str, Any] = {}
+    session: Name | None = None
+
+
+class Decided(_Body):
+    """A decision about a call."""
+
+    approved: bool
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class Decide(_Body):
+    """Decisions about the calls that a run waits with, by their ids."""
+
+    run: Name
+    decisions: dict[str, Decided]
+
+
+class RecallNow(_Body):
+    """A question for the memory of an agent."""
+
+    agent: Name
+    query: str
+    limit: Annotated[int, Field(ge=1, le=100)] = 10
+
+
+class _Located(NamedTuple):
+    agent: Agent[Any, Any]
+    ctx: PromptContext
+    step: int
+    steps: int
+
+
+async def overview(source: InspectorSource) -> Json:
+    """Return what there is: agents with what they ask for, runs and sessions, newest first."""
+    agents, runs, sessions = await asyncio.gather(
+        source.agents(), source.runs(limit=_MAX_LISTED), source.sessions(limit=_MAX_LISTED)
+    )
+    return {
+        "agents": [
+            {
+                "name": name,
+                "model": agent.chain.model.name,
+                "tools": [spec.name for spec in agent.specs],
+                "memory": agent.memory is not None,
+                "schema": agent.additional_kwargs_schema,
+            }
+            for name, agent in agents.items()
+        ],
+        "runs": [_summary(one) for one in runs],
+        "sessions": list(sessions),
+        "targets": list(TARGETS),
+        "chat_templates": list(CHAT_TEMPLATES),
+    }
+
+
+async def run_answer(source: InspectorSource, run_id: str) -> Json:
+    """Return a run with its timeline."""
+    found = await source.run(run_id)
+    if found is None:
+        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    waiting = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in found.waiting]
+    view = await in_thread(partial(journal_view, found.journal))
+    return {**_summary(found.summary), "error": found.error, "waiting": waiting, "journal": view}
+
+
+async def session_answer(source: InspectorSource, name: str) -> Json:
+    """Return the turns of a session, those of known runs with the id of the run."""
+    session = await _session(source, name)
+    runs = [one for one in await source.runs(limit=_MAX_LISTED) if one.session == name]
+
+    def view() -> Json:
+        begun = {at: one.id for one in reversed(runs) if (at := session.position(f"{one.id}:0")) is not None}
+        return session_view(session, runs=begun)
+
+    return {**await in_thread(view), "agents": sorted({one.agent for one in runs})}
+
+
+async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
+    """Return a composition, the prompts it was made of, and what is different from another one."""
+    located = await _located(source, asked)
+    other = None if asked.against is None else await _located(source, Asked(base=asked.against, kwargs=asked.kwargs))
+    is_changed = asked.layers or asked.budget != "keep" or asked.input is not None or asked.kwargs is not None
+
+    def made() -> Json:
+        composition = _composition(located, asked)
+        diff = None
+        if other is not None:
+            diff = diff_view(composition, other.agent.chain.compose(other.ctx))
+        elif is_changed and not (asked.kwargs is not None and asked.base.run is None):
+            diff = diff_view(composition, located.agent.chain.compose(located.ctx))
+        return {
+            "view": composition_view(composition),
+            "prompts": prompt_views(composition),
+            "diff": diff,
+            "step": located.step,
+            "steps": located.steps,
+            "input": composition.context.user_input.text,
+            "kwargs": dict(composition.context.user_input.additional_kwargs),
+        }
+
+    return await in_thread(made)
+
+
+async def message_answer(source: InspectorSource, asked: Asked) -> Json:
+    """Return one message of a composition, whole."""
+    located = await _located(source, asked)
+    return await in_thread(lambda: message_view(_composition(located, asked), asked.message or 0))
+
+
+async def payload_answer(source: InspectorSource, asked: Asked) -> Json:
+    """Return what a provider or a local model gets."""
+    located = await _located(source, asked)
+    return await in_thread(
+        lambda: payload_view(_composition(located, asked), asked.target or "openai", asked.chat_template)
+    )
+
+
+async def why_answer(source: InspectorSource, asked: Asked) -> Json:
+    """Return where a part of the context ended up, and why."""
+    located = await _located(source, asked)
+
+    def made() -> Json:
+        found = _composition(located, asked).why(asked.pointer or "")
+        places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in found.spans[:100]]
+        return {"pointer": found.pointer, "reason": found.reason, "spans": places}
+
+    return await in_thread(made)
+
+
+async def recall_answer(source: InspectorSource, asked: RecallNow) -> Json:
+    """Return what the memory of an agent finds now."""
+    await _agent(source, asked.agent)
+    memory = await source.memory(asked.agent)
+    if memory is None:
+        raise AgentError(f"agent {asked.agent!r} has no memory to ask")
+    ask: Any = getattr(memory, "recall", None) or memory
+
+    def answer() -> Json:
+        takes_limit = "limit" in inspect.signature(ask).parameters
+        return recall_view(ask(asked.query, limit=asked.limit) if takes_limit else ask(asked.query))
+
+    return await in_thread(answer)
+
+
+async def start_answer(source: InspectorSource, asked: Start) -> Json:
+    """Begin a run."""
+    await _agent(source, asked.agent)
+    return {"run": await source.start(asked.agent, UserInput(asked.input, asked.kwargs), asked.session)}
+
+
+async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
+    """Go on with a run that waits."""
+    if await source.run(asked.run) is None:
+        raise Missing(f"run: there is no run {asked.run[:_MAX_NAME]!r}")
+    made: dict[str, Decision] = {
+        id: Approved(one.arguments) if one.approved else Denied(one.reason) for id, one in asked.decisions.items()
+    }
+    await source.decide(asked.run, made)
+    return {"run": asked.run}
+
+
+def _summary(one: RunSummary) -> Json:
+    return {
+        "id": one.id,
+        "agent": one.agent,
+        "session": one.session,
+        "status": one.status,
+        "input": one.input[:_MAX_NAME],
+        "started_at": one.started_at,
+    }
+
+
+async def _session(source: InspectorSource, name: str) -> Session:
+    session = await source.session(name)
+    if session is None:
+        raise Missing(f"session: there is no session {name[:_MAX_NAME]!r}")
+    return session
+
+
+async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
+    agents: Mapping[str, Agent[Any, Any]] = await source.agents()
+    if name is None and len(agents) == 1:
+        return next(iter(agents.values()))
+    if name is None or name not in agents:
+        raise Missing(f"agent: there is no agent {brief(name, _MAX_NAME)}{nearest(str(name)[:_MAX_NAME], agents)}")
+    return agents[name]
+
+
+async def _located(source: InspectorSource, asked: Asked) -> _Located:
+    """Return the context of the model call that is meant."""
+    base = asked.base
+    if base.run is not None:
+        found = await source.run(base.run)
+        if found is None:
+            raise Missing(f"run: there is no run {base.run[:_MAX_NAME]!r}")
+        agent = await _agent(source, found.journal.agent)
+        name = found.journal.session
+        session = None if name is None else await source.session(name)
+        contexts = await in_thread(partial(run_contexts, agent, found.journal, session))
+        step = len(contexts) if base.step is None else base.step
+        if not 1 <= step <= len(contexts):
+            raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(base.step)}")
+        return _Located(agent, contexts[step - 1], step, len(contexts))
+    agent = await _agent(source, base.agent)
+    if base.session is not None and base.turn is not None:
+        session = await _session(source, base.session)
+        context = partial(turn_context, agent, session, base.turn, asked.kwargs, base.step)
+        ctx, steps = await in_thread(context)
+        return _Located(agent, ctx, base.step or steps, steps)
+    session = None if base.session is None else await _session(source, base.session)
+    given = UserInput(asked.input or "", asked.kwargs or {})
+    ctx = await in_thread(partial(agent.context, given, session))
+    memory = await source.memory(agent.name) if asked.recall else None
+    if memory is not None and ctx.user_input.text:
+        found_now: Found = await in_thread(partial(recall, memory, ctx.user_input.text, session))
+        ctx = remembering(ctx, found_now)
+    return _Located(agent, ctx, 1, 1)
+
+
+def _composition(located: _Located, asked: Asked) -> Composition:
+    """Return the composition with the changes that are asked for."""
+    agent, ctx = located.agent, located.ctx
+    if asked.input is not None or asked.kwargs is not None:
+        known = ctx.user_input
+        kwargs = known.additional_kwargs if asked.kwargs is None else asked.kwargs
+        ctx = ctx.evolve(user_input=UserInput(known.input if asked.input is None else asked.input, kwargs))
+    chain = agent.chain
+    if not asked.layers and asked.budget == "keep":
+        return chain.compose(ctx)
+    budget = chain.budget if asked.budget == "keep" else _budget(asked.budget)
+    layers = edited_layers(chain.sent_layers, asked.layers)
+    made = compose(layers, ctx, budget=budget, tokenizer=chain.tokenizer, output_schema=chain.answer.request)
+    return made if chain.redact is None else chain.redact(made)
+
+
+def _budget(given: int | str | None) -> Budget | None:
+    return Budget(given) if isinstance(given, int) else None

@@ -1,0 +1,209 @@
+"""The routes of the inspector: its page, and the JSON that the page reads."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from agentkit.errors import AgentError
+from agentkit.inspector import answers
+from agentkit.inspector.source import InspectorSource, SourceOf
+from agentkit.models.model_errors import ModelError
+from agentkit_memory.errors import StoreError
+from agentkit_prompts.errors import ContextError, KwargsError, PromptError
+from agentkit_tools.errors import ToolError
+
+__all__ = ["PREFIX", "routes"]
+
+PREFIX = "/inspector"
+_PAGE = Path(__file__).parent / "page"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_FILES = frozenset(path.name for path in _PAGE.iterdir() if path.suffix in _TYPES)
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+_MAX_BODY = 4_000_000
+"""Bytes of a request; a prompt that is tried out is one."""
+_MAX_PROBLEMS = 200
+_MAX_MESSAGE = 4_000
+_OURS = (AgentError, ModelError, PromptError, StoreError, ToolError)
+_log = logging.getLogger("agentkit")
+
+Json = dict[str, Any]
+Body = TypeVar("Body", bound=BaseModel)
+_Answer = Callable[[InspectorSource, Request], Awaitable[Json]]
+
+
+def routes(source: SourceOf) -> list[Route]:
+    """Return the routes under `/inspector`, for a Starlette application.
+
+    The page and its files hold no data and are open to anybody. What is under `/inspector/api` is answered from what
+    `source` returns for the request.
+
+    Args:
+        source: Returns what the caller of a request may see, or raises `HTTPException` with status 401.
+    """
+
+    def api(path: str, method: str, answer: _Answer) -> Route:
+        async def endpoint(request: Request) -> Response:
+            try:
+                found = source(request)
+                own = await found if inspect.isawaitable(found) else found
+                return _json(await answer(own, request))
+            except ClientDisconnect:
+                return Response(status_code=400)
+            except Exception as error:
+                return _failed(error)
+
+        return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method])
+
+    def post(path: str, body: type[Body], answer: Callable[[InspectorSource, Body], Awaitable[Json]]) -> Route:
+        async def read(own: InspectorSource, request: Request) -> Json:
+            return await answer(own, await _read(request, body))
+
+        return api(path, "POST", read)
+
+    return [
+        Route(PREFIX, _to_page),
+        Route(f"{PREFIX}/", _file),
+        api("overview", "GET", lambda own, _: answers.overview(own)),
+        api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
+        api("session", "GET", lambda own, request: answers.session_answer(own, _parameter(request, "name"))),
+        post("compose", answers.Asked, answers.compose_answer),
+        post("message", answers.Asked, answers.message_answer),
+        post("payload", answers.Asked, answers.payload_answer),
+        post("why", answers.Asked, answers.why_answer),
+        post("recall", answers.RecallNow, answers.recall_answer),
+        post("start", answers.Start, answers.start_answer),
+        post("decide", answers.Decide, answers.decide_answer),
+        Route(f"{PREFIX}/{{name}}", _file),
+    ]
+
+
+async def _to_page(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/", headers=_HEADERS)
+
+
+async def _file(request: Request) -> Response:
+    """Answer with a file of the page. Names come from a fixed list, so that no path leads elsewhere."""
+    name = request.path_params.get("name", "index.html")
+    if name not in _FILES:
+        return Response("not found", 404, _HEADERS, "text/plain")
+    path = _PAGE / name
+    return Response(path.read_bytes(), 200, {**_HEADERS, "cache-control": "no-cache"}, _TYPES[path.suffix])
+
+
+def _parameter(request: Request, name: str) -> str:
+    value = request.query_params.get(name)
+    if not value:
+        raise HTTPException(400, f"{name}: missing in the query, such as ?{name}=...")
+    return value
+
+
+async def _read(request: Request, body: type[Body]) -> Body:
+    """Read the JSON of a request, as far as it may be long.
+
+    Raises:
+        HTTPException: It is another type of content, or too long.
+        ValidationError: It is something else than what is asked for; names all problems.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, f"content-type: expected application/json, got {kind[:80]!r}")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > _MAX_BODY:
+            raise HTTPException(413, f"the request has more than {_MAX_BODY:,} bytes: send less")
+    try:
+        given = json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
+    return body.model_validate(given)
+
+
+def _json(data: object, status: int = 200) -> Response:
+    """Write JSON in ASCII: lone surrogates and line separators arrive as they are."""
+    try:
+        text = json.dumps(data, allow_nan=False, default=_plain, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(data), default=_plain, separators=(",", ":"))
+    return Response(text, status, {**_HEADERS, "cache-control": "no-store"}, "application/json")
+
+
+def _plain(value: object) -> object:
+    """Return what stands for a value that JSON has no form of."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    if isinstance(value, bytes | bytearray):
+        return f"({len(value):,} bytes)"
+    return str(value)[:_MAX_MESSAGE]
+
+
+def _finite(data: object) -> object:
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data)
+    if isinstance(data, Mapping):
+        return {str(key): _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return data
+
+
+def _failed(error: Exception) -> Response:
+    """Return the answer that names an error: all its problems, and nothing of the machine."""
+    problems: list[tuple[str, str]] = []
+    if isinstance(error, HTTPException):
+        status, message = error.status_code, str(error.detail)
+    elif isinstance(error, answers.Missing):
+        status, message = 404, str(error.args[0])
+    elif isinstance(error, ValidationError):
+        status, message = 422, "the request is not what is expected here"
+        problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
+    elif isinstance(error, _OURS):
+        status, message = 422, str(error)
+        if isinstance(error, KwargsError):
+            problems = [(f"kwargs.{name}", what) for name, (what, _) in error.problems.items()]
+        elif isinstance(error, ContextError):
+            problems = list(error.problems)
+    else:
+        _log.exception("inspector: a request failed", exc_info=error)
+        status, message = 500, "the inspector failed: the log of the server has the reason"
+    shown = [{"where": where[:200], "what": what[:500]} for where, what in problems[:_MAX_PROBLEMS]]
+    body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": shown}
+    headers = getattr(error, "headers", None) or {}
+    response = _json({"error": body | {"omitted": max(0, len(problems) - _MAX_PROBLEMS)}}, status)
+    response.headers.update(headers)
+    return response

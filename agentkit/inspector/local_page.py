@@ -1,0 +1,79 @@
+"""Serves the inspector to one person on this machine: on loopback, for whoever has the token of this start."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+
+from agentkit.inspector.inspector_routes import PREFIX, routes
+from agentkit.inspector.local_source import LocalSource
+from agentkit.inspector.source import InspectorSource
+
+__all__ = ["local_app", "serve_locally"]
+
+_HOST = "127.0.0.1"
+
+
+def local_app(source: LocalSource, token: str, ready: Callable[[], object] = lambda: None) -> Starlette:
+    """Return the application: `source` for requests with the token, and for no other host name than this machine's.
+
+    Another page in the browser of the same person can neither read from it, as it does not know the token, nor reach
+    it under a name of its own.
+    """
+
+    def own(request: Request) -> InspectorSource:
+        given = request.headers.get("authorization", "")
+        if not secrets.compare_digest(given.encode("utf-8", "replace"), f"Bearer {token}".encode()):
+            raise HTTPException(401, "give the token that `agentkit inspect` printed", {"www-authenticate": "Bearer"})
+        return source
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
+        del app
+        ready()
+        try:
+            yield
+        finally:
+            await source.close()
+
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=[_HOST, "localhost"], www_redirect=False)
+    return Starlette(routes=routes(own), middleware=[hosts], lifespan=lifespan)
+
+
+def serve_locally(
+    source: LocalSource,
+    *,
+    port: int = 0,
+    where: str = "",
+    on_ready: Callable[[str], object] = lambda url: None,
+) -> None:
+    """Serve until the process is interrupted.
+
+    Args:
+        source: What is shown.
+        port: The port on loopback; 0 takes a free one.
+        where: The place in the page to begin with, such as `/run/RUN` or `/session/NAME`.
+        on_ready: Called with the address, which holds the token, once connections are taken.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    token = secrets.token_urlsafe(24)
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((_HOST, port))
+        listening.listen(128)
+        place = f"&to={where}" if where else ""
+        address = f"http://{_HOST}:{listening.getsockname()[1]}{PREFIX}/#token={token}{place}"
+        app = local_app(source, token, lambda: on_ready(address))
+        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", server_header=False)
+        uvicorn.Server(config).run(sockets=[listening])

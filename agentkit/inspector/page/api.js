@@ -1,0 +1,67 @@
+// What the page asks the server. The token, where there is one, is kept for this tab only.
+
+const KEY = "agentkit-inspector-token";
+let askForToken = null;
+
+export function onToken(ask) {
+  askForToken = ask;
+}
+
+export function takeToken() {
+  const found = /^#token=([^&]+)(?:&to=(.*))?$/.exec(location.hash);
+  if (found) {
+    sessionStorage.setItem(KEY, decodeURIComponent(found[1]));
+    history.replaceState(null, "", location.pathname + location.search + (found[2] ? `#${found[2]}` : ""));
+  }
+}
+
+export function keepToken(token) {
+  sessionStorage.setItem(KEY, token);
+}
+
+export class ServerError extends Error {
+  constructor(status, kind, message, problems = []) {
+    super(message);
+    this.status = status;
+    this.kind = kind;
+    this.problems = problems;
+    this.title = { 401: "A token is needed", 403: "Not allowed", 404: "Not found" }[status] || TITLES[kind] || "This could not be shown";
+  }
+}
+
+const TITLES = {
+  KwargsError: "The prompts need more",
+  BudgetError: "The budget is too small",
+  TemplateError: "The template does not work",
+  JournalError: "What was sent is not known any more",
+};
+
+async function send(path, options) {
+  const token = sessionStorage.getItem(KEY);
+  const headers = { ...(options.headers || {}) };
+  if (token) headers.authorization = `Bearer ${token}`;
+  let response;
+  try {
+    response = await fetch(`api/${path}`, { ...options, headers, cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServerError(0, "Unreachable", "The server does not answer: is it still running?");
+  }
+  let data = null;
+  try {
+    data = await response.json();
+  } catch {
+    throw new ServerError(response.status, "Unreadable", `The server answered with status ${response.status} and no JSON`);
+  }
+  if (response.ok) return data;
+  const error = (data && data.error) || {};
+  const failed = new ServerError(response.status, error.kind, error.message || `status ${response.status}`, error.problems);
+  if (response.status === 401 && askForToken) askForToken(failed);
+  throw failed;
+}
+
+export const get = (path, query = {}, signal) =>
+  send(`${path}?${new URLSearchParams(query)}`, { method: "GET", signal });
+
+export const post = (path, body, signal) =>
+  send(path, { method: "POST", signal, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });

@@ -1,0 +1,346 @@
+// A composition: the bar of its layers, and its messages with the origin of each piece.
+
+import { h, replace, folded, shown, number, percent, plain, empty } from "./dom.js";
+import { Rows } from "./rows.js";
+
+const PLACES = {
+  tools: "Tools",
+  system: "System",
+  conversation: "Conversation",
+  before_input: "Before the input",
+  input: "Input",
+  after_input: "After the input",
+  intermediate: "Tool traffic",
+  after_intermediate: "After the tool traffic",
+  output: "Answer schema",
+  overhead: "Framing",
+};
+
+export const placeOf = (path) => /^\w+/.exec(path)?.[0] || "overhead";
+export const layerOf = (path) => /^\w+(\[\d+\])?/.exec(path)?.[0] || path;
+
+export function hue(path) {
+  const place = placeOf(path);
+  const index = Number(/\[(\d+)\]/.exec(layerOf(path))?.[1] || 0);
+  return `hue place-${place in PLACES ? place : "overhead"} alt-${index % 3}`;
+}
+
+export function title(row) {
+  const place = PLACES[row.place] || row.place;
+  return ["tools", "conversation", "intermediate", "output", "overhead"].includes(row.place) ? place : row.prompt;
+}
+
+const counted = (length) => `${number(length)} character${length === 1 ? "" : "s"}`;
+
+// The bar: every layer as wide as its share, the cached prefix marked below.
+export function bar(view, { onpick } = {}) {
+  const rows = view.layers.filter((row) => row.tokens > 0);
+  const cached = view.prefix.tokens / (view.tokens || 1);
+  const covered = rows.reduce((sum, row) => sum + (row.cached ? row.share : 0), 0) / (rows.reduce((sum, row) => sum + row.share, 0) || 1);
+  const limit = view.budget?.tokens;
+  return h(
+    "figure",
+    { class: "bar", "aria-label": `Layers of ${number(view.tokens)} tokens` },
+    h(
+      "div",
+      { class: "segments" },
+      rows.map((row) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `segment ${hue(row.layer)}`,
+            vars: { "flex-grow": String(Math.max(row.share, 0.004)) },
+            "data-layer": row.layer,
+            "aria-label": `${title(row)}: ${number(row.tokens)} tokens, ${percent(row.share)}`,
+            title: `${title(row)} (${row.layer})\n${number(row.tokens)} tokens, ${percent(row.share)}`,
+            onclick: () => onpick?.(row.layer),
+          },
+          row.share > 0.085 ? h("span", null, title(row)) : null,
+        ),
+      ),
+    ),
+    h(
+      "figcaption",
+      null,
+      view.prefix.tokens
+        ? h("span", { class: "prefix", vars: { "--share": String(Math.min(1, covered)), "--gaps": String(rows.length - 1), "--inner": String(Math.max(0, rows.filter((row) => row.cached).length - 1)) }, "aria-hidden": "true" })
+        : null,
+      h(
+        "span",
+        { class: "caption" },
+        view.prefix.tokens
+          ? h("span", { title: `prefix ${view.prefix.hash}` }, `Cached prefix: ${number(view.prefix.tokens)} tokens, ${percent(cached)}`)
+          : h("span", null, "Nothing at the beginning stays the same: no prefix can be cached"),
+        h(
+          "span",
+          null,
+          limit ? `${number(view.tokens)} of ${number(limit)} tokens` : `${number(view.tokens)} tokens`,
+          view.counter.estimated ? ", estimated" : `, ${plain(view.counter.name)}`,
+        ),
+      ),
+    ),
+  );
+}
+
+export function legend(view, { onpick, onpoint, changes } = {}) {
+  const delta = new Map((changes?.layers || []).map((row) => [row.layer, row]));
+  const rows = view.layers.map((row) => {
+    const change = delta.get(row.layer);
+    const difference = change ? change.tokens - change.tokens_before : 0;
+    return h(
+      "li",
+      { class: `layer ${hue(row.layer)} ${row.status} ${row.tokens ? "" : "nothing"}` },
+      h(
+        "button",
+        {
+          type: "button",
+          "data-layer": row.layer,
+          onclick: () => onpick?.(row.layer),
+          onmouseenter: () => onpoint?.(row.layer),
+          onmouseleave: () => onpoint?.(null),
+          onfocus: () => onpoint?.(row.layer),
+          onblur: () => onpoint?.(null),
+        },
+        h("span", { class: "swatch", "aria-hidden": "true" }),
+        h("span", { class: "name" }, shown(title(row)), h("small", { dir: "auto" }, shown(row.layer))),
+        h(
+          "span",
+          { class: "amount" },
+          number(row.tokens),
+          h("small", null, difference ? h("em", { class: difference > 0 ? "up" : "down" }, `${difference > 0 ? "+" : "−"}${number(Math.abs(difference))}`) : percent(row.share)),
+        ),
+      ),
+      row.status !== "kept" || row.why
+        ? h("p", { class: "why" }, h("b", null, row.status === "kept" ? "kept" : row.status), row.why ? [": ", shown(row.why)] : null)
+        : null,
+    );
+  });
+  return h("ul", { class: "legend", "aria-label": "Layers in the order they are sent" }, rows);
+}
+
+function unsent(view) {
+  if (!view.unsent.length) return null;
+  return h(
+    "details",
+    { class: "unsent" },
+    h("summary", null, `${number(view.unsent.length)} not sent`),
+    h(
+      "ul",
+      null,
+      view.unsent.slice(0, 200).map((one) =>
+        h("li", null, h("code", null, shown(one.pointer)), " ", h("span", { dir: "auto" }, shown(one.text)), one.why ? h("p", null, shown(one.why)) : null),
+      ),
+    ),
+  );
+}
+
+export function provenance(piece, view) {
+  if (!piece)
+    return h("div", { class: "card hint" }, h("h3", null, "Where is this from?"), h("p", null, "Point at a piece of text, or reach it with Tab and the arrow keys."));
+  const row = view.layers.find((one) => one.layer === layerOf(piece.prompt));
+  const rows = [
+    ["Layer", row ? title(row) : "between prompts"],
+    ["Prompt", h("code", null, shown(piece.prompt))],
+    ["Template line", piece.line ? String(piece.line) : null],
+    ["File", row && row.source.includes(".") && !piece.pointer ? shown(row.source) : null],
+    ["Context", piece.pointer ? h("code", null, shown(piece.pointer)) : "text of the template"],
+    ["Media", piece.media || null],
+    ["Length", counted(piece.text.length + (piece.omitted || 0))],
+  ];
+  return h(
+    "div",
+    { class: `card ${hue(piece.prompt)}` },
+    h("h3", null, h("span", { class: "swatch", "aria-hidden": "true" }), "Where this is from"),
+    h("dl", null, rows.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", { dir: "auto" }, value)])),
+    h(
+      "p",
+      { class: `trust ${piece.trust}` },
+      piece.trust === "trusted" ? "Trusted: the developer wrote it." : "Untrusted: it came from a user, a document, a tool or a model.",
+    ),
+  );
+}
+
+// The whole of the tab: messages in the middle, layers and provenance beside them.
+export class LayersView {
+  constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
+    this.view = data.view;
+    this.load = load;
+    this.panel = panel;
+    this.pinned = null;
+    this.at = [0, 0];
+    this.list = h("div", { class: "messages", role: "list", "aria-label": "Messages as they are sent", tabindex: "-1" });
+    this.card = h("div", { class: "provenance", id: "provenance", "aria-live": "polite" });
+    const onpick = (layer) => this.pick(layer);
+    const onpoint = (layer) => this.point(layer);
+    const side = h(
+      "aside",
+      { class: "beside", "aria-label": "Layers" },
+      h("div", { class: "scroll" }, legend(this.view, { onpick, onpoint, changes }), unsent(this.view)),
+      this.card,
+    );
+    const scroller = h("div", { class: "scroll messages-scroll" }, this.list);
+    replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
+    this.tell(null);
+    if (!this.view.messages.length) {
+      replace(scroller, empty("Nothing would be sent", "Every prompt rendered to nothing."));
+      return;
+    }
+    this.rows = new Rows(scroller, this.list, {
+      count: this.view.messages.length,
+      estimate: 76,
+      like: before?.rows,
+      render: (at) => this.message(at),
+    });
+    if (before) {
+      scroller.scrollTop = before.top;
+      this.rows.update();
+    }
+    this.list.addEventListener("keydown", (event) => this.move(event));
+    this.list.addEventListener("mouseover", (event) => this.hover(event));
+    this.list.addEventListener("mouseleave", () => this.tell(this.pinned));
+    this.list.addEventListener("focusin", (event) => {
+      const piece = event.target.closest?.(".piece");
+      if (piece) this.focus(piece);
+    });
+  }
+
+  get top() {
+    return this.rows?.scroller.scrollTop || 0;
+  }
+
+  destroy() {
+    this.rows?.destroy();
+  }
+
+  message(at) {
+    const message = this.view.messages[at];
+    const pieces = message.pieces.map((piece, index) => this.piece(piece, at, index));
+    const extra = [];
+    if (message.thinking)
+      extra.push(h("details", { class: "thinking" }, h("summary", null, "Thinking"), h("p", { dir: "auto" }, folded(message.thinking))));
+    for (const call of message.calls || [])
+      extra.push(
+        h("p", { class: "call" }, h("span", { class: "verb" }, "calls "), h("b", { dir: "auto" }, shown(call.name)), h("code", { dir: "auto" }, folded(call.arguments, { fold: 600 })), h("small", null, shown(call.id))),
+      );
+    return h(
+      "article",
+      { class: `message role-${message.role}`, "aria-label": `${message.role} message, ${number(message.tokens)} tokens` },
+      h(
+        "header",
+        null,
+        h("span", { class: "role" }, message.role),
+        message.name ? h("span", { class: "of", dir: "auto" }, shown(message.name)) : null,
+        h("span", { class: "size" }, number(message.tokens)),
+      ),
+      h("div", { class: "text" }, pieces, extra, !pieces.length && !extra.length ? h("p", { class: "nothing" }, "no text") : null),
+    );
+  }
+
+  piece(piece, at, index) {
+    if (piece.cache)
+      return h(
+        "span",
+        { class: "cache-mark", title: `Up to here the prompt stays the same (${piece.cache})` },
+        h("span", null, `cached up to here, ${number(piece.tokens)} tokens`, h("small", null, piece.cache)),
+      );
+    if (!piece.text.trim() && !piece.pointer && !/\[/.test(piece.prompt)) return h("span", { class: "gap" }, piece.text);
+    const current = this.at[0] === at && this.at[1] === index;
+    return h(
+      "span",
+      {
+        class: `piece ${hue(piece.prompt)} ${piece.trust} ${piece.media ? "media" : ""}`,
+        role: "note",
+        tabindex: current ? "0" : "-1",
+        "data-at": `${at}:${index}`,
+        "data-layer": layerOf(piece.prompt),
+        "aria-describedby": "provenance",
+      },
+      folded(piece.text, { more: piece.omitted || 0, load: () => this.whole(at, index) }),
+    );
+  }
+
+  async whole(at, index) {
+    const message = await this.load(at);
+    return message.pieces[index].text;
+  }
+
+  of(element) {
+    const [at, index] = element.dataset.at.split(":").map(Number);
+    return this.view.messages[at].pieces[index];
+  }
+
+  hover(event) {
+    const piece = event.target.closest?.(".piece");
+    if (piece) this.tell(this.of(piece));
+  }
+
+  focus(element) {
+    const old = this.list.querySelector('.piece[tabindex="0"]');
+    if (old && old !== element) old.setAttribute("tabindex", "-1");
+    element.setAttribute("tabindex", "0");
+    this.at = element.dataset.at.split(":").map(Number);
+    this.pinned = this.of(element);
+    this.tell(this.pinned);
+  }
+
+  tell(piece) {
+    if (this.told === piece && this.card.firstChild) return;
+    this.told = piece;
+    this.card.classList.toggle("open", Boolean(piece));
+    replace(this.card, provenance(piece, this.view));
+    if (piece) this.card.firstChild.append(h("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => this.unpin() }, "×"));
+  }
+
+  unpin() {
+    this.pinned = null;
+    this.tell(null);
+  }
+
+  move(event) {
+    if (!event.target.closest?.(".piece") || event.target.tagName === "BUTTON") return;
+    if (event.key === "Escape") {
+      this.unpin();
+      event.target.blur();
+      return;
+    }
+    const forward = ["ArrowRight", "ArrowDown"].includes(event.key);
+    if (!forward && !["ArrowLeft", "ArrowUp", "Home", "End"].includes(event.key)) return;
+    event.preventDefault();
+    let [at, index] = this.at;
+    const usable = (row) => [...(this.rows.nodes.get(row)?.querySelectorAll(".piece") || [])];
+    const enter = (row, last) => {
+      for (let next = row; next >= 0 && next < this.rows.count; next += last ? -1 : 1) {
+        this.rows.show(next);
+        const found = usable(next);
+        if (found.length) return found[last ? found.length - 1 : 0];
+      }
+      return null;
+    };
+    let target = null;
+    if (event.key === "Home") target = enter(0, false);
+    else if (event.key === "End") target = enter(this.rows.count - 1, true);
+    else if (event.key === "ArrowDown") target = enter(at + 1, false);
+    else if (event.key === "ArrowUp") target = enter(at - 1, true);
+    else {
+      const here = usable(at);
+      const place = here.findIndex((one) => one.dataset.at === `${at}:${index}`) + (forward ? 1 : -1);
+      target = here[place] || enter(at + (forward ? 1 : -1), !forward);
+    }
+    target?.focus();
+  }
+
+  pick(layer) {
+    const at = this.view.messages.findIndex((message) => message.pieces.some((piece) => piece.prompt && layerOf(piece.prompt) === layer));
+    if (at < 0 || !this.rows) return;
+    const node = this.rows.show(at, { block: "start" });
+    const found = [...(node?.querySelectorAll(".piece") || [])].filter((one) => one.dataset.layer === layer);
+    (found.find((one) => this.of(one).pointer) || found[0])?.focus({ preventScroll: true });
+    found[0]?.scrollIntoView({ block: "nearest" });
+  }
+
+  point(layer) {
+    this.list.classList.toggle("pointing", Boolean(layer));
+    for (const node of this.list.querySelectorAll(".piece")) node.classList.toggle("pointed", node.dataset.layer === layer);
+  }
+}

@@ -1,0 +1,507 @@
+// The page: which run or turn is shown, and its tabs.
+
+import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
+import { get, post, takeToken, keepToken, onToken } from "./api.js";
+import { LayersView, bar } from "./layers.js";
+import { changesView } from "./changes.js";
+import { PayloadView } from "./payload.js";
+import { recallView } from "./recall.js";
+import { timelineView } from "./timeline.js";
+import { PlayView } from "./play.js";
+import { Form } from "./form.js";
+import { Side } from "./side.js";
+
+const POLL = 700;
+const TABS = [
+  ["layers", "Layers"],
+  ["timeline", "Timeline"],
+  ["changes", "Changes"],
+  ["payload", "Payload"],
+  ["recall", "Recall"],
+  ["play", "Play"],
+];
+const TARGETS = { openai: "OpenAI", responses: "Responses", anthropic: "Anthropic", text: "Local" };
+
+const app = document.getElementById("app");
+const main = document.getElementById("main");
+const state = { overview: null, session: null, run: null, data: null, place: {}, view: null, payload: { target: "openai", chat_template: "qwen3" } };
+let turnNumber = 0; // of the newest navigation: answers to older ones are dropped
+let timer = 0;
+
+// --- where we are, in the address
+
+function read() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const steps = path.split("/").map((step) => {
+    try {
+      return decodeURIComponent(step);
+    } catch {
+      return step;
+    }
+  });
+  const more = Object.fromEntries(new URLSearchParams(query || ""));
+  const place = { tab: TABS.some(([name]) => name === more.tab) ? more.tab : undefined };
+  if (more.step) place.step = Number(more.step) || undefined;
+  if (steps[0] === "run") place.run = steps[1];
+  else if (steps[0] === "new") place.create = steps[1] || true;
+  else if (steps[0] === "session") {
+    place.session = steps[1];
+    if (steps[2] !== undefined && /^\d+$/.test(steps[2])) place.turn = Number(steps[2]);
+    if (more.run) place.run = more.run;
+  }
+  return place;
+}
+
+function address(place) {
+  const query = new URLSearchParams();
+  let path = "#/";
+  if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
+  else if (place.session !== undefined) {
+    path = `#/session/${encodeURIComponent(place.session)}`;
+    if (place.turn !== undefined) path += `/${place.turn}`;
+    if (place.run) query.set("run", place.run);
+  } else if (place.run) path = `#/run/${encodeURIComponent(place.run)}`;
+  if (place.tab) query.set("tab", place.tab);
+  if (place.step) query.set("step", place.step);
+  return query.size ? `${path}?${query}` : path;
+}
+
+function go(place, { replaceState = false } = {}) {
+  const tab = place.tab || (place.run || place.turn !== undefined ? state.place.tab : undefined);
+  const target = address({ ...place, tab });
+  if (target === location.hash) return draw();
+  if (replaceState) history.replaceState(null, "", target);
+  else history.pushState(null, "", target);
+  return draw();
+}
+
+// --- theme
+
+const THEME = "agentkit-inspector-theme";
+const themeButton = h("button", { type: "button", class: "quiet round", "aria-label": "Switch between light and dark", onclick: () => {
+  const isDark = getComputedStyle(document.documentElement).colorScheme === "dark";
+  document.documentElement.dataset.theme = isDark ? "light" : "dark";
+  localStorage.setItem(THEME, isDark ? "light" : "dark");
+} }, icon("sun"));
+document.documentElement.dataset.theme = localStorage.getItem(THEME) || "auto";
+
+const side = new Side(document.getElementById("side"), { go, theme: themeButton });
+
+// --- drawing
+
+async function draw() {
+  const mine = ++turnNumber;
+  clearTimeout(timer);
+  const place = read();
+  const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
+  state.place = place;
+  app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
+  try {
+    const isOther = place.session !== undefined && state.session?.session !== place.session;
+    const [overview, session] = await Promise.all([
+      !state.overview || !(isSame || state.isFresh) ? get("overview") : state.overview,
+      isOther ? get("session", { name: place.session }) : place.session === undefined ? null : state.session,
+    ]);
+    if (mine !== turnNumber) return;
+    Object.assign(state, { overview, session, isFresh: false });
+    side.show(state.overview, state.session, place);
+  } catch (error) {
+    if (mine === turnNumber) fail(error);
+    return;
+  }
+  if (place.create) return create(place);
+  if (place.session !== undefined && place.turn === undefined && state.session.turns.length) {
+    state.isFresh = true;
+    return go({ session: place.session, ...last(state.session), tab: place.tab }, { replaceState: true });
+  }
+  if (!place.run && place.turn === undefined) return welcome();
+  await detail(mine, isSame);
+}
+
+const last = (session) => {
+  const turn = session.turns.at(-1);
+  return { turn: turn.turn, run: turn.run };
+};
+
+function fail(error) {
+  state.view?.destroy?.();
+  state.view = null;
+  if (error.status === 401) return;
+  replace(main, h("div", { class: "scroll page" }, back(), problem(error, () => { state.overview = null; draw(); })));
+}
+
+const back = () => h("button", { type: "button", class: "quiet only-narrow", onclick: () => go(state.place.session !== undefined && state.place.turn !== undefined ? { session: state.place.session } : {}), "aria-label": "Back to the list" }, icon("back"), "Back");
+
+function welcome() {
+  state.view?.destroy?.();
+  state.view = null;
+  const { runs, sessions, agents } = state.overview;
+  const waiting = runs.filter((run) => run.status === "waiting");
+  replace(
+    main,
+    h(
+      "div",
+      { class: "welcome" },
+      h("div", { class: "mark big", "aria-hidden": "true" }, h("i"), h("i"), h("i"), h("i")),
+      h("h1", null, runs.length || sessions.length ? "What did the model read?" : "Nothing here yet"),
+      h("p", null, runs.length || sessions.length ? "Choose a run or a session. Every piece of its prompt shows who put it there." : agents.length ? "Start a run: its prompt, its tools and its costs appear here." : "There are no agents to run: open the inspector with one."),
+      waiting.length ? h("p", null, h("a", { class: "button warn", href: address({ run: waiting[0].id, tab: "timeline" }) }, icon("approval"), waiting.length === 1 ? "One run waits for you" : `${waiting.length} runs wait for you`)) : null,
+      h("div", { class: "agents" }, agents.map((agent) =>
+        h("a", { class: "agent-card", href: `#/new/${encodeURIComponent(agent.name)}` }, h("b", { dir: "auto" }, shown(agent.name)), h("span", { dir: "auto" }, shown(agent.model)), h("small", null, [agent.tools.length ? `${number(agent.tools.length)} tools` : null, agent.memory ? "memory" : null].filter(Boolean).join(" · ") || "no tools")))),
+    ),
+  );
+}
+
+function base() {
+  const { run, session, turn, step } = state.place;
+  if (run) return { run, ...(step ? { step } : {}) };
+  return { session, turn, ...(step ? { step } : {}), ...(agentName() ? { agent: agentName() } : {}) };
+}
+
+function agentName() {
+  if (state.run) return state.run.agent;
+  return state.place.agent || state.agentOf?.[state.place.session] || state.session?.agents?.[0] || state.overview.agents[0]?.name;
+}
+
+const agentOf = (name) => state.overview.agents.find((agent) => agent.name === name);
+
+async function detail(mine, isSame) {
+  const { run, turn } = state.place;
+  const onlyTab = isSame && state.data && !state.data.stale && state.tabs && main.contains(state.tabs);
+  if (onlyTab) return tab();
+  if (!isSame || !state.data || state.data.stale) {
+    state.view?.destroy?.();
+    state.view = null;
+    if (!isSame) main.classList.add("waiting");
+    try {
+      if (!run) state.run = null;
+      const [found, data] = await Promise.all([
+        run ? get("run", { id: run }) : null,
+        post("compose", { base: base(), ...(run ? {} : kwargsOf()) }).catch((error) => ({ error })),
+      ]);
+      if (mine !== turnNumber || data.error?.status === 401) return;
+      Object.assign(state, { run: found, data });
+    } catch (error) {
+      main.classList.remove("waiting");
+      if (mine === turnNumber) fail(error);
+      return;
+    }
+    if (mine !== turnNumber) return;
+    main.classList.remove("waiting");
+  }
+  const title = state.run ? state.run.input : state.session?.turns[turn]?.input;
+  document.title = plain(`${(title || "run").slice(0, 60)} · agentkit inspector`);
+  header(title || "(no input)");
+  tab();
+  if (state.run?.status === "running") timer = setTimeout(() => poll(mine), POLL);
+}
+
+async function poll(mine) {
+  if (mine !== turnNumber) return;
+  try {
+    const entries = state.run.journal.events.length;
+    const run = await get("run", { id: state.place.run });
+    if (mine !== turnNumber) return;
+    const isChanged = run.status !== state.run.status || run.journal.events.length !== entries;
+    if (run.status !== state.run.status) say(`Run: ${run.status}`);
+    state.run = run;
+    if (isChanged) {
+      state.overview = await get("overview");
+      if (state.session) state.session = await get("session", { name: state.session.session });
+      if (mine !== turnNumber) return;
+      side.show(state.overview, state.session, state.place);
+      const playing = state.place.tab === "play";
+      if (!playing) {
+        state.data = { ...(state.data || {}), stale: true };
+        return detail(mine, true);
+      }
+    }
+  } catch {
+    // the next try may succeed
+  }
+  timer = setTimeout(() => poll(mine), POLL);
+}
+
+const STATUS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled", unfinished: "unfinished" };
+
+function header(title) {
+  const { run, data, session, place } = state;
+  const used = run?.journal.usage;
+  const chips = [
+    run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "There is no journal of this turn: its prompt is composed again from the conversation, with the prompts that the agent has now" }, "composed again"),
+    h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
+    session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.turns.length)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
+    used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
+    used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
+    run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
+  ];
+  const agents = state.overview.agents;
+  const chooser = !run && agents.length > 1
+    ? h("select", { "aria-label": "Agent", onchange: (event) => { (state.agentOf ||= {})[place.session] = event.target.value; state.data = null; draw(); } }, agents.map((agent) => h("option", { value: agent.name, selected: agent.name === agentName() }, agent.name)))
+    : null;
+  const steps = data?.steps > 1
+    ? choice("Model call", Array.from({ length: data.steps }, (_, at) => [at + 1, String(at + 1)]).slice(-30), data.step, (step) => go({ ...place, step }, { replaceState: true }))
+    : null;
+  const stepped = Boolean(document.activeElement?.closest?.(".steps"));
+  state.hero = h("div", { class: "hero" });
+  state.panel = h("section", { id: "panel", class: "panel", role: "tabpanel", tabindex: "-1" });
+  state.tabs = h("div", { class: "tabrow" });
+  replace(
+    main,
+    h("header", { class: "top" }, h("div", { class: "titles" }, back(), h("h1", { dir: "auto" }, shown(title)), h("div", { class: "chips" }, chips)), chooser, steps ? h("div", { class: "steps" }, h("span", null, "Model call"), steps) : null),
+    state.hero,
+    state.tabs,
+    state.panel,
+  );
+  if (stepped) main.querySelector('.steps [aria-checked="true"]')?.focus();
+}
+
+function currentTab() {
+  const { tab: wanted } = state.place;
+  if (wanted === "timeline" && !state.run) return "layers";
+  return wanted || (["waiting", "failed"].includes(state.run?.status) ? "timeline" : "layers");
+}
+
+function tab() {
+  state.view?.destroy?.();
+  state.view = null;
+  const current = currentTab();
+  const waiting = state.run?.waiting.length;
+  const tabs = TABS.filter(([name]) => name !== "timeline" || state.run).map(([name, text]) => [name, text, name === "timeline" && waiting ? String(waiting) : null]);
+  const hadFocus = state.tabs.contains(document.activeElement);
+  replace(state.tabs, choice("Views", tabs, current, (name) => { go({ ...state.place, tab: name }, { replaceState: true }); }, { kind: "tab" }), why());
+  if (hadFocus || state.focusTab) state.tabs.querySelector('[aria-selected="true"]').focus();
+  state.focusTab = false;
+  state.panel.setAttribute("aria-labelledby", `tab-${current}`);
+  const { data } = state;
+  replace(state.hero, data.view && current !== "play" ? bar(data.view, { onpick: (layer) => pick(layer) }) : null);
+  const needsView = ["layers", "changes", "payload"].includes(current);
+  if (needsView && data.error) return unknown(data.error);
+  ({ layers, timeline, changes, payload, recall, play })[current]();
+}
+
+function pick(layer) {
+  if (currentTab() !== "layers") go({ ...state.place, tab: "layers" }, { replaceState: true });
+  setTimeout(() => state.view?.pick?.(layer));
+}
+
+// Why is something (not) in the prompt?
+function why() {
+  const input = h("input", { type: "text", placeholder: "Why documents[0]?", "aria-label": "Why is a part of the context in the prompt, or not?", list: "pointers", maxlength: "400" });
+  const result = h("output", { class: "why-answer", "aria-live": "polite" });
+  const ask = async () => {
+    const pointer = input.value.trim();
+    if (!pointer) return replace(result);
+    try {
+      const found = await post("why", { base: base(), pointer });
+      replace(result, h("b", null, shown(found.pointer)), ": ", shown(found.reason));
+    } catch (error) {
+      replace(result, h("span", { class: "wrong" }, shown(error.message)));
+    }
+  };
+  const pointers = new Set();
+  for (const row of state.data?.view?.layers || []) pointers.add(row.layer);
+  for (const message of state.data?.view?.messages.slice(-6) || []) for (const piece of message.pieces) if (piece.pointer && !piece.pointer.includes(",")) pointers.add(piece.pointer);
+  state.ask = (pointer) => { input.value = pointer; ask(); };
+  state.closeWhy = () => replace(result);
+  return h("form", { class: "why-form", onkeydown: (event) => { if (event.key === "Escape") state.closeWhy(); }, onsubmit: (event) => { event.preventDefault(); ask(); } }, input, h("datalist", { id: "pointers" }, [...pointers].slice(0, 60).map((one) => h("option", { value: one }))), result);
+}
+
+// The prompts need kwargs that this turn does not have: ask for them.
+function unknown(error) {
+  const agent = agentOf(agentName());
+  if (error.kind !== "KwargsError" || state.run || !agent) {
+    replace(state.panel, h("div", { class: "scroll page" }, problem(error, () => { state.data = null; draw(); })));
+    return;
+  }
+  const form = new Form(agent.schema, state.session?.kwargs || {});
+  replace(
+    state.panel,
+    h(
+      "div",
+      { class: "scroll page" },
+      problem(error),
+      h("form", { class: "card wide", onsubmit: (event) => {
+        event.preventDefault();
+        const kwargs = form.values();
+        if (!kwargs) return;
+        (state.kwargs ||= {})[state.place.session] = kwargs;
+        state.data = null;
+        draw();
+      } }, h("h2", null, "Fill them in to see the prompt"), form.element, h("button", { type: "submit", class: "primary" }, "Compose")),
+    ),
+  );
+  form.mark(error.problems, { focus: true });
+}
+
+const kwargsOf = () => (!state.run && state.kwargs?.[state.place.session] ? { kwargs: state.kwargs[state.place.session] } : {});
+
+function layers() {
+  const own = base();
+  state.view = new LayersView(state.panel, state.data, { load: (message) => post("message", { base: own, message, ...kwargsOf() }) });
+}
+
+function timeline() {
+  timelineView(state.panel, state.run, {
+    onstep: (step) => go({ ...state.place, step, tab: "layers" }),
+    decide: async (decisions) => {
+      await post("decide", { run: state.run.id, decisions });
+      say("Decided");
+      state.data = null;
+      state.overview = null;
+      await draw();
+    },
+  });
+}
+
+async function changes() {
+  const { place, data, session, run } = state;
+  const options = [];
+  for (let step = data.step - 1; step >= 1 && options.length < 30; step--) options.push([`step:${step}`, `model call ${step} of this ${run ? "run" : "turn"}`]);
+  if (session && place.turn > 0) options.push(["turn", "another turn"]);
+  const others = state.overview.runs.filter((one) => one.id !== place.run).slice(0, 50);
+  options.push(...others.map((one) => [`run:${one.id}`, `run: ${plain(one.input || one.id).slice(0, 50)}`]));
+  const select = h("select", { "aria-label": "Compare with" }, options.map(([value, text]) => h("option", { value }, text)));
+  const turn = h("input", { type: "number", min: "1", max: String(session ? session.turns.length : 1), value: String(place.turn || 1), "aria-label": "Turn to compare with" });
+  const turnBox = h("label", { class: "inline" }, "turn", turn);
+  const picker = options.length ? [h("span", { class: "quiet" }, "Compared with"), select, turnBox] : [];
+  const mine = turnNumber;
+  const load = async () => {
+    turnBox.hidden = select.value !== "turn";
+    const [kind, value] = [select.value.split(":")[0], select.value.slice(select.value.indexOf(":") + 1)];
+    let against = null;
+    if (kind === "step") against = { ...base(), step: Number(value) };
+    else if (kind === "run") against = { run: value };
+    else if (kind === "turn") {
+      const at = Math.max(0, Math.min(session.turns.length, Number(turn.value) || 1) - 1);
+      const known = session.turns[at].run;
+      against = known ? { run: known } : { session: place.session, turn: at, agent: agentName() };
+    }
+    if (!against) return changesView(state.panel, null, picker);
+    const isFocused = document.activeElement;
+    try {
+      const answer = await post("compose", { base: base(), against, ...kwargsOf() });
+      if (mine !== turnNumber) return;
+      changesView(state.panel, answer.diff, picker);
+      if (picker.includes(isFocused) || turnBox.contains(isFocused)) isFocused.focus();
+    } catch (error) {
+      if (mine === turnNumber) replace(state.panel, h("div", { class: "scroll page" }, h("div", { class: "toolbar" }, picker), problem(error)));
+    }
+  };
+  select.addEventListener("change", load);
+  turn.addEventListener("change", load);
+  await load();
+}
+
+async function payload() {
+  const mine = turnNumber;
+  const chosen = state.payload;
+  const again = () => payload();
+  const targets = choice("Target", state.overview.targets.map((name) => [name, TARGETS[name] || name]), chosen.target, (target) => { chosen.target = target; chosen.focus = true; again(); });
+  const templates = h("select", { "aria-label": "Chat template", hidden: chosen.target !== "text", onchange: (event) => { chosen.chat_template = event.target.value; again(); } }, h("option", { value: "" }, "plain roles"), state.overview.chat_templates.map((name) => h("option", { value: name, selected: name === chosen.chat_template }, name)));
+  const toolbar = [targets, templates];
+  const body = { base: base(), target: chosen.target, ...kwargsOf() };
+  if (chosen.target === "text" && chosen.chat_template) body.chat_template = chosen.chat_template;
+  try {
+    const answer = await post("payload", body);
+    if (mine !== turnNumber) return;
+    state.view?.destroy?.();
+    state.view = new PayloadView(state.panel, answer, toolbar);
+  } catch (error) {
+    if (mine === turnNumber) replace(state.panel, h("div", { class: "stack" }, h("div", { class: "toolbar" }, toolbar), h("div", { class: "scroll page" }, problem(error))));
+  }
+  if (chosen.focus) targets.querySelector('[aria-checked="true"]').focus();
+  chosen.focus = false;
+}
+
+function recall() {
+  const recalled = state.run?.journal.events.find((event) => event.kind === "recall");
+  const agent = agentOf(agentName());
+  recallView(state.panel, {
+    recalled,
+    canAsk: agent?.memory,
+    query: state.data.input || state.run?.input || "",
+    ask: (query) => post("recall", { agent: agent.name, query }),
+    why: (pointer) => state.ask(pointer),
+  });
+}
+
+function play() {
+  state.view = new PlayView(state.panel, {
+    base: base(),
+    data: state.data.error ? null : state.data,
+    agent: agentOf(agentName()),
+    compose: (body, signal) => post("compose", { ...kwargsOf(), ...body }, signal),
+    message: (body) => post("message", { ...kwargsOf(), ...body }),
+  });
+}
+
+// --- a new run
+
+function create(place) {
+  state.view?.destroy?.();
+  state.view = null;
+  state.run = state.data = null;
+  const { agents } = state.overview;
+  document.title = "New run · agentkit inspector";
+  if (!agents.length) {
+    replace(main, h("div", { class: "scroll page" }, back(), empty("There is no agent to run", "Open the inspector with an agent, such as `agentkit inspect RUN --agent module:agent`.")));
+    return;
+  }
+  const agent = agents.find((one) => one.name === place.create) || agents[0];
+  const panel = h("section", { class: "panel" });
+  replace(main, h("div", { class: "stack new grow" }, back(), panel));
+  state.view = new PlayView(panel, {
+    base: { agent: agent.name },
+    data: null,
+    agent,
+    agents,
+    choose: (name) => go({ create: name }),
+    sessions: state.overview.sessions,
+    canRecall: agent.memory,
+    compose: (body, signal) => post("compose", body, signal),
+    message: (body) => post("message", body),
+    start: async (body) => {
+      const made = await post("start", { agent: agent.name, ...body });
+      go({ run: made.run, tab: "timeline" });
+    },
+  });
+  state.view.input.focus();
+}
+
+// --- a token, where the server wants one
+
+onToken((error) => {
+  const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", required: true });
+  const dialog = h(
+    "dialog",
+    { class: "card" },
+    h("form", { onsubmit: (event) => { event.preventDefault(); keepToken(input.value); dialog.close(); dialog.remove(); state.overview = null; draw(); } }, h("h2", null, "A token is needed"), h("p", null, shown(error.message)), input, h("button", { type: "submit", class: "primary" }, "Go on")),
+  );
+  document.querySelector("dialog")?.remove();
+  document.body.append(dialog);
+  dialog.showModal();
+});
+
+document.addEventListener("pointerdown", (event) => {
+  if (!event.target.closest?.(".why-form")) state.closeWhy?.();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") state.closeWhy?.();
+  if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+  const at = Number(event.key);
+  const buttons = state.tabs ? [...state.tabs.querySelectorAll('[role="tab"]')] : [];
+  if (at >= 1 && at <= buttons.length) buttons[at - 1].click();
+  else if (event.key === "/") {
+    event.preventDefault();
+    side.search.focus();
+  } else if ((event.key === "j" || event.key === "k") && state.session && state.place.turn !== undefined) {
+    const turn = state.session.turns[state.place.turn + (event.key === "j" ? 1 : -1)];
+    if (turn) go({ session: state.place.session, turn: turn.turn, run: turn.run });
+  }
+});
+
+addEventListener("popstate", draw);
+takeToken();
+draw();

@@ -1,0 +1,214 @@
+// Try a prompt: change a layer, the input or the budget, and see what would be sent. Nothing is sent.
+
+import { h, replace, shown, number, problem, empty, say } from "./dom.js";
+import { LayersView, bar, hue, layerOf } from "./layers.js";
+import { Form } from "./form.js";
+
+const WAIT = 220;
+
+export class PlayView {
+  // With `start` there is a button that begins a run with the input and the kwargs.
+  constructor(panel, { base, data, agent, agents, choose, sessions, compose, message, canRecall, start }) {
+    Object.assign(this, { base, compose, message, original: data, agent });
+    this.edits = new Map();
+    this.input = h("textarea", { rows: "3", "aria-label": "Input" });
+    this.input.value = data?.input || "";
+    this.budget = h("input", { type: "number", min: "1", step: "50", "aria-label": "Budget in tokens", placeholder: "no budget" });
+    this.budget.value = data?.view.budget?.tokens ?? "";
+    this.budgetAtFirst = this.budget.value;
+    this.form = new Form(agent?.schema, data?.kwargs || {}, { oninput: () => this.later() });
+    this.kwargsAtFirst = JSON.stringify(this.form.values());
+    this.recall = canRecall ? h("input", { type: "checkbox", role: "switch", onchange: () => this.later() }) : null;
+    this.input.addEventListener("input", () => this.later());
+    this.budget.addEventListener("input", () => this.later());
+    this.slider = h("input", { type: "range", min: "1", max: "1000", step: "1", value: "1000", "aria-label": "Budget" });
+    this.slider.addEventListener("input", () => {
+      this.budget.value = this.slider.value === this.slider.max ? "" : this.slider.value;
+      this.later();
+    });
+    this.editors = h("div", { class: "editors" });
+    this.reset = h("button", { type: "button", class: "quiet", onclick: () => this.undo() }, "Undo all");
+    this.state = h("p", { class: "play-state", "aria-live": "polite" });
+    this.problems = h("div");
+    this.bar = h("div");
+    this.preview = h("div", { class: "preview-panel" });
+    replace(
+      panel,
+      h(
+        "div",
+        { class: "play" },
+        h(
+          "div",
+          { class: "scroll editor", tabindex: "-1" },
+          h("header", null, h("h2", null, start ? "New run" : "Try it"), h("span", { class: "grow" }), this.reset),
+          h("p", { class: "quiet" }, start ? "See what would be sent, then run it." : "Change anything. Nothing is sent."),
+          agents?.length > 1 ? h("label", { class: "block" }, h("span", null, "Agent"), h("select", { onchange: (event) => choose(event.target.value) }, agents.map((one) => h("option", { value: one.name, selected: one === agent }, one.name)))) : null,
+          h("label", { class: "block" }, h("span", null, "Input"), this.input),
+          start ? this.runRow(start, sessions) : null,
+          this.recall ? h("label", { class: "inline" }, this.recall, " Ask memory for this input") : null,
+          h("div", { class: "budget" }, h("label", { class: "block" }, h("span", null, "Budget, tokens"), this.budget), this.slider),
+          (this.kwargs = h("details", { class: "block", open: Boolean(start) }, h("summary", null, "Additional kwargs"), this.form.element)),
+          h("h3", null, "Layers"),
+          this.editors,
+        ),
+        h("div", { class: "preview" }, this.state, this.problems, this.bar, this.preview),
+      ),
+    );
+    if (data) this.prompts(data.prompts);
+    if (data) this.drawn(data);
+    else {
+      this.kwargs.open = true;
+      this.now();
+    }
+  }
+
+  runRow(start, sessions) {
+    const session = h("input", { type: "text", placeholder: "none: the run stands alone", list: "sessions", maxlength: "200" });
+    const button = h("button", { type: "button", class: "primary" }, "Run");
+    const notes = (this.notes = h("div", { class: "run-notes", "aria-live": "assertive" }));
+    button.addEventListener("click", async () => {
+      const kwargs = this.form.values();
+      if (!kwargs) return;
+      if (!this.input.value.trim()) {
+        replace(notes, h("p", { class: "warning" }, "The input is empty: write what you would ask."));
+        this.input.focus();
+        return;
+      }
+      if (this.edits.size || this.budget.value !== this.budgetAtFirst) {
+        replace(notes, h("p", { class: "warning" }, "A run uses the agent as it is, without the changes of layers and budget: undo them first."));
+        return;
+      }
+      button.disabled = true;
+      replace(notes);
+      try {
+        await start({ input: this.input.value, kwargs, ...(session.value ? { session: session.value } : {}) });
+      } catch (error) {
+        this.kwargs.open = true;
+        const left = this.form.mark(error.problems, { focus: true });
+        error.problems = left;
+        replace(notes, problem(error));
+      }
+      button.disabled = false;
+    });
+    return h("div", { class: "block" }, h("div", { class: "run-row" }, h("label", { class: "block" }, h("span", null, "Session"), session), button), h("datalist", { id: "sessions" }, (sessions || []).slice(0, 100).map((name) => h("option", { value: name }))), notes);
+  }
+
+  destroy() {
+    clearTimeout(this.timer);
+    this.request?.abort();
+    this.layers?.destroy();
+  }
+
+  prompts(list) {
+    this.known = list;
+    replace(
+      this.editors,
+      list.map((prompt) => {
+        const id = `prompt-${prompt.path}`;
+        const area = h("textarea", { id, rows: String(Math.min(12, Math.max(2, prompt.text.split("\n").length))), spellcheck: "false", "data-path": prompt.path, dir: "auto" });
+        area.value = prompt.text;
+        const isWhole = prompt.text.length < 200000;
+        const back = h("button", { type: "button", class: "quiet", hidden: true }, "undo");
+        const out = h("button", { type: "button", class: "quiet" }, "leave out");
+        const changed = () => {
+          if (area.value === prompt.text) this.edits.delete(prompt.path);
+          else this.edits.set(prompt.path, area.value);
+          back.hidden = area.value === prompt.text;
+          out.hidden = area.value === "";
+          this.later();
+        };
+        area.addEventListener("input", changed);
+        back.addEventListener("click", () => {
+          area.value = prompt.text;
+          changed();
+          area.focus();
+        });
+        out.addEventListener("click", () => {
+          area.value = "";
+          changed();
+          area.focus();
+        });
+        area.disabled = !isWhole;
+        const size = prompt.size;
+        const limits = [size.min ? `min ${size.min}` : null, size.max !== null ? `max ${size.max}` : null, size.priority ? `priority ${size.priority}` : null, size.cut !== "none" ? `cut ${size.cut}` : null, prompt.fence ? "fenced" : null, prompt.changes];
+        return h(
+          "div",
+          { class: `editor-card ${hue(layerOf(prompt.path))}` },
+          h("label", { for: id }, h("span", { class: "swatch", "aria-hidden": "true" }), shown(prompt.name), h("small", null, shown(prompt.path))),
+          area,
+          h("footer", null, h("span", null, limits.filter(Boolean).join(" · "), prompt.engine === "literal" ? " · literal" : ""), h("span", { class: "grow" }), out, back),
+        );
+      }),
+    );
+  }
+
+  undo() {
+    this.edits.clear();
+    if (this.original) this.input.value = this.original.input;
+    this.budget.value = this.budgetAtFirst;
+    if (this.known) this.prompts(this.known);
+    this.now();
+  }
+
+  later() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.now(), WAIT);
+    this.state.textContent = "…";
+  }
+
+  asked() {
+    const kwargs = this.form.values();
+    if (kwargs === null) return null;
+    const body = { base: this.base, layers: Object.fromEntries(this.edits) };
+    if (!this.original || this.input.value !== this.original.input) body.input = this.input.value;
+    if (!this.original || JSON.stringify(kwargs) !== this.kwargsAtFirst) body.kwargs = kwargs;
+    if (this.budget.value !== this.budgetAtFirst) body.budget = this.budget.value === "" ? null : Number(this.budget.value);
+    if (this.recall?.checked) body.recall = true;
+    return body;
+  }
+
+  async now() {
+    const body = this.asked();
+    if (!body) return;
+    this.request?.abort();
+    this.request = new AbortController();
+    try {
+      const data = await this.compose(body, this.request.signal);
+      this.drawn(data, body);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      const left = this.form.mark(error.problems);
+      error.problems = left;
+      if (error.kind === "KwargsError") this.kwargs.open = true;
+      replace(this.problems, error.kind === "KwargsError" && !left.length ? empty(error.title, "Fill in the marked fields to see the prompt.") : problem(error));
+      this.preview.classList.add("stale");
+      this.state.textContent = "Not composed";
+      say(error.message);
+    }
+  }
+
+  drawn(data, body = { base: this.base }) {
+    if (!this.known) this.prompts(data.prompts);
+    replace(this.problems);
+    this.preview.classList.remove("stale");
+    const before = data.diff ? data.diff.tokens_before : null;
+    const difference = before === null ? 0 : data.view.tokens - before;
+    this.slider.max = String(Math.max(Number(this.slider.max) || 0, data.view.tokens + 50, before || 0));
+    this.slider.value = this.budget.value || this.slider.max;
+    replace(
+      this.state,
+      `${number(data.view.tokens)} tokens`,
+      difference ? h("em", { class: difference > 0 ? "up" : "down" }, `${difference > 0 ? "+" : "−"}${number(Math.abs(difference))}`) : null,
+      data.diff && !data.diff.first ? h("small", null, "as it was") : null,
+      data.diff?.first ? h("small", null, `first ${number(data.diff.same_tokens)} tokens unchanged`) : null,
+    );
+    replace(this.bar, bar(data.view, { onpick: (layer) => this.layers?.pick(layer) }));
+    const shownBefore = this.layers && { rows: this.layers.rows, top: this.layers.top };
+    this.layers?.destroy();
+    this.layers = new LayersView(this.preview, data, {
+      changes: data.diff,
+      before: shownBefore,
+      load: (at) => this.message({ ...body, message: at }),
+    });
+  }
+}

@@ -1,0 +1,120 @@
+// A list of any length: only the rows that can be seen are in the document. Rows may be of any height.
+
+const BEYOND = 600;
+
+export class Rows {
+  // `scroller` scrolls; `like` is a list whose rows are about as high; `list` is an element inside of it that this object fills.
+  constructor(scroller, list, { count, render, estimate = 64, role = "listitem", like = null }) {
+    Object.assign(this, { scroller, list, count, render, role });
+    this.heights = new Float64Array(count).fill(estimate);
+    if (like?.count === count) this.heights.set(like.heights);
+    this.offsets = new Float64Array(count + 1);
+    this.nodes = new Map();
+    this.above = document.createElement("div");
+    this.below = document.createElement("div");
+    for (const spacer of [this.above, this.below]) spacer.setAttribute("role", "presentation");
+    list.replaceChildren(this.above, this.below);
+    this.sum(0);
+    this.observer = new ResizeObserver((entries) => this.measured(entries));
+    this.onScroll = () => this.update();
+    scroller.addEventListener("scroll", this.onScroll, { passive: true });
+    this.resized = new ResizeObserver(() => this.update());
+    this.resized.observe(scroller);
+    this.update();
+  }
+
+  destroy() {
+    this.observer.disconnect();
+    this.resized.disconnect();
+    this.scroller.removeEventListener("scroll", this.onScroll);
+  }
+
+  sum(from) {
+    for (let at = from; at < this.count; at++) this.offsets[at + 1] = this.offsets[at] + this.heights[at];
+  }
+
+  measured(entries) {
+    let first = Infinity;
+    for (const entry of entries) {
+      const at = Number(entry.target.dataset.at);
+      const height = entry.borderBoxSize[0].blockSize;
+      if (height && this.nodes.get(at) === entry.target && Math.abs(this.heights[at] - height) > 0.5) {
+        this.heights[at] = height;
+        first = Math.min(first, at);
+      }
+    }
+    if (first === Infinity) return;
+    this.sum(first);
+    this.update();
+  }
+
+  find(offset) {
+    let low = 0;
+    let high = this.count;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.offsets[middle + 1] <= offset) low = middle + 1;
+      else high = middle;
+    }
+    return Math.min(low, this.count - 1);
+  }
+
+  get start() {
+    let top = 0;
+    for (let node = this.list; node && node !== this.scroller; node = node.offsetParent) top += node.offsetTop;
+    return top;
+  }
+
+  update() {
+    if (!this.count) return;
+    const top = this.scroller.scrollTop - this.start;
+    const first = this.find(Math.max(0, top - BEYOND));
+    const last = this.find(Math.max(0, top + this.scroller.clientHeight + BEYOND));
+    for (const [at, node] of this.nodes) {
+      if (at >= first && at <= last) continue;
+      if (node.contains(document.activeElement)) this.list.focus({ preventScroll: true });
+      this.observer.unobserve(node);
+      node.remove();
+      this.nodes.delete(at);
+    }
+    let before = this.above;
+    for (let at = first; at <= last; at++) {
+      let node = this.nodes.get(at);
+      if (!node) {
+        node = this.render(at);
+        node.dataset.at = at;
+        node.setAttribute("role", this.role);
+        node.setAttribute("aria-setsize", this.count);
+        node.setAttribute("aria-posinset", at + 1);
+        this.nodes.set(at, node);
+        before.after(node);
+        this.observer.observe(node);
+      }
+      before = node;
+    }
+    this.above.style.height = `${this.offsets[first]}px`;
+    this.below.style.height = `${this.offsets[this.count] - this.offsets[last + 1]}px`;
+  }
+
+  // Bring a row into view and return it.
+  show(at, { block = "nearest" } = {}) {
+    if (at < 0 || at >= this.count) return null;
+    if (!this.nodes.has(at)) {
+      this.scroller.scrollTop = this.start + this.offsets[at] - (block === "start" ? 0 : this.scroller.clientHeight / 3);
+      this.update();
+    }
+    const node = this.nodes.get(at);
+    node?.scrollIntoView({ block });
+    this.update();
+    return node;
+  }
+
+  redraw(at) {
+    const node = this.nodes.get(at);
+    if (!node) return;
+    this.observer.unobserve(node);
+    node.remove();
+    this.nodes.delete(at);
+    this.update();
+  }
+}

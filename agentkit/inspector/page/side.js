@@ -1,0 +1,162 @@
+// The lists at the side: runs, sessions, and the turns of a session.
+
+import { h, replace, shown, number, icon, choice, empty } from "./dom.js";
+import { Rows } from "./rows.js";
+
+const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled", unfinished: "unfinished" };
+
+export class Side {
+  constructor(element, { go, theme }) {
+    Object.assign(this, { element, go, tab: "runs", filter: "" });
+    this.search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the list" });
+    this.search.addEventListener("input", () => {
+      this.filter = this.search.value.toLowerCase();
+      this.list();
+    });
+    this.tabs = h("div");
+    this.scroller = h("div", { class: "scroll", id: "side-list" });
+    this.head = h("div", { class: "side-head" });
+    replace(
+      element,
+      h("header", { class: "brand" }, h("a", { href: "#/", class: "mark", "aria-label": "agentkit inspector" }, h("i"), h("i"), h("i"), h("i")), h("b", null, "agentkit"), h("span", null, "inspector"), h("span", { class: "grow" }), theme),
+      this.head,
+      this.scroller,
+      (this.foot = h("footer", { hidden: true }, h("a", { class: "button primary", href: "#/new" }, icon("plus"), "New run"))),
+    );
+  }
+
+  // The whole list anew: `overview` has runs and sessions, `session` the turns of one.
+  show(overview, session, current) {
+    const isOther = this.session?.session !== session?.session;
+    const isKnown = this.overview === overview && this.session === session && this.rows;
+    const isMoved = isOther || this.current?.turn !== current.turn || this.current?.run !== current.run;
+    Object.assign(this, { overview, session, current });
+    this.foot.hidden = !overview.agents.length;
+    if (isOther) {
+      this.filter = this.search.value = "";
+      this.scroller.scrollTop = 0;
+    }
+    if (isKnown) this.select(isMoved);
+    else this.list(isMoved);
+  }
+
+  // Another item of the same list is current.
+  select(isMoved) {
+    const at = this.shownItems.findIndex((item) => this.isCurrent(item));
+    this.at = at;
+    if (at >= 0 && isMoved) this.rows.show(at);
+    this.mark();
+  }
+
+  items() {
+    const fits = (...texts) => !this.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(this.filter));
+    if (this.session) return this.session.turns.filter((turn) => fits(turn.input, turn.answer, turn.turn, turn.tools.join(" ")));
+    if (this.tab === "runs") return this.overview.runs.filter((run) => fits(run.input, run.agent, run.id, run.session, run.status));
+    return this.overview.sessions.filter((name) => fits(name));
+  }
+
+  list(jump = false) {
+    const select = (tab) => {
+      this.tab = tab;
+      this.scroller.scrollTop = 0;
+      this.list();
+      this.tabs.querySelector('[aria-checked="true"]')?.focus();
+    };
+    if (this.session)
+      replace(
+        this.head,
+        h("div", { class: "back" }, h("button", { type: "button", class: "quiet", onclick: () => this.go({}) }, icon("back"), "All"), h("b", { dir: "auto" }, shown(this.session.session))),
+        h("p", { class: "quiet" }, `${number(this.session.turns.length)} turns, ${number(this.session.tokens)} tokens`),
+        this.search,
+      );
+    else
+      replace(
+        this.head,
+        replace(this.tabs, choice("What is listed", [["runs", "Runs", number(this.overview.runs.length)], ["sessions", "Sessions", number(this.overview.sessions.length)]], this.tab, select)),
+        this.search,
+      );
+    this.rows?.destroy();
+    const top = this.scroller.scrollTop;
+    const hadFocus = this.box?.contains(document.activeElement);
+    const items = this.items();
+    this.shownItems = items;
+    if (!items.length) {
+      this.rows = null;
+      replace(this.scroller, this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "There is nothing to run, either.") : empty("No sessions", "A run with a session name begins one."));
+      return;
+    }
+    const most = this.session ? Math.max(...this.session.turns.map((turn) => turn.tokens)) : 0;
+    this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.turns.length).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
+    this.box.addEventListener("keydown", (event) => this.key(event));
+    replace(this.scroller, this.box);
+    this.rows = new Rows(this.scroller, this.box, {
+      count: items.length,
+      estimate: this.session ? 78 : this.tab === "runs" ? 66 : 46,
+      role: "option",
+      render: (at) => this.row(items[at], at, most),
+    });
+    this.scroller.scrollTop = top;
+    this.rows.update();
+    if (hadFocus) this.box.focus({ preventScroll: true });
+    this.select(jump);
+  }
+
+  isCurrent(item) {
+    if (this.session) return item.turn === this.current.turn;
+    return this.tab === "runs" ? item.id === this.current.run : item === this.current.session;
+  }
+
+  row(item, at, most) {
+    const open = () => this.open(item);
+    const props = { class: "item", id: `item-${at}`, onclick: open, "aria-selected": String(this.isCurrent(item)) };
+    if (this.session)
+      return h(
+        "div",
+        props,
+        h("p", { class: "first" }, h("span", { class: "no" }, String(item.turn + 1)), h("span", { class: "line", dir: "auto" }, shown(item.input || "(no input)"))),
+        h("p", { class: "second line", dir: "auto" }, shown(item.answer || (item.tools.length ? "…" : "no answer"))),
+        h(
+          "p",
+          { class: "third" },
+          h("span", { class: "meter", "aria-hidden": "true" }, h("span", { vars: { width: `${Math.max(3, (item.tokens / most) * 100)}%` } })),
+          h("span", null, `${number(item.tokens)} tokens`),
+          item.tools.length ? h("span", null, icon("tool"), shown([...new Set(item.tools)].slice(0, 2).join(", "))) : null,
+          item.run ? h("span", { class: "tag" }, "run") : null,
+        ),
+      );
+    if (this.tab === "runs")
+      return h(
+        "div",
+        props,
+        h("p", { class: "first" }, h("span", { class: `status ${item.status}`, title: WORDS[item.status] }), h("span", { class: "line", dir: "auto" }, shown(item.input || "(no input)"))),
+        h("p", { class: "third" }, h("span", { dir: "auto" }, shown(item.agent)), item.session ? h("span", { dir: "auto" }, shown(item.session)) : null, h("span", { class: "grow" }), h("span", { class: `word ${item.status}` }, WORDS[item.status] || item.status)),
+      );
+    return h("div", props, h("p", { class: "first" }, h("span", { class: "line", dir: "auto" }, shown(item))));
+  }
+
+  open(item) {
+    if (this.session) this.go({ session: this.session.session, turn: item.turn, run: item.run });
+    else if (this.tab === "runs") this.go({ run: item.id });
+    else this.go({ session: item });
+  }
+
+  mark() {
+    for (const [at, node] of this.rows.nodes) node.setAttribute("aria-selected", String(this.isCurrent(this.shownItems[at])));
+    if (this.at >= 0) this.box.setAttribute("aria-activedescendant", `item-${this.at}`);
+  }
+
+  key(event) {
+    const page = Math.max(1, Math.floor(this.scroller.clientHeight / 80));
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
+    if (!step) {
+      if (event.key === "Enter" && this.at >= 0) this.open(this.shownItems[this.at]);
+      return;
+    }
+    event.preventDefault();
+    const from = this.at < 0 && Number.isFinite(step) ? -Math.sign(step) : this.at;
+    this.at = Math.max(0, Math.min(this.shownItems.length - 1, from + step));
+    this.rows.show(this.at);
+    this.box.setAttribute("aria-activedescendant", `item-${this.at}`);
+    this.open(this.shownItems[this.at]);
+  }
+}

@@ -1,0 +1,162 @@
+// A journal as a timeline: what was recalled, model calls, tools, approvals, and what they cost.
+
+import { h, replace, folded, shown, number, money, icon, problem } from "./dom.js";
+import { hits } from "./recall.js";
+
+function usage(used) {
+  if (!used || !(used.input || used.output)) return null;
+  return h(
+    "span",
+    { class: "usage" },
+    h("span", { title: "tokens in" }, `${number(used.input)} in`),
+    used.cached ? h("span", { class: "cached", title: "of these from the cache of the provider" }, `${number(used.cached)} cached`) : null,
+    h("span", { title: "tokens out" }, `${number(used.output)} out`),
+    used.money !== null ? h("b", null, money(used.money)) : null,
+  );
+}
+
+const arguments_ = (text) => {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 1).replace(/\n\s*/g, " ");
+  } catch {
+    return text;
+  }
+};
+
+function call(one) {
+  return h("p", { class: "call" }, h("b", { dir: "auto" }, shown(one.name)), h("code", { dir: "auto" }, folded(arguments_(one.arguments), { fold: 600 })));
+}
+
+const DRAW = {
+  begin: (event) => ["begin", "Begins", h("p", { class: "quiet" }, event.done ? `goes on behind ${number(event.done)} messages of its own` : event.before ? `behind ${number(event.before)} messages of the session` : "with an empty conversation")],
+  compact: (event) => ["compact", "Compacts the conversation", h("p", null, `${number(event.messages)} messages are not shown.`), event.summary ? h("p", { class: "quote", dir: "auto" }, folded(event.summary)) : null],
+  tools: (event) => ["tool", "Tools of this run", h("p", { class: "quiet" }, event.names.map((name) => h("code", null, shown(name), " ")))],
+  examples: (event) => ["recall", "Examples chosen", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],
+  recall: (event) => ["recall", "Asks memory", h("details", null, h("summary", null, `${number(event.hits.length)} found`), hits(event))],
+  check: (event) => [event.problem ? "cross" : "check", event.problem ? "Answer refused" : "Answer checked", event.problem ? h("p", { dir: "auto" }, folded(event.problem)) : null],
+  approval: (event) => [
+    "approval",
+    "Approval",
+    event.decisions.length
+      ? event.decisions.map((one) =>
+          h(
+            "p",
+            { class: `decision ${one.approved ? "yes" : "no"}` },
+            h("span", { class: "tag" }, icon(one.approved ? "check" : "cross"), one.approved ? "approved" : "denied"),
+            h("b", { dir: "auto" }, shown(one.name || one.id)),
+            one.reason ? h("span", { dir: "auto" }, shown(one.reason)) : null,
+            one.changed ? h("code", null, folded(JSON.stringify(one.changed))) : null,
+          ),
+        )
+      : h("p", { class: "quiet" }, "no decision was needed"),
+  ],
+};
+
+function draw(event, { onstep }) {
+  if (event.kind === "model")
+    return [
+      "model",
+      [`Model call ${event.step}`, event.model ? h("small", null, shown(event.model)) : null],
+      usage(event.usage),
+      event.thinking ? h("details", { class: "thinking" }, h("summary", null, "Thinking"), h("p", { dir: "auto" }, folded(event.thinking))) : null,
+      event.text ? h("p", { class: "quote", dir: "auto" }, folded(event.text)) : null,
+      event.calls.map(call),
+      !["stop", "tool_calls"].includes(event.finish) ? h("p", null, h("span", { class: "tag failed" }, shown(event.finish))) : null,
+      onstep ? h("button", { type: "button", class: "link", onclick: () => onstep(event.step) }, "What was sent") : null,
+    ];
+  if (event.kind === "tool")
+    return [
+      "tool",
+      [h("span", { dir: "auto" }, shown(event.name)), h("span", { class: `tag ${event.status === "success" ? "used" : event.status === "running" ? "" : "failed"}` }, shown(event.status))],
+      usage(event.usage),
+      event.arguments ? h("p", { class: "call" }, h("code", { dir: "auto" }, folded(arguments_(event.arguments), { fold: 600 }))) : null,
+      event.text ? h("p", { class: "result", dir: "auto" }, folded(event.text, { fold: 800 })) : null,
+      event.inner ? h("details", { class: "inner" }, h("summary", null, `What the agent ${event.inner.agent} did`), events(event.inner.events, {})) : null,
+    ];
+  return (DRAW[event.kind] || (() => ["begin", event.kind]))(event);
+}
+
+function events(list, options) {
+  return h(
+    "ol",
+    { class: "timeline" },
+    list.map((event) => {
+      const [symbol, name, ...content] = draw(event, options);
+      return h("li", { class: `event ${event.kind}` }, h("span", { class: "dot" }, icon(symbol)), h("div", null, h("h3", null, name), content));
+    }),
+  );
+}
+
+// The calls that wait, each with a decision to make.
+export function approvals(run, decide) {
+  if (!run.waiting.length) return null;
+  return h(
+    "section",
+    { class: "approvals", "aria-label": "Calls that wait for a decision" },
+    run.waiting.map((call) => {
+      const reason = h("input", { type: "text", placeholder: "Why not? The model reads this.", "aria-label": "Reason" });
+      const changed = h("textarea", { rows: "2", spellcheck: "false", "aria-label": "Arguments" });
+      changed.value = arguments_(call.arguments);
+      const notes = h("div", { "aria-live": "assertive" });
+      const buttons = [];
+      const made = (approved) => async () => {
+        const decision = { approved };
+        if (!approved && reason.value) decision.reason = reason.value;
+        if (approved && changed.value !== arguments_(call.arguments)) {
+          try {
+            decision.arguments = JSON.parse(changed.value);
+          } catch (error) {
+            replace(notes, h("p", { class: "warning" }, `The arguments are not JSON: ${error.message}`));
+            return;
+          }
+        }
+        for (const button of buttons) button.disabled = true;
+        try {
+          await decide({ [call.id]: decision });
+        } catch (error) {
+          for (const button of buttons) button.disabled = false;
+          replace(notes, problem(error));
+        }
+      };
+      buttons.push(
+        h("button", { type: "button", class: "approve", onclick: made(true) }, icon("check"), "Approve"),
+        h("button", { type: "button", class: "deny", onclick: made(false) }, icon("cross"), "Deny"),
+      );
+      return h(
+        "article",
+        { class: "approval-card" },
+        h("h3", null, icon("approval"), "May ", h("b", { dir: "auto" }, shown(call.name)), " run?", h("small", null, shown(call.id))),
+        h("label", null, "With these arguments", changed),
+        h("div", { class: "decide" }, buttons, reason),
+        notes,
+      );
+    }),
+  );
+}
+
+export function timelineView(panel, run, { onstep, decide }) {
+  const journal = run.journal;
+  const used = journal.usage;
+  const models = journal.events.filter((event) => event.kind === "model").length;
+  const tools = journal.events.filter((event) => event.kind === "tool").length;
+  const facts = [
+    ["Model calls", number(models)],
+    ["Tool calls", number(tools)],
+    ["Tokens in", number(used.input)],
+    ["From a cache", used.input ? `${Math.round((used.cached / used.input) * 100)} %` : "0"],
+    ["Tokens out", number(used.output)],
+    ["Cost", used.money === null ? "not known" : money(used.money)],
+  ];
+  replace(
+    panel,
+    h(
+      "div",
+      { class: "scroll page" },
+      run.error ? h("section", { class: "failure", role: "alert" }, h("h2", null, "The run failed"), h("p", { dir: "auto" }, folded(run.error))) : null,
+      approvals(run, decide),
+      h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+      events(journal.events, { onstep }),
+      run.status === "running" ? h("p", { class: "loading" }, "Running…") : null,
+    ),
+  );
+}

@@ -1,0 +1,154 @@
+"""The context of an earlier model call: from a journal, or from a conversation that has none.
+
+Nothing is sent, no tool runs, and no memory is asked. The prompts are those that the agent has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from agentkit.agent import Agent
+from agentkit.errors import JournalError
+from agentkit.run.journal import Journal
+from agentkit.run.loop import is_repair, remembering
+from agentkit.run_context import with_key
+from agentkit.session import InMemorySession, Session
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.errors import PromptError, brief
+
+__all__ = ["Turn", "run_contexts", "session_turns", "turn_context"]
+
+
+class Turn(NamedTuple):
+    """A turn of a conversation: what a user wrote, and what followed until the next one."""
+
+    start: int
+    """Index of the message of the user."""
+    stop: int
+    """Index behind its last message."""
+
+
+def session_turns(conversation: Sequence[Message]) -> list[Turn]:
+    """Return the turns of a conversation; what asked a model to repair its answer begins none."""
+    starts = [at for at, message in enumerate(conversation) if message.role == "user" and not is_repair(message)]
+    if not len(conversation):
+        return []
+    if not starts or starts[0] > 0:
+        starts.insert(0, 0)
+    return [Turn(start, stop) for start, stop in zip(starts, [*starts[1:], len(conversation)], strict=True)]
+
+
+def run_contexts(agent: Agent[Any, Any], journal: Journal, session: Session | None = None) -> list[PromptContext]:
+    """Return the context of each model call of a run, first to last; that of a call without an answer is among them.
+
+    `agent.chain.compose` makes of it what was sent.
+
+    Args:
+        agent: The agent of the run, as it is now.
+        journal: The journal of the run.
+        session: The session of the run; None where it had none.
+
+    Raises:
+        JournalError: The session is missing, or has fewer messages than when the run began.
+    """
+    if journal.session is not None and session is None:
+        raise JournalError(
+            f"run {journal.run_id!r}: the session {journal.session!r}, which it went on with, does not exist any more: "
+            "what was sent cannot be composed again"
+        )
+    ctx = with_key(journal.context, agent.chain, session, journal.run_id)
+    conversation = ctx.conversation if session is None else session.conversation
+    found: list[PromptContext] = []
+    is_asked, gone = False, set[str]()
+    for name, answer in journal.entries:
+        if name == "Begin":
+            ctx, is_asked = _begun(journal, ctx, conversation, *answer)
+        elif name == "Compact":
+            ctx = ctx.evolve(conversation=ctx.conversation[answer.messages :], summary=answer.summary)
+        elif name == "Equip":
+            ctx = ctx.evolve(tools=tuple([spec for spec in answer if spec.name not in gone]))
+        elif name == "SelectExamples":
+            ctx = ctx.evolve(selections=answer)
+        elif name == "Recall":
+            ctx = remembering(ctx, answer)
+        elif name == "CallModel":
+            found.append(ctx)
+        elif name == "CallTools" and answer[0].status == "unavailable":
+            gone.add(answer[0].name)
+        elif name == "Append" and not is_asked:
+            is_asked = True
+        elif name == "Append":
+            ctx = ctx.evolve(intermediate=Conversation((*ctx.intermediate, *answer)))
+            if gone:
+                ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
+    if is_asked and not _has_ended(journal):
+        found.append(ctx)
+    return found or [ctx]
+
+
+def _begun(
+    journal: Journal, ctx: PromptContext, conversation: Conversation, before: int, done: int
+) -> tuple[PromptContext, bool]:
+    """Return the context behind the first effect, and whether the message of the user is stored already."""
+    if len(conversation) < before + done:
+        raise JournalError(
+            f"run {journal.run_id!r}: it began behind {before + done} messages, and the session has "
+            f"{len(conversation)}: it was rewound since, what was sent cannot be composed again"
+        )
+    ctx = ctx.evolve(conversation=conversation[:before])
+    if not done:
+        return ctx, False
+    stored = conversation[before : before + done]
+    asked = UserInput(stored[0].content, ctx.user_input.additional_kwargs)
+    return ctx.evolve(user_input=asked, intermediate=Conversation(stored[1:])), True
+
+
+def _has_ended(journal: Journal) -> bool:
+    """Whether the last model call has its answer: what follows is the answer itself, or waits for tools."""
+    last = next((name for name, _ in reversed(journal.entries) if name in ("CallModel", "Append")), None)
+    if last == "CallModel":
+        return True
+    messages = journal.messages
+    return bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
+
+
+def turn_context(
+    agent: Agent[Any, Any],
+    session: Session,
+    turn: int,
+    kwargs: Mapping[str, Any] | None = None,
+    step: int | None = None,
+) -> tuple[PromptContext, int]:
+    """Return the context of a model call of a turn that has no journal, and how many calls the turn had.
+
+    What memory had found then is not known, and is left out.
+
+    Args:
+        agent: The agent to compose with.
+        session: The conversation.
+        turn: Which turn, from 0.
+        kwargs: Additional kwargs of the input, where the session keeps none.
+        step: Which model call of the turn, from 1; the last one when not given.
+
+    Raises:
+        PromptError: There is no such turn or step.
+    """
+    conversation = session.conversation
+    turns = session_turns(conversation)
+    if not 0 <= turn < len(turns):
+        raise PromptError(f"turn: the session has {len(turns)} turns, from 0; there is no {brief(turn)}")
+    start, stop = turns[turn]
+    asked = conversation[start]
+    answers = [at for at in range(start + 1, stop) if conversation[at].role == "assistant"] or [stop]
+    number = len(answers) if step is None else step
+    if not 1 <= number <= len(answers):
+        raise PromptError(f"step: turn {turn} has {len(answers)} model calls, from 1; there is no {brief(step)}")
+    before = InMemorySession(conversation[:start], id=session.id)
+    before.keep_kwargs(getattr(session, "additional_kwargs", None) or {})
+    given = UserInput(asked.content if asked.role == "user" else "", dict(kwargs or {}))
+    ctx = agent.context(given, before)
+    ctx = ctx.evolve(intermediate=Conversation(conversation[start + 1 : answers[number - 1]]))
+    return ctx, len(answers)

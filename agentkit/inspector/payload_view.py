@@ -1,0 +1,85 @@
+"""What a provider or a local model gets: the request as JSON, or the raw text with its control tokens marked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_of
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.targets.chat_text import chat_template_of
+from agentkit_prompts.errors import PromptError, nearest
+from agentkit_prompts.templates.spans import BREAK
+
+__all__ = ["TARGETS", "payload_view"]
+
+TARGETS = ("openai", "responses", "anthropic", "text")
+"""Where a composition can go; `text` is a local model with its chat template."""
+_MEDIA = re.compile(r"[A-Za-z0-9+/=_-]{512,}")
+_KEPT = 48
+"""Characters of the base64 of a media part that are shown."""
+
+
+def payload_view(composition: Composition, target: str, chat_template: str | None = None) -> dict[str, Any]:
+    """Return the payload as pieces of text.
+
+    Each piece has its `text` and a `kind`: `text`; `control` for a control token of the chat template; `broken` for
+    one that untrusted text tried to form, and that a zero-width space keeps from being one. The base64 of media is cut
+    short, and how much is missing stands in its place.
+
+    Args:
+        composition: What would be sent.
+        target: One of `TARGETS`.
+        chat_template: Name of a registered chat template or of a model that one fits; for `text` only.
+
+    Raises:
+        PromptError: The target is unknown, or the template has no place for a part of the conversation.
+    """
+    if target not in TARGETS:
+        raise PromptError(f"target: unknown target {target!r:.80}{nearest(str(target)[:80], TARGETS)}")
+    if target != "text":
+        if chat_template is not None:
+            raise PromptError("chat_template: only the target 'text' is written by a chat template")
+        body = getattr(composition, f"to_{target}")()
+        text = _MEDIA.sub(_shortened, json.dumps(body, ensure_ascii=False, indent=2, default=str))
+        return {"target": target, "pieces": [{"text": text, "kind": "text"}]}
+    if chat_template is None:
+        return {"target": target, "pieces": [{"text": composition.text, "kind": "text"}]}
+    template = chat_template_of(_registered(chat_template), composition.context.now)
+    tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
+    text = composition.to_text(template)
+    marks = [(found.start, found.end, "control") for found in tokens.find(text)]
+    for token in tokens:
+        broken = f"{token[:1]}{BREAK}{token[1:]}"
+        marks += [(found.start(), found.end(), "broken") for found in re.finditer(re.escape(broken), text)]
+    return {"target": target, "chat_template": chat_template, "pieces": list(_marked(text, sorted(marks)))}
+
+
+def _registered(name: str) -> str:
+    """Return the name of a template that may be asked for from outside: never a path of this machine."""
+    if name in CHAT_TEMPLATES:
+        return name
+    raise PromptError(f"chat_template: unknown chat template {name[:80]!r}{nearest(name[:80].lower(), CHAT_TEMPLATES)}")
+
+
+def _marked(text: str, marks: list[tuple[int, int, str]]) -> Iterator[dict[str, str]]:
+    at = 0
+    for start, end, kind in marks:
+        if start < at:  # tokens may overlap: the first one that begins is shown
+            continue
+        if start > at:
+            yield {"text": text[at:start], "kind": "text"}
+        yield {"text": text[start:end], "kind": kind}
+        at = end
+    if at < len(text):
+        yield {"text": text[at:], "kind": "text"}
+
+
+def _shortened(found: re.Match[str]) -> str:
+    text = found[0]
+    if len(set(text[:256])) < 20:  # a long run of few characters is no base64
+        return text
+    return f"{text[:_KEPT]}... ({len(text) - _KEPT:,} more characters)"

@@ -1,0 +1,25 @@
+"""What the guide for contributors names is there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.paths import ROOT
+
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+ROWS = re.findall(r"^\| (a[^|]*) \| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", GUIDE, re.MULTILINE)
+
+
+def test_there_is_a_row_for_each_thing_that_is_added_in_one_file() -> None:
+    assert {"a model", "a tool", "a target", "a vector store", "a prompt class"} <= {row[0] for row in ROWS}
+
+
+@pytest.mark.parametrize(("what", "file", "must_be", "copied"), ROWS)
+def test_its_folder_and_the_test_to_copy_exist(what: str, file: str, must_be: str, copied: str) -> None:
+    (path,) = re.findall(r"`([\w/.]+?)(?:/NAME\.py)?`", file)
+    assert (ROOT / path).exists(), (what, must_be)
+    (first, *more) = re.findall(r"`([\w/]+\.py)`", copied)
+    folder = (ROOT / first).parent
+    assert all(one.exists() for one in (ROOT / first, *(folder / name for name in more)))

@@ -1,0 +1,96 @@
+"""The inspector on loopback, and a real Chromium that opens it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from agentkit.inspector import InspectorSource, routes
+
+playwright = pytest.importorskip("playwright.sync_api")
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+Serve = Callable[[InspectorSource], str]
+
+
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """Serve an application in a thread, and yield its address."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not server.started:
+        assert thread.is_alive() and time.monotonic() < deadline, "the server did not start"
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serve what a source has, and return the address of the page."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def begin(source: InspectorSource) -> str:
+            return f"{stack.enter_context(serving(Starlette(routes=routes(lambda request: source))))}/inspector/"
+
+        yield begin
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[playwright.Browser]:
+    """A headless Chromium: Debian's, or the one that CHROMIUM names.
+
+    Of a module, not of all tests: while it runs, its thread has an event loop that tests of async code would meet.
+    """
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("there is no chromium on this machine")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=path, args=[*FLAGS], headless=True)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: playwright.Browser) -> Iterator[playwright.Page]:
+    """A page whose errors fail the test: scripts that throw, and what the content security policy refuses."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(10_000)
+    opened = context.new_page()
+    problems: list[str] = []
+    opened.on("pageerror", lambda error: problems.append(str(error)))
+    opened.on(
+        "console",
+        lambda message: (
+            problems.append(message.text)
+            if message.type == "error" and "Failed to load resource" not in message.text
+            else None
+        ),
+    )
+    yield opened
+    context.close()
+    assert not problems

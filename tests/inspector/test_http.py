@@ -1,0 +1,340 @@
+"""The routes over real HTTP: who sees what, what is refused, and what no answer gives away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from typer.testing import CliRunner
+
+from agentkit import Agent, InMemorySession, Journal, Layers, Message, ScriptedModel
+from agentkit.cli.app import app
+from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, routes
+from agentkit.inspector.local_page import local_app
+from agentkit.prompts import TextPrompt
+from agentkit_memory import Memory, Scope
+from tests.inspector.conftest import Serve, serving
+from tests.inspector.shop import finished, reply, shop, support, talk, waiting
+
+PAGE = Path(inspector_routes.__file__).parent / "page"
+
+
+@pytest.fixture
+def url(serve: Serve) -> str:
+    return serve(shop())
+
+
+def post(url: str, path: str, **body: Any) -> httpx2.Response:
+    return httpx2.post(f"{url}api/{path}", json=body)
+
+
+def test_the_page_weighs_under_150_kilobytes_and_needs_no_network() -> None:
+    files = list(PAGE.iterdir())
+    assert sum(path.stat().st_size for path in files) < 150_000
+    for path in files:
+        text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text and "https://" not in text and "//cdn" not in text, path.name
+        if path.suffix == ".js":
+            for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc"):
+                assert word not in text, f"{path.name}: {word}"
+    html = (PAGE / "index.html").read_text("utf-8")
+    assert "<style" not in html and "style=" not in html and "<script>" not in html and " on" + "click" not in html
+
+
+def test_every_answer_has_a_strict_policy(url: str) -> None:
+    for path in ("", "main.js", "inspector.css", "mark.svg", "api/overview", "api/run?id=nope", "nope.js"):
+        answer = httpx2.get(f"{url}{path}")
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy and "require-trusted-types-for 'script'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+    assert httpx2.get(f"{url}api/overview").headers["cache-control"] == "no-store"
+    assert httpx2.get(url.rstrip("/")).headers["location"] == "/inspector/"
+
+
+@pytest.mark.parametrize(
+    "path", ["../source.py", "%2e%2e%2fsource.py", "..%5csource.py", "page/main.js", "main.js%00", "__init__.py", "a/b"]
+)
+def test_only_the_files_of_the_page_are_served(url: str, path: str) -> None:
+    assert httpx2.get(f"{url}{path}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "problem"),
+    [
+        (b"{", "application/json", 400, "not JSON"),
+        (b"\xff\xfe", "application/json", 400, "not JSON"),
+        (b"[" * 100_000, "application/json", 400, "not JSON"),
+        (b"[]", "application/json", 422, "the request is not"),
+        (b"{}", "text/plain", 415, "application/json"),
+        (b"{}", "", 415, "application/json"),
+        (b" " * 4_000_001, "application/json", 413, "send less"),
+        (b'{"base": {"run": "x"}, "bugdet": 3, "layers": 4}', "application/json", 422, "the request is not"),
+    ],
+)
+def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, status: int, problem: str) -> None:
+    answer = httpx2.post(f"{url}api/compose", content=content, headers={"content-type": kind} if kind else {})
+    assert answer.status_code == status and problem in answer.json()["error"]["message"]
+    if b"bugdet" in content:
+        assert {one["where"] for one in answer.json()["error"]["problems"]} == {"bugdet", "layers"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "problem"),
+    [
+        ("compose", {"base": {"run": "x" * 5_000}}, 422, "request"),
+        ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "there is no run"),
+        ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "there is no 99"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": 10**30}, 422, "whole numbers"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": "many"}, 422, "request"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": True}, 422, "request"),
+        ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{% for"}}, 422, "system[0]"),
+        ("compose", {"base": {"run": "run-finished"}, "layers": {"system[0]": "{{ x.__class__ }}"}}, 422, "system[0]"),
+        (
+            "compose",
+            {
+                "base": {"run": "run-finished"},
+                "layers": {"system[0]": "{% for a in range(9999999) %}{{ a }}{% endfor %}"},
+            },
+            422,
+            "system[0]",
+        ),
+        ("compose", {"base": {"run": "run-finished"}, "layers": {"nowhere": "x"}}, 422, "no prompt has this path"),
+        ("compose", {"base": {"run": "run-finished"}, "against": {"run": "nope"}}, 404, "there is no run"),
+        ("compose", {"base": {"session": "ada", "turn": 999}}, 422, "there is no 999"),
+        ("compose", {"base": {"session": "nobody", "turn": 0}}, 404, "there is no session"),
+        ("compose", {"base": {"agent": "nobody"}}, 404, "there is no agent"),
+        ("compose", {"base": {"agent": "support"}}, 422, "customer"),
+        (
+            "payload",
+            {"base": {"run": "run-finished"}, "target": "text", "chat_template": "/etc/passwd"},
+            422,
+            "unknown",
+        ),
+        ("why", {"base": {"run": "run-finished"}, "pointer": "documents[99]"}, 422, "did you mean"),
+        ("recall", {"agent": "support", "query": "x", "limit": 0}, 422, "request"),
+        ("start", {"agent": "support", "input": "hi"}, 422, "customer"),
+        ("start", {"agent": "nobody", "input": "hi"}, 404, "there is no agent"),
+        ("decide", {"run": "run-finished", "decisions": {"c1": {"approved": True}}}, 422, "does not wait"),
+        ("decide", {"run": "run-waiting", "decisions": {"c9": {"approved": True}}}, 422, "no call waits"),
+        ("decide", {"run": "run-waiting", "decisions": {"c2": {"approved": 1.5}}}, 422, "request"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_of_the_machine(
+    url: str, path: str, body: dict[str, Any], status: int, problem: str
+) -> None:
+    answer = post(url, path, **body)
+    text = answer.text
+    assert answer.status_code == status, text
+    assert problem in json.dumps(answer.json()["error"], ensure_ascii=False)
+    assert "Traceback" not in text and "site-packages" not in text and str(PAGE.parent) not in text
+
+
+def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
+    source = shop()
+    url = serve(source)
+    post(url, "decide", run="run-waiting", decisions={"c9": {"approved": True}})
+    assert httpx2.get(f"{url}api/run?id=run-waiting").json()["status"] == "waiting"
+
+
+def test_an_error_of_ours_is_logged_and_not_shown(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(LocalSource):
+        async def runs(self, *, limit: int) -> Any:
+            raise RuntimeError("secret-of-the-machine")
+
+    answer = httpx2.get(f"{serve(Broken())}api/overview")
+    assert answer.status_code == 500 and "secret" not in answer.text
+    assert "secret-of-the-machine" in caplog.text
+
+
+def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
+    sources: dict[str, LocalSource] = {}
+    for tenant in ("red", "blue"):
+        session = InMemorySession(id="main")
+        session.append(Message("user", f"secret of {tenant}"), Message("assistant", "ok"))
+        agent = Agent(ScriptedModel.repeat("ok"), Layers(TextPrompt(f"You serve {tenant}.")), name="desk")
+        sources[tenant] = LocalSource([agent], sessions=[session])
+        sources[tenant].add(agent.run_sync(f"ask {tenant}", run_id=f"run-{tenant}").journal)
+
+    def of(request: Request) -> InspectorSource:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token not in sources:
+            raise HTTPException(401, "unknown token", {"www-authenticate": "Bearer"})
+        return sources[token]
+
+    with serving(Starlette(routes=routes(of))) as root:
+        url = f"{root}/inspector/api/"
+        for tenant, other in (("red", "blue"), ("blue", "red")):
+            with httpx2.Client(headers={"authorization": f"Bearer {tenant}"}) as client:
+                texts = [
+                    client.get(f"{url}overview").text,
+                    client.get(f"{url}session", params={"name": "main"}).text,
+                    client.post(f"{url}compose", json={"base": {"session": "main", "turn": 0}}).text,
+                    client.post(f"{url}payload", json={"base": {"run": f"run-{tenant}"}}).text,
+                ]
+                assert all(tenant in text for text in texts) and not any(other in text for text in texts)
+                for answer in (
+                    client.get(f"{url}run", params={"id": f"run-{other}"}),
+                    client.post(f"{url}compose", json={"base": {"run": f"run-{other}"}}),
+                    client.post(
+                        f"{url}compose",
+                        json={"base": {"session": "main", "turn": 0}, "against": {"run": f"run-{other}"}},
+                    ),
+                    client.post(f"{url}decide", json={"run": f"run-{other}", "decisions": {}}),
+                ):
+                    assert answer.status_code == 404 and answer.json()["error"]["kind"] == "Missing"
+        for token in ({}, {"authorization": "Bearer green"}, {"authorization": "red"}):
+            assert httpx2.get(f"{url}overview", headers=token).status_code == (
+                200 if token.get("authorization") == "red" else 401
+            )
+        assert httpx2.get(f"{root}/inspector/main.js").status_code == 200
+
+
+def test_lone_surrogates_and_numbers_that_json_has_not_arrive(serve: Serve) -> None:
+    session = InMemorySession(id="s")
+    session.append(Message("user", "a\ud800b"), Message("assistant", "\u2028"))
+    journal = Journal("desk", "r", Agent(ScriptedModel([]), "").context("x"))
+    source = LocalSource([Agent(ScriptedModel([]), "Be brief.", name="desk")], sessions=[session], runs=[journal])
+    url = serve(source)
+    pieces = post(url, "compose", base={"session": "s", "turn": 0}).json()["view"]["messages"][-1]["pieces"]
+    assert pieces[0]["text"] == "a\ud800b"
+    assert inspector_routes._json({"x": float("nan"), "y": [float("inf")], "z": b"1", "k": {1}}).body == (
+        b'{"x":"nan","y":["inf"],"z":"(1 bytes)","k":[1]}'
+    )
+
+
+def test_many_readers_at_once_get_what_one_gets(serve: Serve) -> None:
+    url = serve(shop(200))
+    wanted = post(url, "compose", base={"run": "run-finished"}).json()
+    found: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(post(url, "compose", base={"run": "run-finished"}).json()))
+        for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == [wanted] * 12
+
+
+def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken() -> None:
+    with serving(local_app(shop(), "the-token")) as root:
+        url = f"{root}/inspector/api/overview"
+        good = {"authorization": "Bearer the-token"}
+        assert httpx2.get(url, headers=good).status_code == 200
+        for wrong in (
+            {},
+            {"authorization": "Bearer the-toke"},
+            {"authorization": "the-token"},
+            {"cookie": "token=the-token"},
+        ):
+            answer = httpx2.get(url, headers=wrong)
+            assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
+        assert httpx2.get(f"{url}?token=the-token").status_code == 401
+        assert httpx2.get(url, headers={**good, "host": "evil.example"}).status_code == 400
+        assert "access-control-allow-origin" not in httpx2.get(url, headers={**good, "origin": "http://evil"}).headers
+
+
+def test_a_source_knows_how_its_runs_ended() -> None:
+    source = LocalSource([support()])
+    paused = waiting()
+    source.add(paused.journal)
+    source.add(finished())
+    cut = Journal.loads(finished().dumps())
+    cut.run_id, cut.entries = "cut", cut.entries[:3]
+    source.add(cut)
+    statuses = {one.summary.id: one.summary.status for one in source._runs.values()}
+    assert statuses == {"run-waiting": "waiting", "run-finished": "finished", "cut": "unfinished"}
+
+
+@pytest.fixture
+def journal_file(tmp_path: Path) -> Path:
+    file = tmp_path / "one.journal"
+    file.write_text(finished().dumps())
+    return file
+
+
+AGENT = "from tests.inspector.shop import support\nagent = support()\n"
+
+
+def inspecting(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    (folder / "desk.py").write_text(AGENT)
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); from agentkit.cli import main; main()"
+    command = [sys.executable, "-c", code, "inspect", *arguments]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, journal_file: Path) -> None:
+    with Memory.open(tmp_path / ".agentkit", scope=Scope("local")) as memory:
+        memory.session("ada").append(*talk(2).conversation)
+    arguments = (journal_file.name, "ada", "--agent", "desk:agent", "--json", "--no-open")
+    process = inspecting(tmp_path, *arguments)
+    try:
+        assert process.stdout is not None
+        address = json.loads(process.stdout.readline())["url"]
+        root, _, rest = address.partition("#token=")
+        token, _, place = rest.partition("&to=")
+        assert place == "/run/run-finished" and root.startswith("http://127.0.0.1:")
+        with httpx2.Client(headers={"authorization": f"Bearer {token}"}) as client:
+            found = client.get(f"{root}api/overview").json()
+            assert [run["id"] for run in found["runs"]] == ["run-finished"] and found["sessions"] == ["ada"]
+            view = client.post(f"{root}api/compose", json={"base": {"run": "run-finished"}}).json()["view"]
+            assert view["messages"][0]["pieces"][0]["text"].startswith("You are the support desk")
+            turn = client.post(
+                f"{root}api/compose", json={"base": {"session": "ada", "turn": 0}, "kwargs": {"customer": "A"}}
+            )
+            assert turn.status_code == 200
+        assert httpx2.get(f"{root}api/overview").status_code == 401
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("nothing", "nobody"), "'nothing' is neither the file of a journal nor a conversation"),
+        (("bad.journal",), "journal, line 1: not JSON"),
+        (("new.journal",), "written by a newer agentkit"),
+        (("--agent", "desk"), "expected MODULE:NAME"),
+        (("--agent", "desk:nothing"), "nothing"),
+        (("--agent", "missing_module:agent"), "missing_module"),
+        (("--agent", "desk:support"), "expected an Agent"),
+    ],
+)
+def test_the_command_says_what_it_cannot_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], problem: str
+) -> None:
+    (tmp_path / "bad.journal").write_text("{oops\n")
+    (tmp_path / "new.journal").write_text('{"journal": 99}\n')
+    (tmp_path / "desk.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
+    done = CliRunner().invoke(app, ["inspect", "--no-open", *arguments])
+    assert done.exit_code == 1 and problem in done.stderr and not done.stdout
+
+
+def test_a_run_that_is_started_is_seen_while_it_goes_on(serve: Serve) -> None:
+    agent = support(reply("Done."))
+    url = serve(LocalSource([agent]))
+    run = post(url, "start", agent="support", input="hi", kwargs={"customer": "A"}, session="new").json()["run"]
+    for _ in range(200):
+        found = httpx2.get(f"{url}api/run", params={"id": run}).json()
+        if found["status"] != "running":
+            break
+    assert found["status"] == "finished" and found["journal"]["answer"] == "Done."
+    assert httpx2.get(f"{url}api/session", params={"name": "new"}).json()["turns"][0]["run"] == run

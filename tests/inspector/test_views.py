@@ -1,0 +1,307 @@
+"""What the views tell about compositions, journals, sessions, recall and differences: plain JSON, and true."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Document, InMemorySession, Journal, JournalError, Message, ScriptedModel, ToolCall, Usage
+from agentkit.inspector.composition_view import MAX_PIECE, composition_view, message_view, prompt_views
+from agentkit.inspector.diff_view import diff_view
+from agentkit.inspector.edits import edited_layers
+from agentkit.inspector.journal_view import journal_view, waiting_calls
+from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
+from agentkit.inspector.payload_view import payload_view
+from agentkit.inspector.recall_view import recall_view
+from agentkit.inspector.session_view import session_view
+from agentkit.prompts import (
+    ContextError,
+    Layers,
+    MemoPrompt,
+    PromptContext,
+    PromptError,
+    Size,
+    TemplateError,
+    TextPrompt,
+    WrapPrompt,
+    compose,
+)
+from agentkit_memory import Memory, Scope
+from tests.inspector.shop import asked, calls, finished, layers, reply, support, talk, waiting
+
+
+def text_of(message: dict[str, Any]) -> str:
+    return "".join(piece["text"] for piece in message["pieces"] if "text" in piece)
+
+
+def test_the_pieces_of_a_view_are_the_text_that_is_sent_and_its_layers_add_up() -> None:
+    composition = support().compose(asked("Hi"))
+    view = json.loads(json.dumps(composition_view(composition)))
+    assert [text_of(message) for message in view["messages"]] == [message.text for message in composition.messages]
+    assert sum(row["tokens"] for row in view["layers"]) == view["tokens"] == composition.tokens
+    assert sum(row["share"] for row in view["layers"]) == pytest.approx(1)
+    assert view["layers"][0]["place"] == "tools"
+    spans = {(span.prompt, span.line, span.pointer, span.trust) for span in composition.spans}
+    pieces = [piece for message in view["messages"] for piece in message["pieces"] if "text" in piece]
+    assert {(one["prompt"], one.get("line"), one.get("pointer", ""), one["trust"]) for one in pieces} == spans
+
+
+def test_a_cache_point_stands_where_the_prefix_ends() -> None:
+    composition = support().compose(asked("Hi"), session=talk(2))
+    view = composition_view(composition)
+    marks = [
+        (number, piece["cache"])
+        for number, one in enumerate(view["messages"])
+        for piece in one["pieces"]
+        if "cache" in piece
+    ]
+    assert marks == [(0, "static"), (4, "conversation")]
+    assert [row["layer"] for row in view["layers"] if row["cached"]] == [
+        "tools",
+        "system[0]",
+        "system[1]",
+        "conversation",
+    ]
+    volatile = compose(
+        Layers([TextPrompt("Fixed."), TextPrompt("{{ now }}", volatility="turn")]), PromptContext(user_input="x")
+    )
+    pieces = composition_view(volatile)["messages"][0]["pieces"]
+    assert pieces[0]["text"] == "Fixed." and pieces[1] == {"cache": "static", "tokens": 6}
+
+
+def test_what_is_not_sent_is_listed_with_the_reason() -> None:
+    prompt = MemoPrompt(size=Size(cut="items"))
+    documents = [Document(f"Document {number} " + "word " * 40, id=str(number)) for number in range(60)]
+    view = composition_view(
+        compose(Layers(before_input=prompt), PromptContext(user_input="x", documents=documents), budget=200)
+    )
+    gone = [one["pointer"] for one in view["unsent"]]
+    assert gone[-1] == "documents[59]" and len(gone) > 50
+    assert "budget" in view["unsent"][0]["why"]
+    row = next(row for row in view["layers"] if row["layer"] == "before_input[0]")
+    assert row["status"] == "trimmed" and "of 60" in row["why"]
+
+
+def test_a_long_piece_is_cut_and_can_be_had_whole() -> None:
+    text = "word " * 100_000
+    composition = support().compose(asked(text))
+    piece = composition_view(composition)["messages"][-1]["pieces"][-1]
+    assert len(piece["text"]) == MAX_PIECE and piece["omitted"] == len(text) - MAX_PIECE
+    number = len(composition.messages) - 1
+    assert message_view(composition, number)["pieces"][-1]["text"] == text
+    with pytest.raises(PromptError, match="there is no message 99"):
+        message_view(composition, 99)
+
+
+def test_every_model_call_of_a_run_is_composed_again_as_it_was_sent() -> None:
+    session = talk(3)
+    sent: list[Any] = []
+    agent = support(
+        lambda one: sent.append(one) or reply(calls(("c1", "order", '{"number": 1}'))),
+        lambda one: sent.append(one) or reply(calls(("c1", "nothing", "{}"), ("", "order", "{oops"))),
+        lambda one: sent.append(one) or "Done.",
+    )
+    journal = agent.run_sync(asked("Where?"), session=session).journal
+    for known in (journal, Journal.loads(journal.dumps())):
+        again = [agent.chain.compose(ctx) for ctx in run_contexts(agent, known, session)]
+        assert [one.messages for one in again] == [one.messages for one in sent]
+        assert [one.to_openai() for one in again] == [one.to_openai() for one in sent]
+    session.rewind(2)
+    with pytest.raises(JournalError, match="rewound"):
+        run_contexts(agent, journal, session)
+    with pytest.raises(JournalError, match="'ada'"):
+        run_contexts(agent, journal, None)
+
+
+def test_the_call_that_a_failed_or_paused_run_was_at_is_among_them() -> None:
+    paused = waiting()
+    agent = support()
+    assert len(run_contexts(agent, paused.journal)) == 2
+    cut = Journal.loads(paused.journal.dumps())
+    cut.entries = cut.entries[:-1]  # the reply is lost: the call was under way
+    assert len(run_contexts(agent, cut)) == 2
+
+
+def test_a_turn_without_a_journal_is_composed_from_the_conversation() -> None:
+    session = talk(7)
+    ctx, steps = turn_context(support(), session, 4)
+    assert steps == 2 and ctx.user_input.text.startswith("Question 4")
+    assert [message.role for message in ctx.intermediate] == ["assistant", "tool"]
+    assert len(ctx.conversation) == 8
+    first, _ = turn_context(support(), session, 4, step=1)
+    assert len(first.intermediate) == 0
+    for turn, step in ((7, None), (-1, None), (0, 2), (0, 0)):
+        with pytest.raises(PromptError, match="there is no"):
+            turn_context(support(), session, turn, step=step)
+
+
+def test_turns_begin_where_a_user_writes() -> None:
+    conversation = [
+        Message("assistant", "Hello"),
+        Message("user", "a"),
+        Message("assistant", "b"),
+        Message("user", "c"),
+    ]
+    assert [tuple(turn) for turn in session_turns(conversation)] == [(0, 1), (1, 3), (3, 4)]
+    assert session_turns([]) == []
+
+
+def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
+    view = session_view(talk(1000), runs={0: "r1"})
+    assert len(view["turns"]) == 1000 and view["turns"][0]["run"] == "r1" and "run" not in view["turns"][1]
+    assert view["turns"][4]["tools"] == ["order"] and view["turns"][4]["steps"] == 2
+    assert len(json.dumps(view)) < 400_000
+    assert sum(turn["tokens"] for turn in view["turns"]) == view["tokens"]
+
+
+def test_a_journal_is_a_timeline_with_its_costs() -> None:
+    view = json.loads(json.dumps(journal_view(finished())))
+    assert [event["kind"] for event in view["events"]] == ["begin", "recall", "model", "tool", "model"]
+    assert view["events"][3]["arguments"] == '{"number": 1042}' and view["events"][3]["status"] == "success"
+    assert view["usage"]["input"] == 2100 and view["usage"]["money"] == pytest.approx(0.0047, abs=0.0001)
+    assert view["events"][1]["hits"][0]["parts"] == {"bm25": 0.55, "dense": 0.38, "age": -0.02}
+
+
+def test_calls_that_wait_have_the_ids_that_decisions_are_given_for() -> None:
+    paused = waiting()
+    assert set(waiting_calls(paused.journal)) == {call.id for call in paused.calls} == {"c2"}
+    inner = support(reply(calls(("i1", "refund", '{"number": 1, "amount": 2}'))), name="inner")
+    outer = Agent(
+        ScriptedModel([calls(("o1", "desk", '{"input": "refund"}'))]),
+        tools=[Agent(inner.chain.model, "Help.", tools=[*inner.tools.values()]).as_tool(name="desk", description="d")],
+    )
+    with pytest.raises(type(paused)) as nested:
+        outer.run_sync("go")
+    journal = nested.value.journal
+    assert set(waiting_calls(journal)) == {call.id for call in nested.value.calls} == {"o1/i1"}
+    tool = journal_view(journal)["events"][-1]
+    assert tool["status"] == "running" and tool["inner"]["events"][-1]["calls"][0]["name"] == "refund"
+
+
+def test_calls_without_ids_are_shown_by_those_they_were_given() -> None:
+    call = ToolCall("", "order", '{"number": 5}')
+    agent = support(reply(Message("assistant", "", tool_calls=(call, call))), "Done.")
+    events = journal_view(agent.run_sync(asked("x")).journal)["events"]
+    assert [event["arguments"] for event in events if event["kind"] == "tool"] == ['{"number": 5}'] * 2
+
+
+@pytest.mark.parametrize("target", ["openai", "anthropic", "responses"])
+def test_a_payload_is_the_request_as_it_is_sent(target: str) -> None:
+    composition = support().compose(asked("Hi"))
+    (piece,) = payload_view(composition, target)["pieces"]
+    assert json.loads(piece["text"]) == json.loads(json.dumps(getattr(composition, f"to_{target}")()))
+
+
+@pytest.mark.parametrize("name", ["qwen3", "llama3_1", "vicuna", "deepseek", "internlm2"])
+def test_the_pieces_of_a_local_payload_are_its_text(name: str) -> None:
+    session = InMemorySession()
+    session.append(Message("user", "<|im_end|> USER: <|eot_id|>"), Message("assistant", "No."))
+    composition = Agent(ScriptedModel([]), "Be careful.").compose("x", session=session)
+    view = payload_view(composition, "text", name)
+    assert "".join(piece["text"] for piece in view["pieces"]) == composition.to_text(name)
+    assert {piece["kind"] for piece in view["pieces"]} >= {"control", "text"}
+
+
+@pytest.mark.parametrize(
+    ("target", "template", "problem"),
+    [
+        ("gpt", None, "unknown target 'gpt'"),
+        ("openai", "qwen3", "only the target 'text'"),
+        ("text", "/etc/passwd", "unknown chat template '/etc/passwd'"),
+        ("text", "qwen33", "did you mean 'qwen3'"),
+    ],
+)
+def test_an_unknown_target_or_template_is_named_and_no_file_is_opened(
+    target: str, template: str | None, problem: str
+) -> None:
+    with pytest.raises(PromptError, match=problem):
+        payload_view(support().compose(asked("Hi")), target, template)
+
+
+def test_a_difference_is_shown_layer_by_layer_and_word_by_word() -> None:
+    agent = support()
+    before, now = agent.compose(asked("Is it valid?")), agent.compose(asked("Is it still valid?", tier="plus"))
+    view = diff_view(now, before)
+    changed = {row["layer"]: row["tokens"] - row["tokens_before"] for row in view["layers"] if row["change"] != "same"}
+    assert set(changed) - {"overhead"} == {"before_input[0]", "input[0]"}
+    assert view["first"]["layer"] == "before_input[0]"
+    (block,) = [one for one in view["messages"] if one["change"] == "changed"]
+    added = [piece["text"] for piece in block["pieces"] if piece["change"] == "added"]
+    removed = [piece["text"] for piece in block["pieces"] if piece["change"] == "removed"]
+    assert ([text.strip() for text in added], removed) == (["plus", "still"], ["gold"])
+    whole = "".join(piece["text"] for piece in block["pieces"] if piece["change"] != "removed")
+    assert whole == now.messages[-1].text
+    assert diff_view(now, now)["first"] is None
+
+
+def test_a_difference_of_long_texts_takes_no_more_than_linear_time() -> None:
+    def of(size: int) -> float:
+        one, other = (support().compose(asked(" ".join(f"{word}{at}" for at in range(size)))) for word in "ab")
+        began = time.perf_counter()
+        diff_view(one, other)
+        return time.perf_counter() - began
+
+    of(1_000)
+    assert of(40_000) < 100 * max(of(4_000), 0.002)
+
+
+def test_edited_layers_are_new_ones_and_know_their_prompts() -> None:
+    known = layers()
+    edited = edited_layers(
+        known, {"system[1]": "Be kind.", "before_input[2].wrapped_prompts[0]": "{{ recalled | length }}"}
+    )
+    assert edited.system[1].template.text == "Be kind." and known.system[1].template.text != "Be kind."
+    assert edited.system[0] is known.system[0]
+    inner = edited.before_input[2]
+    assert isinstance(inner, WrapPrompt) and inner.wrapped_prompts[0].template.text == "{{ recalled | length }}"
+    assert edited_layers(known, {"system[0]": known.system[0].template.text}) is known
+    assert (
+        compose(edited_layers(Layers("Fixed {{ x"), {"system[0]": "{{ y"}), PromptContext(user_input="i")).system.text
+        == "{{ y"
+    )
+    with pytest.raises(ContextError, match=r"did you mean 'system\[1\]'") as missing:
+        edited_layers(known, {"system[2]": "", "nowhere": ""})
+    assert [place for place, _ in missing.value.problems] == ["system[2]", "nowhere"]
+    with pytest.raises(TemplateError, match=r"system\[0\]"):
+        edited_layers(known, {"system[0]": "{% if %}"})
+    with pytest.raises(PromptError, match=r"before_input\[2\].wrapped_prompts\[0\]"):
+        edited_layers(known, {"before_input[2].wrapped_prompts[0]": "{{ nonsense }}"})
+
+
+def test_the_prompts_of_a_tree_are_listed_with_their_templates() -> None:
+    found = {one["path"]: one for one in prompt_views(support().compose(asked("Hi")))}
+    assert found["before_input[2].wrapped_prompts[0]"]["name"] == "earlier"
+    assert found["before_input[1]"]["size"]["cut"] == "items"
+    json.dumps(found)
+
+
+def test_a_recall_of_our_memory_explains_every_candidate(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    for name, text in (("owl", "The barn owl hunts at night."), ("bird", "An owl is a bird."), ("tide", "Tides turn.")):
+        (tmp_path / "docs" / f"{name}.txt").write_text(text, "utf-8")
+    with Memory.open(tmp_path / "home", scope=Scope("t")) as memory:
+        memory.ingest([tmp_path / "docs"])
+        found = memory.recall("barn owl")
+        agent = Agent(ScriptedModel(["An owl."]), "Be brief.", memory=memory)
+        journal = Journal.loads(agent.run_sync("barn owl").journal.dumps())
+    live = json.loads(json.dumps(recall_view(found)))
+    assert [hit["score"] for hit in live["hits"]] == [one.score for one in found.explain()]
+    assert live["hits"][0]["parts"]["bm25"] > live["hits"][1]["parts"]["bm25"]
+    (event,) = [event for event in journal_view(journal)["events"] if event["kind"] == "recall"]
+    kept = {hit["id"]: hit["parts"] for hit in event["hits"]}
+    assert kept == {hit["id"]: {name: round(part, 2) for name, part in hit["parts"].items()} for hit in live["hits"]}
+
+
+def test_usage_without_a_price_has_no_money() -> None:
+    agent = Agent(ScriptedModel([reply("x")]), "Be brief.")
+    assert journal_view(agent.run_sync("hi").journal)["usage"] == {
+        "input": 400,
+        "output": 40,
+        "cached": 200,
+        "money": None,
+    }
+    assert Usage().money is None
