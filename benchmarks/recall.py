@@ -1,9 +1,10 @@
 """How well recall finds the turns that answer questions about a conversation.
 
 Each line of FILE.jsonl is one conversation: its turns (id, speaker, text, caption, session, date; in a chat with an
-assistant also role, user or assistant, and content) and questions (text, evidence: the turns that answer, category). Every turn is appended to a session of a new memory, under its speaker's
-name and date, and every question is recalled, as a program that uses the memory would do it. Printed are recall@5, @10
-and @20 (the share of the evidence among the first k), MRR and nDCG@10 (binary gains). No language model takes part.
+assistant also role, user or assistant, and content) and questions (text, evidence: the turns that answer, category).
+Every turn is appended to a session of a new memory, under its speaker's name and date, and every question is recalled,
+as a program that uses the memory would do it. Printed are recall@5, @10 and @20 (the share of the evidence among the
+first k), MRR and nDCG@10 (binary gains). No language model takes part.
 
     python benchmarks/recall.py FILE.jsonl                   # the default policy
     python benchmarks/recall.py FILE.jsonl --policy bm25     # BM25 alone; also: lexical, dense, hybrid
