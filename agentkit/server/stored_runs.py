@@ -148,7 +148,7 @@ class StoredRuns:
                 with self._engine.begin() as connection:
                     made = connection.execute(insert(_runs).values(**_row(record)))
                     if journal:
-                        run = made.inserted_primary_key[0]
+                        (run,) = made.inserted_primary_key or (None,)
                         connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:
