@@ -254,11 +254,14 @@ def test_a_long_memory_shows_what_is_about_the_same_and_what_is_new(either: Memo
     assert known == sorted(known, key=lambda text: int(text.split()[2]))
 
 
-def test_long_turns_are_read_by_themselves(either: Memory) -> None:
+def test_long_turns_are_read_in_parts_in_order_and_not_all_at_once(either: Memory) -> None:
     reader = Reader()
-    say(either, "short", "x" * 30_000, "y" * 30_000, "end")
+    long = ["".join(f"{letter}{number:05}" for number in range(5_000)) for letter in "xy"]
+    say(either, "short", *long, "end")
     either.worker(reader).drain()
-    assert [[text[0] for text, new in shown if new] for shown in reader.shown] == [["s"], ["x"], ["y"], ["e"]]
+    new = [[text for text, is_new in shown if is_new] for shown in reader.shown]
+    assert "".join(text for each in new for text in each) == f"short{long[0]}{long[1]}end"
+    assert len(new) > 2 and all(sum(map(len, each)) <= 20_000 for each in new)
 
 
 def test_invalid_drafts_are_skipped_and_reported_and_the_rest_stays(
