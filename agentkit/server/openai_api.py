@@ -59,7 +59,8 @@ class OpenAIEndpoints:
         self._options = options
         self._held = HeldReplies(options.held_replies)
         self._began = int(time.time())
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._unkept: list[Turn] = []
+        self._keeping: asyncio.Task[None] | None = None
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
@@ -72,8 +73,8 @@ class OpenAIEndpoints:
 
     async def kept(self) -> None:
         """Wait until all that was asked is kept."""
-        while self._keeping:
-            await asyncio.wait(self._keeping)
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)
 
     async def models(self, request: Request, caller: Caller) -> Response:
         """List the agents that the caller may use."""
@@ -176,22 +177,26 @@ class OpenAIEndpoints:
             if turn.journal is not None:  # it has begun
                 self._limits.used(caller.tenant, turn.usage)
             if turn.journal is not None and turn.is_kept:
-                task = asyncio.get_running_loop().create_task(self._keep(turn))
-                self._keeping.add(task)
-                task.add_done_callback(self._keeping.discard)
+                self._unkept.append(turn)
+                if self._keeping is None or self._keeping.done():
+                    self._keeping = asyncio.get_running_loop().create_task(self._keep())
         if turn.reply is not None:
             self._held.hold(caller.tenant, turn.before, turn.reply)
         return answer
 
-    async def _keep(self, turn: Turn) -> None:
-        def keep() -> None:
-            assert turn.journal is not None
-            self._store.add(turn.record(), turn.journal.dumps())
+    async def _keep(self) -> None:
+        """Keep turns that have ended; those that end meanwhile are kept together then."""
+        while turns := self._unkept:
+            self._unkept = []
+            await in_thread(partial(self._keep_all, turns))
 
-        try:
-            await in_thread(keep)
-        except Exception:
-            _log.exception("run %s could not be kept", turn.run_id)
+    def _keep_all(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            assert turn.journal is not None
+            try:
+                self._store.add(turn.record(), turn.journal.dumps())
+            except Exception:
+                _log.exception("run %s could not be kept", turn.run_id)
 
     async def _before(self, response_id: str, caller: Caller) -> tuple[Message, ...]:
         """Return the conversation until the end of a response.

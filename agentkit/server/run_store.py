@@ -150,8 +150,8 @@ class RunStore(Protocol):
         """Return the journal of a run, which `Journal.loads` reads; empty where nothing is kept of it yet."""
         ...
 
-    def add_usage(self, tenant: str, day: str, usage: Usage) -> None:
-        """Count what a run used; `day` is a date such as 2026-11-22, in UTC."""
+    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
+        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
         ...
 
     def usage(self, tenant: str, *, since: str = "") -> Mapping[str, tuple[int, Usage]]:

@@ -238,9 +238,9 @@ class StoredRuns:
             query = select(_journals.c.line).where(_journals.c.run == run).order_by(_journals.c.number)
             return "".join(connection.execute(query).scalars())
 
-    def add_usage(self, tenant: str, day: str, usage: Usage) -> None:
+    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
         counts = {
-            "runs": 1,
+            "runs": runs,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cached_tokens": usage.cached_tokens,
