@@ -80,7 +80,7 @@ budget: {limit: 4000, reserve: 500}
         )
         result = agent.run_sync("How much is Emma?")
         assert result.output == "Thirty." and result.messages[2].text == "Emma costs 30"
-        assert result.composition.system.text == "You sell books.\nBe brief."
+        assert result.composition.system.text == "You sell books.\n\nBe brief."
         assert result.composition.budget is not None and result.composition.budget.tokens == 3500
         assert (folder / "store" / "memory.db").exists()
     finally:
