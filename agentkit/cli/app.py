@@ -31,10 +31,12 @@ from agentkit.cli.options import (
     utf8,
 )
 from agentkit.cli.run_command import kwargs_of, run_once
+from agentkit.cli.runs_commands import runs_app
 from agentkit.cli.schema_command import schema
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put, put_json
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
+from agentkit.cli.worker_command import worker
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.composition.composition import Composition
@@ -80,6 +82,8 @@ app.command("export")(export_rows)
 app.command()(new)
 app.command()(schema)
 app.command()(inspect)
+app.command()(worker)
+app.add_typer(runs_app, name="runs")
 
 
 def run() -> None:

@@ -11,6 +11,7 @@ from itertools import chain as joined
 from typing import Any
 
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.prefix import prefix
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
@@ -37,13 +38,15 @@ def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) ->
     """
     budget = composition.budget
     points = _points(composition)
+    walked = list(composition.walk())
+    prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
         "counter": {"name": composition.counter.name, "estimated": composition.counter.estimated},
         "budget": None
         if budget is None
         else {"limit": budget.limit, "reserve": budget.reserve, "tokens": budget.tokens},
-        "prefix": {"hash": composition.prefix_hash, "tokens": composition.prefix_tokens},
+        "prefix": {"hash": prefix_hash, "tokens": prefix_tokens},
         "layers": _layers(composition),
         "tools": [
             {"name": tool.name, "description": _cut(tool.description, max_piece), "parameters": dict(tool.parameters)}
@@ -52,9 +55,9 @@ def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) ->
         "output": composition.output_schema,
         "messages": [
             _message(composition, number, message, segments, points.get(number, ()), max_piece)
-            for number, (message, segments) in enumerate(composition.walk())
+            for number, (message, segments) in enumerate(walked)
         ],
-        "unsent": _unsent(composition),
+        "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
 
 
@@ -226,9 +229,9 @@ def _cut(text: str, max_piece: int | None) -> str:
     return text if max_piece is None or len(text) <= max_piece else text[:max_piece]
 
 
-def _unsent(composition: Composition) -> list[Json]:
+def _unsent(composition: Composition, segments: Sequence[Segment]) -> list[Json]:
     """Return the documents, facts, recalled messages and examples of the context that no message shows."""
-    pointers = joined.from_iterable(_POINTED.findall(span.pointer) for span in composition.spans if span.pointer)
+    pointers = joined.from_iterable(_POINTED.findall(one.pointer) for one in segments if one.pointer and one.text)
     shown = {(name, int(index)) for name, index in pointers}
     found: list[Json] = []
     for name in _LISTED:

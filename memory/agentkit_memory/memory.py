@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
+    from agentkit_memory.ingest.given_documents import Documents
     from agentkit_memory.open_store import OpenStore
+    from agentkit_memory.recall.recall_filter import RecallFilter
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
     from agentkit_prompts.context.items import Speaker
@@ -135,6 +137,7 @@ class Memory:
         visible: int | None = None,
         now: datetime | float | None = None,
         roles: Collection[Speaker] | None = None,
+        where: RecallFilter | None = None,
     ) -> Recall:
         """Return what fits the question, best first, of what the scope may read: chunks, turns and facts.
 
@@ -150,20 +153,23 @@ class Memory:
             visible: How many of its latest messages the model sees, where these are not all.
             now: The time of the question, where it differs from the clock: "last week" is relative to it.
             roles: Whose messages are returned: `("user",)` leaves out what the model answered. None for all.
+            where: Of which kind, source, time and metadata they have to be.
 
         Raises:
             RecallError: The query is not text, a number is out of range, or the policy or session is unknown.
             StoreError: The database cannot be read.
         """
+        from agentkit_memory.recall.arguments import check_question
+        from agentkit_memory.recall.recall_filter import seconds
         from agentkit_memory.recall.recall_policy import named_policy
-        from agentkit_memory.recall.search import check_question, search, seconds
+        from agentkit_memory.recall.search import search
 
-        check_question(query, limit, visible, now, roles)
+        check_question(query, limit, visible, now, roles, where)
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
         find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
-        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles))
+        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles, where))
         if waits:
             store.catch_up_later()
         return found
@@ -249,11 +255,23 @@ class Memory:
         return removed
 
     @property
+    def documents(self) -> Documents:
+        """The documents of this scope: `add` texts, `list`, `get` and `forget` them and ingested files."""
+        from agentkit_memory.ingest.given_documents import Documents
+
+        return Documents(self._store.database, self.scope, self._store.catch_up_later)
+
+    @property
     def facts(self) -> Facts:
-        """The facts of this scope: `add`, `get`, `list` and `remove` them."""
+        """The facts of this scope: `add`, `update`, `get`, `list`, `search` and `remove` them."""
         from agentkit_memory.facts.fact_rows import Facts
 
-        return Facts(self._store.database, self.scope)
+        def find(query: str, limit: int) -> list[str]:
+            from agentkit_memory.recall.recall_filter import RecallFilter
+
+            return [fact.id for fact in self.recall(query, limit=limit, where=RecallFilter(kinds=("fact",))).knowledge]
+
+        return Facts(self._store.database, self.scope, find)
 
     def recall_logs(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50

@@ -20,10 +20,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
+    "agentkit/durable": "durable",
     "agentkit/models": "openai anthropic",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
+    "memory/agentkit_memory/terms": "vector",
     "memory/agentkit_memory/ingest": "ingest",
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",

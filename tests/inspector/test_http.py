@@ -14,8 +14,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from typer.testing import CliRunner
 
 from agentkit import Agent, InMemorySession, Journal, Layers, Message, ScriptedModel
+from agentkit.cli.app import app
 from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, routes
 from agentkit.inspector.local_page import local_app
 from agentkit.prompts import TextPrompt
@@ -93,7 +95,7 @@ def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, 
         ("compose", {"base": {"run": "x" * 5_000}}, 422, "request"),
         ("compose", {"base": {"run": "../../etc/passwd"}}, 404, "there is no run"),
         ("compose", {"base": {"run": "run-finished", "step": 99}}, 404, "there is no 99"),
-        ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "does not fit"),
+        ("compose", {"base": {"run": "run-finished"}, "budget": 3}, 422, "the budget is 3"),
         ("compose", {"base": {"run": "run-finished"}, "budget": -1}, 422, "leaves nothing"),
         ("compose", {"base": {"run": "run-finished"}, "budget": 10**30}, 422, "whole numbers"),
         ("compose", {"base": {"run": "run-finished"}, "budget": "many"}, 422, "request"),
@@ -313,12 +315,17 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
         (("--agent", "desk:support"), "expected an Agent"),
     ],
 )
-def test_the_command_says_what_it_cannot_show(tmp_path: Path, arguments: tuple[str, ...], problem: str) -> None:
+def test_the_command_says_what_it_cannot_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], problem: str
+) -> None:
     (tmp_path / "bad.journal").write_text("{oops\n")
     (tmp_path / "new.journal").write_text('{"journal": 99}\n')
-    process = inspecting(tmp_path, *arguments)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and problem in err and not out
+    (tmp_path / "desk.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "desk", raising=False)
+    done = CliRunner().invoke(app, ["inspect", "--no-open", *arguments])
+    assert done.exit_code == 1 and problem in done.stderr and not done.stdout
 
 
 def test_a_run_that_is_started_is_seen_while_it_goes_on(serve: Serve) -> None:

@@ -97,19 +97,23 @@ async function draw() {
   state.place = place;
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
   try {
-    if (!state.overview || !isSame) state.overview = await get("overview");
+    const isOther = place.session !== undefined && state.session?.session !== place.session;
+    const [overview, session] = await Promise.all([
+      !state.overview || !(isSame || state.isFresh) ? get("overview") : state.overview,
+      isOther ? get("session", { name: place.session }) : place.session === undefined ? null : state.session,
+    ]);
     if (mine !== turnNumber) return;
-    if (place.session !== undefined && state.session?.session !== place.session) state.session = await get("session", { name: place.session });
-    if (place.session === undefined) state.session = null;
-    if (mine !== turnNumber) return;
+    Object.assign(state, { overview, session, isFresh: false });
     side.show(state.overview, state.session, place);
   } catch (error) {
     if (mine === turnNumber) fail(error);
     return;
   }
   if (place.create) return create(place);
-  if (place.session !== undefined && place.turn === undefined && state.session.turns.length)
+  if (place.session !== undefined && place.turn === undefined && state.session.turns.length) {
+    state.isFresh = true;
     return go({ session: place.session, ...last(state.session), tab: place.tab }, { replaceState: true });
+  }
   if (!place.run && place.turn === undefined) return welcome();
   await detail(mine, isSame);
 }
@@ -170,14 +174,13 @@ async function detail(mine, isSame) {
     state.view = null;
     if (!isSame) main.classList.add("waiting");
     try {
-      state.run = run ? await get("run", { id: run }) : null;
-      if (mine !== turnNumber) return;
-      try {
-        state.data = await post("compose", { base: base(), ...(state.kwargs?.[state.place.session] && !run ? { kwargs: state.kwargs[state.place.session] } : {}) });
-      } catch (error) {
-        if (error.status === 401) return;
-        state.data = { error };
-      }
+      if (!run) state.run = null;
+      const [found, data] = await Promise.all([
+        run ? get("run", { id: run }) : null,
+        post("compose", { base: base(), ...(run ? {} : kwargsOf()) }).catch((error) => ({ error })),
+      ]);
+      if (mine !== turnNumber || data.error?.status === 401) return;
+      Object.assign(state, { run: found, data });
     } catch (error) {
       main.classList.remove("waiting");
       if (mine === turnNumber) fail(error);
@@ -204,6 +207,7 @@ async function poll(mine) {
     state.run = run;
     if (isChanged) {
       state.overview = await get("overview");
+      if (state.session) state.session = await get("session", { name: state.session.session });
       if (mine !== turnNumber) return;
       side.show(state.overview, state.session, state.place);
       const playing = state.place.tab === "play";

@@ -203,11 +203,11 @@ export class PlayView {
       data.diff?.first ? h("small", null, `first ${number(data.diff.same_tokens)} tokens unchanged`) : null,
     );
     replace(this.bar, bar(data.view, { onpick: (layer) => this.layers?.pick(layer) }));
-    const before = this.layers && { rows: this.layers.rows, top: this.layers.top };
+    const shownBefore = this.layers && { rows: this.layers.rows, top: this.layers.top };
     this.layers?.destroy();
     this.layers = new LayersView(this.preview, data, {
       changes: data.diff,
-      before,
+      before: shownBefore,
       load: (at) => this.message({ ...body, message: at }),
     });
   }
