@@ -20,6 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
+    "agentkit/inspector": "server",
     "agentkit/models": "openai anthropic",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
