@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from agentkit.errors import AgentError
 from agentkit.models.model_errors import ModelError
-from agentkit.server.run_store import RunEvent, RunRecord
+from agentkit.server.run_records import RunEvent, RunRecord
 from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError

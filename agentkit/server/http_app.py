@@ -29,7 +29,7 @@ from agentkit.server.local_runs import LocalRuns
 from agentkit.server.open_api import described
 from agentkit.server.openai_api import OpenAIEndpoints
 from agentkit.server.operations_api import Measures, OperationEndpoints
-from agentkit.server.run_store import RunStore
+from agentkit.server.run_records import RunStore
 from agentkit.server.runs_api import RunEndpoints
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from agentkit.server.event_form import event_form
-from agentkit.server.run_store import RunEvent, RunRecord, RunStore
+from agentkit.server.run_records import RunEvent, RunRecord, RunStore
 from agentkit.threads import in_thread
 
 __all__ = ["LiveRun"]

@@ -23,7 +23,7 @@ from agentkit.server.endpoint import Endpoint
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated, while_connected
 from agentkit.server.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.response_answers import ResponseAnswers
-from agentkit.server.run_store import RunRecord, RunStore
+from agentkit.server.run_records import RunRecord, RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions

@@ -16,7 +16,7 @@ from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.endpoint import Endpoint
 from agentkit.server.event_form import usage_form
 from agentkit.server.exchange import JSONAnswer
-from agentkit.server.run_store import RunStore
+from agentkit.server.run_records import RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.tenant_limits import TenantLimits, today
 from agentkit.threads import in_thread

@@ -17,7 +17,7 @@ from agentkit.server.access import Caller
 from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.endpoint import Endpoint, Parameter, checked_name, number, text
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated
-from agentkit.server.run_store import ENDED, STATUSES, RunRecord, RunStore
+from agentkit.server.run_records import ENDED, STATUSES, RunRecord, RunStore
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions

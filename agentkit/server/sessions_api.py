@@ -14,7 +14,7 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
 from agentkit.server.event_form import message_form
 from agentkit.server.exchange import JSONAnswer, read_json, validated
-from agentkit.server.run_store import RunStatus, RunStore
+from agentkit.server.run_records import RunStatus, RunStore
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore

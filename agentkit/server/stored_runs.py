@@ -40,7 +40,7 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.run_store import RunEvent, RunRecord, RunStatus, WaitingCall
+from agentkit.server.run_records import RunEvent, RunRecord, RunStatus, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 
@@ -148,7 +148,7 @@ class StoredRuns:
                 with self._engine.begin() as connection:
                     made = connection.execute(insert(_runs).values(**_row(record)))
                     if journal:
-                        run = made.inserted_primary_key[0]
+                        (run,) = made.inserted_primary_key or (0,)
                         connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:

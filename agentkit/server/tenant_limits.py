@@ -13,7 +13,7 @@ from functools import partial
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.server.access import Caller
-from agentkit.server.run_store import RunStore
+from agentkit.server.run_records import RunStore
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 from agentkit.threads import in_thread

@@ -23,7 +23,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.background_runs import public_error
 from agentkit.server.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit.server.event_form import output_form
-from agentkit.server.run_store import RunRecord, WaitingCall
+from agentkit.server.run_records import RunRecord, WaitingCall
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest
 from agentkit.session import InMemorySession

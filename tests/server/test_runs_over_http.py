@@ -14,7 +14,7 @@ import pytest
 from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.models.scripted import Delayed
-from agentkit.server.run_store import RunRecord
+from agentkit.server.run_records import RunRecord
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.stored_runs import RunStoreError, StoredRuns
 from tests.server.serving_agents import served
