@@ -19,7 +19,7 @@ OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 
 
 class BackgroundRuns(Protocol):
-    """Starts runs and goes on with them. The runs, and what is known of them, are in a `RunStore`."""
+    """Starts runs and goes on with them. The runs, and what is known of them, are in a `RunRecords`."""
 
     @property
     def live(self) -> int:

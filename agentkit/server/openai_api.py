@@ -19,11 +19,11 @@ from agentkit.run.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.chat_answers import ChatAnswers
 from agentkit.server.client_tools import HeldReplies
-from agentkit.server.endpoint import Endpoint
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated, while_connected
+from agentkit.server.http_endpoint import Endpoint
 from agentkit.server.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.response_answers import ResponseAnswers
-from agentkit.server.run_records import RunRecord, RunStore
+from agentkit.server.run_records import RunRecord, RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -52,7 +52,7 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunStore, limits: TenantLimits, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunRecords, limits: TenantLimits, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._limits = limits

@@ -44,7 +44,7 @@ from agentkit.server.run_records import RunEvent, RunRecord, RunStatus, WaitingC
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 
-__all__ = ["RunStoreError", "StoredRuns"]
+__all__ = ["StoredRuns", "StoredRunsError"]
 
 _FORMAT = 1
 _MAX_KEPT = 5_000
@@ -104,19 +104,19 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = ("input", "output", "error", "finish_reason", "usage", "waiting", "decisions")
 
 
-class RunStoreError(AgentError):
+class StoredRunsError(AgentError):
     """The file of the runs cannot be opened or was written by a newer version."""
 
 
 class StoredRuns:
-    """A `RunStore` in a SQLite file.
+    """A `RunRecords` in a SQLite file.
 
     Args:
         path: The file, made if there is none; None keeps the runs in memory, as long as the object lives.
         keep: How many ended runs to keep of all tenants together; the oldest go first. None for all.
 
     Raises:
-        RunStoreError: The file is no database of runs, one of a newer version, or in use by another server.
+        StoredRunsError: The file is no database of runs, one of a newer version, or in use by another server.
     """
 
     def __init__(self, path: Path | None = None, *, keep: int | None = _MAX_KEPT) -> None:
@@ -135,12 +135,12 @@ class StoredRuns:
         event.listen(self._engine, "connect", _prepare)
         try:
             _open(self._engine, path)
-        except RunStoreError:
+        except StoredRunsError:
             self.close()
             raise
         except DatabaseError as error:
             self.close()
-            raise RunStoreError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
+            raise StoredRunsError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         with self._lock:
@@ -284,13 +284,13 @@ def _hold(path: Path) -> int:
     """Have the file to oneself: two servers would both go on with its runs.
 
     Raises:
-        RunStoreError: Another process has it.
+        StoredRunsError: Another process has it.
     """
     lock = path.with_name(f"{path.name}.lock")
     file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     if not locked(file):
         os.close(file)
-        raise RunStoreError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
+        raise StoredRunsError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
     return file
 
 
@@ -308,7 +308,7 @@ def _open(engine: Engine, path: Path | None) -> None:
             return
         found = connection.execute(select(func.max(_format.c.format))).scalar()
     if not isinstance(found, int) or found > _FORMAT:
-        raise RunStoreError(
+        raise StoredRunsError(
             f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
             "upgrade it"
         )

@@ -16,7 +16,7 @@ from agentkit.memory import Memory
 from agentkit.models.scripted import Delayed
 from agentkit.server.run_records import RunRecord
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.stored_runs import RunStoreError, StoredRuns
+from agentkit.server.stored_runs import StoredRuns, StoredRunsError
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -277,13 +277,13 @@ def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Pa
     StoredRuns(tmp_path / "runs.db").close()
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE run_store SET format = 99")
-    with pytest.raises(RunStoreError, match="newer agentkit"):
+    with pytest.raises(StoredRunsError, match="newer agentkit"):
         StoredRuns(tmp_path / "runs.db")
     first = StoredRuns(tmp_path / "other.db")
-    with pytest.raises(RunStoreError, match="another server"):
+    with pytest.raises(StoredRunsError, match="another server"):
         StoredRuns(tmp_path / "other.db")
     first.close()
     StoredRuns(tmp_path / "other.db").close()
     (tmp_path / "text.db").write_text("not a database" * 100)
-    with pytest.raises(RunStoreError, match="cannot be opened"):
+    with pytest.raises(StoredRunsError, match="cannot be opened"):
         StoredRuns(tmp_path / "text.db")
