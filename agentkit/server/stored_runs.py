@@ -29,7 +29,6 @@ from sqlalchemy import (
     func,
     insert,
     inspect,
-    or_,
     select,
     update,
 )
@@ -40,7 +39,7 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.run_records import RunEvent, RunRecord, RunStatus, WaitingCall
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunStatus, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 
@@ -49,6 +48,9 @@ __all__ = ["StoredRuns", "StoredRunsError"]
 _FORMAT = 1
 _MAX_KEPT = 5_000
 """Ended runs that are kept of all tenants together where nothing else is asked for."""
+_MAX_IN_MEMORY = 256_000_000
+_MAX_ON_DISK = 8_000_000_000
+"""Characters that journals may take together; then the oldest half of the ended runs is deleted."""
 _PRUNE_EVERY = 200
 """Runs after which the oldest are deleted."""
 
@@ -125,6 +127,8 @@ class StoredRuns:
         self._held: int | None = None
         self._lock = RLock()  # SQLite has one writer anyway; a connection in memory is shared by all threads
         self._added = 0
+        self._characters = 0
+        """Of journals that came since they were last counted, and those that were there then."""
         if path is None:
             self._engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
@@ -155,8 +159,11 @@ class StoredRuns:
                     return known
                 raise
             self._added += 1
+            self._characters += len(journal)
             if self._added % _PRUNE_EVERY == 0:
-                self._prune()
+                self._prune(self._keep)
+            if self._characters > (_MAX_IN_MEMORY if self.path is None else _MAX_ON_DISK):
+                self._shrink()
         return record
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
@@ -270,13 +277,22 @@ class StoredRuns:
                 os.close(self._held)
                 self._held = None
 
-    def _prune(self) -> None:
+    def _shrink(self) -> None:
+        """Delete the oldest half of the ended runs: their journals take more room than they may."""
+        ended = select(func.count()).where(_runs.c.status.in_(sorted(ENDED)))
+        with self._engine.connect() as connection:
+            count = connection.execute(ended).scalar() or 0
+        self._prune(count // 2)
+        with self._engine.connect() as connection:
+            self._characters = connection.execute(select(func.sum(func.length(_journals.c.line)))).scalar() or 0
+
+    def _prune(self, keep: int | None) -> None:
         """Delete the oldest ended runs, those that are too many."""
-        if self._keep is None:
+        if keep is None:
             return
-        ended = or_(*[_runs.c.status == status for status in ("finished", "failed", "cancelled")])
+        ended = _runs.c.status.in_(sorted(ENDED))
         with self._engine.begin() as connection:
-            query = select(_runs.c.number).where(ended).order_by(_runs.c.number.desc()).offset(self._keep)
+            query = select(_runs.c.number).where(ended).order_by(_runs.c.number.desc()).offset(keep)
             _delete(connection, list(connection.execute(query).scalars()))
 
 

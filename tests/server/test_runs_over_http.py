@@ -271,6 +271,17 @@ def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) ->
     assert [run.id for run in store.page("t", limit=500)] == [str(at) for at in range(399, 389, -1)]
 
 
+def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit.server.stored_runs._MAX_IN_MEMORY", 10_000)
+    store = StoredRuns()
+    for at in range(100):
+        record = RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at)
+        store.add(record, "x" * 1000 + "\n")
+    kept = store.page("t", limit=200)
+    assert kept[0].id == "99" and 4 <= len(kept) <= 11
+    assert store.journal("t", "99") == "x" * 1000 + "\n"
+
+
 def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
     import sqlite3
 
