@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from pydantic_core import CoreSchema, core_schema
 
@@ -229,12 +229,12 @@ class Conversation(Sequence[Message]):
         else:
             _, begin, fold = latest
             if begin == stop:
-                return cast("F", fold)
+                return fold
             fold = fold.copy()
         for value in self.window(begin - start, stop - start).derive(function):
             fold.add(value)
         known.folded = (start, stop, fold)
-        return cast("F", fold)
+        return fold
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.
