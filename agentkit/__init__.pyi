@@ -5,6 +5,17 @@ from agentkit.chain import Chain as Chain
 from agentkit.citations import Citation as Citation
 from agentkit.compaction import Summarise as Summarise
 from agentkit.compaction import Trim as Trim
+from agentkit.durable.durable_errors import DurableError as DurableError
+from agentkit.durable.durable_errors import RunCancelled as RunCancelled
+from agentkit.durable.durable_errors import RunFailed as RunFailed
+from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
+from agentkit.durable.durable_errors import RunNotFound as RunNotFound
+from agentkit.durable.durable_errors import WorkerError as WorkerError
+from agentkit.durable.mapping import MapReport as MapReport
+from agentkit.durable.run_handle import EndedRun as EndedRun
+from agentkit.durable.run_handle import RunHandle as RunHandle
+from agentkit.durable.run_store import RunInfo as RunInfo
+from agentkit.durable.runs import Runs as Runs
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError

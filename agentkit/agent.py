@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -16,15 +15,16 @@ from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
 from agentkit.deps import check_deps
+from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal
+from agentkit.run.begin import check_journal, new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -54,6 +54,7 @@ from agentkit_tools.tool import Tool
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
 
+    from agentkit.durable.runs import Runs
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
@@ -67,7 +68,7 @@ _NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
 @refusing_unknown(**ELSEWHERE)
-class Agent(Generic[Deps, Output]):
+class Agent(Startable[Output], Generic[Deps, Output]):
     """Answers user input, calling tools on the way.
 
     Args:
@@ -103,6 +104,7 @@ class Agent(Generic[Deps, Output]):
         "memory",
         "name",
         "recall",
+        "runs",
         "specs",
         "tools",
     )
@@ -162,6 +164,7 @@ class Agent(Generic[Deps, Output]):
     ) -> None:
         del deps
         self.name = name
+        self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
         self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
@@ -291,22 +294,13 @@ class Agent(Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
-        session, given = checked_session(options.get("session")), options.get("run_id")
-        memory = in_scope(self.memory, session, options.get("scope"))
-        run_id = given or os.urandom(16).hex()
-        journal = Journal(
-            self.name,
-            run_id,
-            run_context(self.chain, self.specs, "" if user_input is None else user_input, session, run_id),
-            session=None if session is None else session.id,
-            goes_on=user_input is None,
-            scope=getattr(getattr(memory, "scope", None), "names", None),
-        )
-        keep = options.get("journal")
-        return await self._run(journal, journal.context, memory, options, is_new=given is None, keep=keep)
+        memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
+        journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
+        is_new, keep = options.get("run_id") is None, options.get("journal")
+        return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
 
     async def resume(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
@@ -325,12 +319,16 @@ class Agent(Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+        if known is not journal and options.get("journal") is not None:
+            raise JournalError(
+                f"journal={options['journal']!r:.80}: a run that goes on from a file is kept in that file"
+            )
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = None if isinstance(journal, Journal) else journal
+        keep = options.get("journal") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(
@@ -383,7 +381,7 @@ class Agent(Generic[Deps, Output]):
         return run_blocking(self.run(user_input, **options))
 
     def resume_sync(
-        self, journal: Journal | Path | str, **options: Unpack[ResumeOptions[Deps, Output]]
+        self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
         return run_blocking(self.resume(journal, **options))

@@ -86,7 +86,7 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
                 recall = memory.recall(question["text"], limit=max(CUTS), policy=policy, now=now)
                 if recall.degraded:
                     raise SystemExit(f"recall is degraded: {'; '.join(recall.degraded)}")
-                found = [ids[message.position] for message in recall.recalled]
+                found = [*dict.fromkeys(ids[message.position] for message in recall.recalled)]  # long turns are cut
                 yield question["category"], figures(found, question["evidence"])
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 from datetime import datetime
 from errno import EPIPE
@@ -16,16 +14,33 @@ from rich.progress import DownloadColumn
 from typer.core import TyperGroup
 
 import agentkit
+from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
 from agentkit.cli.chat import Chat
-from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.inspect_command import inspect
 from agentkit.cli.memory_commands import memory_app, recall
-from agentkit.cli.options import HOME, EmbedderName, Home, SessionName, has_memory, open_memory, own_session, utf8
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put
-from agentkit.models.offline import OfflineModel
+from agentkit.cli.new_command import new
+from agentkit.cli.options import (
+    HOME,
+    AsJson,
+    EmbedderName,
+    Home,
+    SessionName,
+    has_memory,
+    open_memory,
+    own_session,
+    utf8,
+)
+from agentkit.cli.run_command import kwargs_of, run_once
+from agentkit.cli.runs_commands import runs_app
+from agentkit.cli.schema_command import schema
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put, put_json
+from agentkit.cli.serve_commands import serve_agents, token
+from agentkit.cli.session_commands import export_rows, sessions_app
+from agentkit.cli.worker_command import worker
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["app", "run"]
 
@@ -51,18 +66,24 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",  # which fills paragraphs to the width of the terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
-_STEERING = re.compile(r"[\x7f-\x9f]")
 app.add_typer(memory_app, name="memory")
+app.add_typer(sessions_app, name="sessions")
 app.command()(recall)
+app.command("run")(run_once)
+app.command("serve")(serve_agents)
+app.command()(token)
+app.command("export")(export_rows)
+app.command()(new)
+app.command()(schema)
 app.command()(inspect)
+app.command()(worker)
+app.add_typer(runs_app, name="runs")
 
 
 def run() -> None:
@@ -111,12 +132,15 @@ def ingest(
         list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
     ] = None,
     embedder: EmbedderName = None,
+    as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
     """Read files into memory, to be recalled when you ask.
 
-    What is stored already is skipped, so it may be stopped and started again at any time. The exit code is 1 when
-    no file could be read.
+    What is stored already is skipped, so it may be stopped and started again at any time. The exit code is 1 when a
+    file could not be read, or none was found; the others are stored.
+
+    Example: agentkit ingest docs/ --lenient
     """
     named = {"text": text, "title": title, "metadata": metadata}
     fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
@@ -129,9 +153,18 @@ def ingest(
             bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
 
         report = memory.ingest(paths, options=options, on_progress=progress)
-    _show_report(report, home)
-    if not report.files:
+    if as_json:
+        put_json(_report_form(report))
+    else:
+        _show_report(report, home)
+    if report.errors or not report.files:
         raise typer.Exit(1)
+
+
+def _report_form(report: IngestReport) -> dict[str, Any]:
+    counts = {name: len(getattr(report, name)) for name in ("added", "changed", "unchanged", "removed")}
+    problems = {name: [str(error) for error in getattr(report, name)] for name in ("repaired", "errors")}
+    return {**counts, "chunks": report.chunks, "pending": report.pending, **problems}
 
 
 def _show_report(report: IngestReport, home: Path) -> None:
@@ -149,29 +182,33 @@ def _show_report(report: IngestReport, home: Path) -> None:
 
 @app.command()
 def chat(
+    agent: AgentSource = None,
     session: SessionName = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is the stand-in."),
-    ] = None,
+    model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
+    kwarg: Annotated[
+        list[str] | None,
+        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
+    ] = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Talk with an agent that recalls what was ingested.
+    """Talk with an agent; without --agent with one that recalls what was ingested.
 
-    Reads from the terminal or from a pipe, a turn a line. /layers shows what was sent last, /quit leaves. Answers go
-    to stdout, everything else to stderr.
+    Reads from the terminal or from a pipe, a turn a line. /layers shows what was sent last, /why PLACE where something
+    in it is from, /undo takes the last turn back, /fork NAME goes on in a copy, /cost shows what it took, /quit leaves.
+    A tool call that needs a person is asked about at a terminal, and denied elsewhere. Answers go to stdout, everything
+    else to stderr.
+
+    Example: agentkit chat --agent shop.yaml --session monday
     """
-    chosen = choose_model(model)
-    with open_memory(home, embedder=embedder) as memory:
+    with (
+        opened_agent(agent, home=home, model=model, embedder=embedder, tells=True) as loaded,
+        store_of(loaded, home) as memory,
+    ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(default_agent(chosen, memory), own_session(memory, utf8(name)))
+        talk = Chat(loaded.agent, own_session(memory, utf8(name)), kwargs_of(kwarg))
         before = len(talk.session.conversation)
-        if isinstance(chosen, OfflineModel):
-            note(_OFFLINE)
-        else:
-            note(f"model {chosen.name}")
         note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
         if once is None:
             talk.talk()
@@ -182,8 +219,13 @@ def chat(
 @app.command()
 def compose(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you would ask.")],
+    agent: AgentSource = None,
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Tokens that may be sent; layers give way to fit.")
+    ] = None,
+    kwarg: Annotated[
+        list[str] | None,
+        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
@@ -191,20 +233,23 @@ def compose(
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
-    """Show what would be sent for TEXT, layer by layer. Nothing is sent."""
+    """Show what would be sent for TEXT, layer by layer. Nothing is sent.
+
+    Example: agentkit compose "What does Emma cost?" --agent shop.yaml
+    """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
-    if not has_memory(home):
-        note(f"nothing was ingested into {home} yet")
-        composition = default_agent(OfflineModel()).compose(utf8(text))
-    else:
-        with open_memory(home, embedder=embedder) as memory:
-            conversation = own_session(memory, utf8(session)) if session else None
-            composition = default_agent(OfflineModel(), memory).compose(utf8(text), session=conversation)
+    asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
+    with opened_agent(agent, home=home, embedder=embedder, makes=False) as loaded:
+        if session is None or (loaded.memory is None and not has_memory(home)):
+            composition = loaded.agent.compose(asked)
+        else:
+            with store_of(loaded, home) as memory:
+                composition = loaded.agent.compose(asked, session=own_session(memory, utf8(session)))
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
-        sys.stdout.write(_json(composition) + "\n")
+        put_json(_form(composition))
     elif as_text:
         shown = composition.text
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
@@ -212,9 +257,9 @@ def compose(
         layer_table(composition)
 
 
-def _json(composition: Composition) -> str:
+def _form(composition: Composition) -> dict[str, Any]:
     names = ("layer", "prompt", "source", "tokens", "share", "status", "why")
-    found = {
+    return {
         "tokens": composition.tokens,
         "budget": composition.budget.tokens if composition.budget is not None else None,
         "counter": composition.counter.name,
@@ -222,5 +267,3 @@ def _json(composition: Composition) -> str:
         "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
         "request": composition.to_openai(),
     }
-    text = json.dumps(found, ensure_ascii=False, indent=2)
-    return _STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text)  # json escapes the others itself

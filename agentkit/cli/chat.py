@@ -6,70 +6,169 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from agentkit.agent import Agent
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, put
+from agentkit.errors import Paused
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
+from agentkit.run.loop import RunResult
 from agentkit_memory import StoredSession
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["Chat"]
 
-_COMMANDS = "/layers shows what was sent last, /quit leaves"
+_HELP = {
+    "/layers": "shows what was sent last",
+    "/why": "PLACE shows where something in it is from, such as /why documents[0]",
+    "/undo": "takes the last turn back",
+    "/fork": "NAME goes on in a copy; the conversation stays as it is",
+    "/cost": "shows what this chat took",
+    "/quit": "leaves",
+}
+_ALL = ", ".join(f"{name} {what}" for name, what in _HELP.items())
 _MAX_SHOWN = 300
 """Characters of a tool's arguments or result that are shown; the model gets all of them."""
 _WAKE_SECONDS = 0.1
 
 
 class Chat:
-    """One conversation with an agent. Answers go to stdout, what happens on the way to stderr."""
+    """One conversation with an agent. Answers go to stdout, what happens on the way to stderr.
 
-    def __init__(self, agent: Agent, session: StoredSession) -> None:
+    Args:
+        agent: The agent.
+        session: The conversation.
+        kwargs: Additional kwargs of every turn.
+    """
+
+    def __init__(self, agent: Agent, session: StoredSession, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.agent = agent
         self.session = session
+        self._kwargs = dict(kwargs)
         self._sent: Composition | None = None
+        self._usage = NO_USAGE
+        self._turns = 0
         self._line_is_open = False
+        self._at_terminal = False
 
     def ask(self, text: str) -> None:
         """Answer once."""
+        self._at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         with asyncio.Runner() as runner:
-            runner.run(self._turn(text))
+            self._answer(runner, text)
 
     def talk(self) -> None:
         """Answer line by line until the input ends.
 
         At a terminal an error ends the turn, and Ctrl-C the answer; from a pipe either ends the conversation.
         """
-        at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        self._at_terminal = at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         if at_terminal:
-            note(f"{_COMMANDS}; so does Ctrl-D, and Ctrl-C stops an answer")
+            note(f"{_ALL}; so does Ctrl-D, and Ctrl-C stops an answer")
         with asyncio.Runner() as runner:  # one event loop, so that the connection to the model is kept
             for line in _typed() if at_terminal else filter(None, map(str.strip, sys.stdin)):
-                if not line.startswith("/") or " " in line:
-                    try:
-                        runner.run(self._turn(line))
-                    except LIBRARY_ERRORS as error:
-                        if not at_terminal:
-                            raise
-                        complain(str(error))
-                    except KeyboardInterrupt:
-                        if not at_terminal:
-                            raise
-                        note("\nstopped")
-                elif line == "/quit":
-                    return
-                elif line != "/layers":
-                    note(f"{line} is not a command: {_COMMANDS}")
-                elif self._sent is None:
-                    note("nothing was sent yet")
-                else:
-                    layer_table(self._sent)
+                word, _, rest = line.partition(" ")
+                try:
+                    if word == "/quit":
+                        return
+                    if word in _HELP:
+                        self._command(word, rest.strip())
+                    elif line.startswith("/") and not rest:
+                        note(f"{line} is not a command: {_ALL}")
+                    else:
+                        self._answer(runner, line)
+                except LIBRARY_ERRORS as error:
+                    if not at_terminal:
+                        raise
+                    complain(str(error))
+                except KeyboardInterrupt:
+                    if not at_terminal:
+                        raise
+                    note("\nstopped")
 
-    async def _turn(self, text: str) -> None:
+    def _command(self, word: str, rest: str) -> None:
+        if word == "/undo":
+            self._undo()
+        elif word == "/cost":
+            self._cost()
+        elif word == "/fork":
+            if rest:
+                self.session = self.session.fork(rest)
+                note(
+                    f"goes on in {rest!r}, a copy of {self.session.id!r} with {len(self.session.conversation)} messages"
+                )
+            else:
+                note("name the copy: /fork NAME")
+        elif self._sent is None:
+            note("nothing was sent yet")
+        elif word == "/layers":
+            layer_table(self._sent)
+        elif rest:
+            put(str(self._sent.why(rest)))
+        else:
+            note("name a place: a row of /layers, a prompt, or something like documents[0] or user_input")
+
+    def _undo(self) -> None:
+        """Take back the last message of the user, and what was answered."""
+        conversation = self.session.refresh()
+        last = max((at for at, message in enumerate(conversation) if message.role == "user"), default=None)
+        if last is None:
+            note("there is nothing to take back")
+            return
+        self.session.rewind(last)
+        note(f"took back {len(conversation) - last} messages; what tools did is not undone")
+
+    def _cost(self) -> None:
+        used = self._usage
+        money = "its price is not known" if used.money is None else f"{used.money:.4f} US dollars"
+        tokens = f"{used.input_tokens:,} tokens in ({used.cached_tokens:,} cached), {used.output_tokens:,} out"
+        put(f"{self._turns} turns: {tokens}; {money}")
+
+    def _answer(self, runner: asyncio.Runner, text: str) -> None:
+        """Answer; calls that need a person are asked about, or denied where nobody is at a terminal."""
         self.session.refresh()  # somebody else may have gone on with the conversation
+        asked = UserInput(text, additional_kwargs=self._kwargs)
+        work = self.agent.run(asked, session=self.session, on_event=self._show)
+        self._turns += 1
+        while True:
+            try:
+                result = runner.run(self._turn(work))
+            except Paused as paused:
+                decisions = {call.id: self._decision(call) for call in paused.calls}
+                work = self.agent.resume(paused.journal, approve=decisions, session=self.session, on_event=self._show)
+                continue
+            except BaseException as error:
+                spent = getattr(error, "usage", None)
+                self._usage += spent if isinstance(spent, Usage) else NO_USAGE
+                raise
+            self._usage += result.usage
+            return
+
+    def _decision(self, call: ToolCall) -> Decision:
+        shown = f"{call.name} {_short(call.arguments)}"
+        if not self._at_terminal:
+            note(f"{shown} needs a person, and nobody is at a terminal: it is denied")
+            return Denied("nobody is there to approve it.")
+        note(f"{shown} needs your approval")
         try:
-            await self.agent.run(text, session=self.session, on_event=self._show)
+            with _waking():
+                answer = input("run it? [y/N] ").strip()
+        except (EOFError, KeyboardInterrupt):
+            put("")
+            answer = ""
+        if answer.lower() in ("y", "yes"):
+            return Approved()
+        return Denied("" if answer.lower() in ("", "n", "no") else answer)
+
+    async def _turn(self, work: Coroutine[Any, Any, RunResult[Any]]) -> RunResult[Any]:
+        try:
+            return await work
         finally:
             self._end_line()
 

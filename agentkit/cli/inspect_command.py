@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 import typer
 
-from agentkit.agent import Agent
+from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, AsJson, Home, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import complain, note, put
-from agentkit.errors import AgentDefinitionError
 from agentkit.run.journal import Journal
 from agentkit.session import InMemorySession, Session
 from agentkit_memory import Memory
@@ -33,7 +32,7 @@ def inspect(
     ] = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option("--agent", metavar="MODULE:NAME", help="Agent that ran, or is to run. Repeatable."),
+        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="Agent that ran, or is to run. Repeatable."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 0,
     opens: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
@@ -54,7 +53,8 @@ def inspect(
         raise typer.Exit(1) from error
     with contextlib.ExitStack() as closing:
         memory = closing.enter_context(open_memory(home)) if has_memory(home) else None
-        agents = [_agent(path) for path in agent or ()] or [default_agent(choose_model(), memory)]
+        named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
+        agents = named or [default_agent(choose_model(), memory)]
         runs, sessions = _found(what or (), memory)
         for journal in runs:
             if journal.session is not None and all(one.id != journal.session for one in sessions):
@@ -108,21 +108,3 @@ def _session(memory: Memory | None, name: str) -> list[Session]:
         return []
     session = own_session(memory, name)
     return [session] if len(session.conversation) else []
-
-
-def _agent(path: str) -> Agent[Any, Any]:
-    """Return the agent that a module has under a name."""
-    from importlib import import_module
-
-    module, _, name = path.partition(":")
-    if not module or not name:
-        raise AgentDefinitionError(f"--agent {path!r:.80}: expected MODULE:NAME, such as shop:support")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        found = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise AgentDefinitionError(f"--agent {path!r:.80}: {error}") from error
-    if not isinstance(found, Agent):
-        raise AgentDefinitionError(f"--agent {path!r:.80}: expected an Agent, got {type(found).__name__}")
-    return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
@@ -20,12 +22,14 @@ from agentkit_prompts.composition.explain import LayerRow
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["LIBRARY_ERRORS", "complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put"]
+__all__ = ["LIBRARY_ERRORS", "complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put", "put_json"]
 
 LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
 """Errors that are one line on stderr instead of a traceback."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_STEERING = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Characters that JSON text may hold as they are, and a terminal or a line reader may not."""
 _BAR = 12
 """Characters of a bar that stands for all tokens."""
 _WIDE = 200
@@ -47,6 +51,13 @@ def plain(text: str) -> str:
 def put(text: str, *, end: str = "\n") -> None:
     """Print text on stdout as it is, apart from control characters."""
     sys.stdout.write(plain(text) + end)
+    sys.stdout.flush()
+
+
+def put_json(data: Any) -> None:
+    """Print data as JSON on stdout: characters that steer a terminal are escaped, so that nothing is lost."""
+    text = json.dumps(data, ensure_ascii=False, indent=2)
+    sys.stdout.write(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
     sys.stdout.flush()
 
 

@@ -32,6 +32,7 @@ _REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
 }
+_PAUSES = ("pause_turn", "compaction")
 _GROWING = {"text_delta": ("text", "text"), "thinking_delta": ("thinking", "thinking")}
 """Type of a delta -> the key of its text, and of the block that grows."""
 
@@ -62,18 +63,49 @@ class _Block:
 
 
 class AnthropicReader(Reader):
-    """Reads messages. What the model thought, its signature and steps of the provider go back with the next request."""
+    """Reads messages. What the model thought, its signature and steps of the provider go back with the next request.
 
-    def __init__(self) -> None:
+    `before` is what read the turn that this message continues, where the provider had paused it.
+    """
+
+    def __init__(self, before: AnthropicReader | None = None) -> None:
+        self._before = before
         self._blocks: dict[int, _Block] = {}
         self._text: list[str] = []
         self._calls = 0
-        self._usage: dict[str, Any] = {}
-        self._reason: str | None = None
+        self._counts: dict[str, Any] = {}
+        if before is not None:
+            self.earlier = before.text
+            self._calls = before._calls
 
     @property
     def text(self) -> str:
-        return "".join(self._text)
+        return "".join([self.earlier, *self._text])
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the turn goes on when it is sent back; with calls in it, it goes on with their results."""
+        return self.finish_reason in _PAUSES and not any(
+            block.data.get("type") == "tool_use" for block in self._blocks.values()
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of the whole turn."""
+        own = _usage(self._counts)
+        return own if self._before is None else self._before.usage + own
+
+    def content(self) -> list[dict[str, Any]]:
+        """Return the blocks of the turn so far, as the provider sent them and as it takes them back."""
+        blocks = [block for block in self._read() if not _is_blank(block)]
+        return [
+            {**block, "input": _object_in(block["input"])} if isinstance(block.get("input"), str) else block
+            for block in blocks
+        ]
+
+    def _read(self) -> list[dict[str, Any]]:
+        before = [] if self._before is None else self._before._read()
+        return before + [block.read() for _, block in sorted(self._blocks.items())]
 
     def add(self, document: object) -> list[Delta]:
         if (error := error_in(document)) is not None:
@@ -99,7 +131,7 @@ class AnthropicReader(Reader):
     def reply(self, model: str) -> Reply:
         if not self.started:
             raise ProtocolError("there is no message in it")
-        blocks = [block.read() for _, block in sorted(self._blocks.items())]
+        blocks = self._read()
         calls = [block for block in blocks if block.get("type") == "tool_use"]
         reason = self.finish_reason
         if reason == "length":
@@ -112,9 +144,9 @@ class AnthropicReader(Reader):
         for number, call in enumerate(calls):
             check_call(call, "id", "toolu", number, seen)
         message = _message(blocks)
-        if message.tool_calls and reason in (None, "stop"):
+        if message.tool_calls and reason in (None, "stop", *_PAUSES):
             reason = "tool_calls"
-        return Reply(message, _usage(self._usage), reason or "stop", self.model or model)
+        return Reply(message, self.usage, reason or "stop", self.model or model)
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         self._begin(data)
@@ -141,7 +173,7 @@ class AnthropicReader(Reader):
 
     def _count(self, usage: object) -> None:
         if usage is not None:
-            self._usage.update({key: value for key, value in object_of(usage, "usage").items() if value is not None})
+            self._counts.update({key: value for key, value in object_of(usage, "usage").items() if value is not None})
 
     def _index(self, data: dict[str, Any]) -> int:
         """Return which block an event is about; where the server does not say, the one that is open."""

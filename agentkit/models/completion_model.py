@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.models.endpoint import EndpointModel
+from agentkit.models.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.harmony import HarmonyReply
 from agentkit.models.openai_chat import usage_options, without_usage
-from agentkit.models.prices import Price
 from agentkit.models.reply_reader import ReplyReader
-from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings
+from agentkit.models.settings import Fields, ModelSettings
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
-from agentkit_prompts.chat_templates.tool_calls.formats import HARMONY, checked_format
+from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-    from pydantic import JsonValue
 
     from agentkit.models.model import Reply
     from agentkit.models.model_errors import ModelRequestError
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["CompletionModel"]
 
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
+_MAX_TOKENS = 1024
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -40,20 +40,20 @@ class CompletionModel(EndpointModel):
     `chat_template` writes the text: a template, the name of a registered one or of a model, a `ChatTemplateConfig`, a
     file, or the folder of a model. Without it the one that fits the model's name is taken. `control_tokens` is what
     happens to untrusted text that would form one of its control tokens (see `Composition.to_text`), and
-    `template_kwargs` are what else the template reads, such as `enable_thinking`.
+    `template_kwargs` are what else the template reads, such as `enable_thinking`. The other options are those of
+    `EndpointOptions`.
 
-    `temperature`, `top_p`, `top_k`, `repetition_penalty` and `stop` are those of the template where they are not
-    given, and are not sent where both are None. `max_tokens` is always sent: endpoints stop after 16 without it.
-    `extra` is merged over the request body last; a None in it takes a field out. The schema of an output type is sent
-    as `response_format`.
+    Temperature, top_p, top_k, the repetition penalty and the stop words are those of the template where the settings do
+    not have them. `max_tokens` is always sent, 1,024 when not given: endpoints stop after 16 without it. The schema of
+    an output type is sent as `response_format`.
 
     Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
-    names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text.
-    `api_key`, `base_url`, `client`, `timeout`, `max_retries` and `price` are those of `OpenAIModel`. What `settings`
-    says, of the model or of one run, goes before all of this.
+    names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text, and so
+    does what the model only thinks of calling.
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that completions do not have.
         ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
     """
 
@@ -64,67 +64,38 @@ class CompletionModel(EndpointModel):
         model: str,
         chat_template: GivenTemplate | None = None,
         *,
-        api_key: str | None = None,
-        base_url: str | None = None,
         client: AsyncOpenAI | None = None,
-        temperature: float | None = None,
-        max_tokens: int = 1024,
-        top_p: float | None = None,
-        top_k: int | None = None,
-        repetition_penalty: float | None = None,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
         control_tokens: Policy = "escape",
         template_kwargs: Mapping[str, Any] | None = None,
-        extra: Mapping[str, JsonValue] | None = None,
-        timeout: float = 600.0,
-        max_retries: int = 2,
-        price: Price | None = None,
-        settings: ModelSettings = NO_SETTINGS,
+        **options: Unpack[EndpointOptions],
     ) -> None:
-        super().__init__(
-            model,
-            api_key=api_key,
-            base_url=base_url,
-            client=client,
-            max_retries=max_retries,
-            price=price,
-            settings=ModelSettings(timeout=timeout).under(settings),
-        )
         template = find_chat_template(chat_template, model)
         self.chat_template: ChatTemplate = template
         self._format = checked_format(getattr(template, "tool_call_format", None))
-        given = {
-            "temperature": temperature,
-            "top_p": top_p,
-            "top_k": top_k,
-            "repetition_penalty": repetition_penalty,
-        }
-        defaults = {
-            "max_tokens": max_tokens,
-            **{name: getattr(template, name, None) if given[name] is None else given[name] for name in _SAMPLING},
-            "seed": seed,
-            "stop": list(template.stop_words or ()) or None if stop is None else stop,
-        }
-        self._sent = {name: value for name, value in defaults.items() if value is not None}
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
-        self._extra = dict(extra or {})
+        super().__init__(model, client=client, **options)
 
     def _fields(self) -> Fields:
         return _FIELDS
 
+    def _set(self, settings: ModelSettings) -> None:
+        super()._set(settings)
+        template = self.chat_template
+        own = {name: getattr(template, name, None) for name in _SAMPLING}
+        defaults = {"max_tokens": _MAX_TOKENS, **own, "stop": list(template.stop_words or ()) or None}
+        self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
+
     def _body(self, composition: Composition) -> dict[str, Any]:
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), **self._sent}
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text)}
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        body.update(self._extra)
-        return {name: value for name, value in body.items() if value is not None}
+        return body
 
     def _stream_options(self) -> dict[str, Any]:
-        return usage_options(self._clients, self._extra)
+        return usage_options(self._clients, self.settings.extra)
 
     def _adapts(self, error: ModelRequestError) -> bool:
         return without_usage(self._clients, error)
@@ -138,9 +109,11 @@ class _CompletionReader(ReplyReader):
 
     def __init__(self, schemas: Schemas, format: str | None) -> None:
         super().__init__()
-        self._inside: TextToolCalls | HarmonyReply | None = None
+        self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
         if format == HARMONY:
             self._inside = HarmonyReply()
+        elif format == FUNCTIONARY:
+            self._inside = FunctionaryReply(schemas)
         elif schemas:
             self._inside = TextToolCalls(schemas, format)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
 from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
 from agentkit.models.model_errors import (
@@ -32,7 +33,9 @@ from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["EndpointModel", "EndpointOptions", "no_real_models", "secrets_of"]
+__all__ = ["EndpointModel", "EndpointOptions", "Heard", "no_real_models", "secrets_of"]
+
+AnyReader = TypeVar("AnyReader", bound=Reader)
 
 _REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
 _SECONDS = 600.0
@@ -177,18 +180,26 @@ class EndpointModel(ABC):
         try:
             body = patched(self._body(composition), self._fixed)
             async with self._limit:
-                return await self._attempts(body, composition, on_delta)
+                heard = Heard(on_delta)
+                reader = await self._answered(body, composition, heard)
+                with self._translating(reader, heard):
+                    return reader.reply(self.name)
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise
 
-    async def _attempts(self, body: dict[str, Any], composition: Composition, on_delta: OnDelta | None) -> Reply:
-        client, heard, attempt = await self._clients.client(), _Heard(on_delta), 0
+    async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> Reader:
+        """Send a request until it is answered, and return what has read the answer."""
+        return await self._attempts(body, lambda: self._reader(composition), heard)
+
+    async def _attempts(self, body: dict[str, Any], new_reader: Callable[[], AnyReader], heard: Heard) -> AnyReader:
+        client, attempt = await self._clients.client(), 0
         while True:
-            reader = self._reader(composition)
+            reader = new_reader()
             try:
                 with self._translating(reader, heard):
-                    return await self._attempt(client, body, reader, heard)
+                    await self._attempt(client, body, reader, heard)
+                return reader
             except ModelError as error:
                 if heard.has_begun:
                     raise
@@ -200,7 +211,7 @@ class EndpointModel(ABC):
                     raise
             await asyncio.sleep(pause)
 
-    async def _attempt(self, client: Any, body: dict[str, Any], reader: Reader, heard: _Heard) -> Reply:
+    async def _attempt(self, client: Any, body: dict[str, Any], reader: Reader, heard: Heard) -> None:
         async with asyncio.timeout(self._timeout):
             response = await self._response(client, body, is_streamed=heard.on_delta is not None)
         stream = documents(response)
@@ -222,9 +233,8 @@ class EndpointModel(ABC):
                 raise ModelUnavailable(why, model=self.name, host=self.host)
             raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
         await heard.all_of(tail)
-        return reader.reply(self.name)
 
-    async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: _Heard) -> None:
+    async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: Heard) -> None:
         """Read a stream to its end. Pings keep nothing alive: what counts is that something new comes."""
         latest, is_done = time.monotonic(), False
         while True:
@@ -254,10 +264,12 @@ class EndpointModel(ABC):
 
         if is_streamed:
             body = {**self._stream_options(), **body, "stream": True}
-        # Not the methods of the SDK's resources: they walk every message by type, most of the cost of a long prompt.
+        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
+        # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
+        sent = {"body": body} if self._clients.given is not None else {"content": _json(body)}
         return await client.post(
             self.path,
-            body=body,
+            **sent,
             cast_to=Response,
             options=self._clients.options(self._timeout, dict(self.settings.headers)),
             stream=True,
@@ -284,7 +296,7 @@ class EndpointModel(ABC):
         )
 
     @contextmanager
-    def _translating(self, reader: Reader, heard: _Heard) -> Iterator[None]:
+    def _translating(self, reader: Reader, heard: Heard) -> Iterator[None]:
         """Raise what goes wrong inside as one of our errors."""
         try:
             yield
@@ -293,7 +305,7 @@ class EndpointModel(ABC):
         except ModelError:
             raise
         except Exception as error:
-            received = reader.text if heard.has_begun or isinstance(error, IncompleteCall) else None
+            received = reader.text if heard.has_begun or isinstance(error, IncompleteCall) else reader.earlier or None
             ours = translate(error, self._asked(), received)
             if ours is None:
                 raise
@@ -322,6 +334,10 @@ class EndpointModel(ABC):
         await self._clients.aclose()
 
 
+def _json(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
 class _ListenerError(Exception):
     """What a listener raised: it is the listener's, whatever its class."""
 
@@ -330,7 +346,7 @@ class _ListenerError(Exception):
         self.raised = raised
 
 
-class _Heard:
+class Heard:
     """Passes pieces on to who listens, and knows whether there were any."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:

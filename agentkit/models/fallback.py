@@ -12,6 +12,7 @@ from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of,
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
+from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -41,6 +42,7 @@ class FallbackModel:
         from agentkit.models.model_names import model as named
 
         self.models = tuple([named(one) if isinstance(one, str) else one for one in models])
+        check_types(AgentDefinitionError, "FallbackModel", on=(on, Iterable, "classes of ModelError"))
         self.on = tuple(on)
         wrong = [
             f"expected a model, got {one!r:.60}" for one in self.models if not callable(getattr(one, "request", None))

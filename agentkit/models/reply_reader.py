@@ -82,6 +82,8 @@ class Reader(ABC):
     """Whether there is anything of a reply."""
     is_over = False
     """Whether nothing more can follow."""
+    earlier = ""
+    """The text of replies before, which this one continues."""
 
     @property
     @abstractmethod

@@ -23,6 +23,7 @@ from agentkit.models.reply_reader import (
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.write_openai_responses import ITEMS
 from agentkit_prompts.errors import MessageError
 
 __all__ = ["ResponsesReader"]
@@ -249,6 +250,7 @@ def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _message(items: list[dict[str, Any]]) -> Message:
+    """Return all items as one message, which says in which order they came where that is not the usual one."""
     try:
         found = read_messages(items, form="responses", is_linked=False) if items else ()
     except MessageError as error:
@@ -266,7 +268,20 @@ def _message(items: list[dict[str, Any]]) -> Message:
             thinking=(*first.thinking, *thinking),
             opaque=more.opaque or first.opaque,
         )
-    return first
+    return first if len(found) == 1 else replace(first, opaque={"responses": {ITEMS: _order(items)}})
+
+
+def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each item what the message does not hold: of a message how many parts it has, and its other keys."""
+    made: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.get("type")
+        if kind == "message":
+            kept = {key: value for key, value in item.items() if key not in ("role", "content")}
+            made.append({"parts": len(item["content"]), **kept})
+        else:
+            made.append({"type": "function_call" if kind == "function_call" else "thinking"})
+    return made
 
 
 def _usage(data: dict[str, Any]) -> Usage:

@@ -11,11 +11,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -54,7 +56,7 @@ class ScriptedModel:
 
     Raises:
         ScriptExhausted: It is asked once more than it has replies.
-        TypeError: A reply is something else.
+        AgentDefinitionError: A reply, or another argument, is something else.
     """
 
     requests: deque[Composition]
@@ -71,7 +73,19 @@ class ScriptedModel:
         price: Price | None = None,
     ) -> None:
         if isinstance(replies, str):
-            raise TypeError("ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])")
+            raise AgentDefinitionError(
+                "ScriptedModel: expected a list of replies, got one str; write ScriptedModel([...])"
+            )
+        check_types(
+            AgentDefinitionError,
+            "ScriptedModel",
+            replies=(replies, Iterable, "a list of replies"),
+            name=(name, str, "a name"),
+            keep=(keep, (int, type(None)), "a whole number of 0 or more"),
+            price=(price, (Price, type(None)), "a Price"),
+        )
+        if keep is not None and keep < 0:
+            raise AgentDefinitionError(f"ScriptedModel: keep: expected a whole number of 0 or more, got {keep}")
         # What can be made once is made here: a request must cost next to nothing.
         self._replies: Iterator[_Ready | Callable[[Composition], Scripted]] = iter(
             [reply if callable(reply) else _ready(reply, name) for reply in replies]
@@ -143,16 +157,16 @@ def _ready(reply: Scripted, name: str) -> _Ready:
     if isinstance(reply, Delayed):
         inner = _ready(reply.reply, name)
         if isinstance(inner, Delayed):
-            raise TypeError("ScriptedModel: a Delayed holds another one; add their seconds")
+            raise AgentDefinitionError("ScriptedModel: a Delayed holds another one; add their seconds")
         if not reply.seconds >= 0:
-            raise TypeError(f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more")
+            raise AgentDefinitionError(f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more")
         return Delayed(reply.seconds, inner)
     if isinstance(reply, Reply | Exception | CutOff):
         return reply
     message = Message("assistant", reply) if isinstance(reply, str) else reply
     if not isinstance(message, Message) or message.role != "assistant":
         what = f"a {message.role} message" if isinstance(message, Message) else type(message).__name__
-        raise TypeError(
+        raise AgentDefinitionError(
             f"ScriptedModel: expected a str, an assistant Message, a Reply, an Exception, Delayed or CutOff, got {what}"
         )
     return Reply(message, finish_reason="tool_calls" if message.tool_calls else "stop", model=name)

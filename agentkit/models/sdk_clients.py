@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import suppress
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
 from agentkit.models.reply_body import bounded
+from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -20,6 +24,13 @@ __all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk", "host_of"]
 
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+_Keeper: TypeAlias = AsyncGenerator[None]
+"""What closes a client with its event loop."""
+_OfLoops: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Any, _Keeper]]
+_OPEN: dict[asyncio.AbstractEventLoop, dict[_Keeper, weakref.ref[Clients]]] = {}
+"""What is open in each loop, and whose it is. It is held here too, so that the connections of a model that is gone are
+closed by the next request in their loop, or with it, and not by the garbage collector, which warns of them."""
 
 
 class Sdk(NamedTuple):
@@ -48,6 +59,19 @@ class Clients:
     """
 
     def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, given: Any) -> None:
+        check_types(
+            AgentDefinitionError,
+            "model",
+            model=(model, str, "the name of a model"),
+            api_key=(api_key, (str, type(None)), "text"),
+            base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
+        )
+        if given is not None and (
+            isinstance(given, type) or not (hasattr(given, "base_url") and hasattr(given, "api_key"))
+        ):
+            raise AgentDefinitionError(
+                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}"
+            )
         self.sdk = sdk
         self.given = given
         self._model = model
@@ -55,7 +79,7 @@ class Clients:
         self._base_url = base_url
         self.asks_for_usage = True
         """Whether streams are asked for their usage; older servers refuse that."""
-        self._of_loops: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+        self._of_loops: _OfLoops = {}
         if base_url is not None:
             self._checked(base_url)
 
@@ -93,13 +117,15 @@ class Clients:
         if self.given is not None:
             return self.given
         loop = asyncio.get_running_loop()
+        await _close_abandoned(loop)
         kept = self._of_loops.get(loop)
         if kept is None:
             for ended in [known for known in self._of_loops if known.is_closed()]:
                 self._of_loops.pop(ended, None)  # it was closed without a word to its generators
             client = self._new()
-            keeper = _close_with_loop(client, lambda: self._of_loops.pop(loop, None))
+            keeper = _close_with_loop(client, loop, self._of_loops)
             kept = self._of_loops[loop] = client, keeper
+            _OPEN.setdefault(loop, {})[keeper] = weakref.ref(self)
             await anext(keeper)
         return kept[0]
 
@@ -181,12 +207,26 @@ class Clients:
         return url
 
 
-async def _close_with_loop(client: Any, forget: Callable[[], object]) -> AsyncGenerator[None]:
+async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
+    """Close the clients of this loop whose models are gone, and forget loops that were closed without a word."""
+    for ended in [known for known in list(_OPEN) if known.is_closed()]:
+        _OPEN.pop(ended, None)
+    for keeper in [keeper for keeper, owner in _OPEN.get(loop, {}).items() if owner() is None]:
+        with suppress(Exception):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await keeper.aclose()
+
+
+async def _close_with_loop(client: Any, loop: asyncio.AbstractEventLoop, of_loops: _OfLoops) -> AsyncGenerator[None]:
     """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
     try:
         yield
     finally:
-        forget()
+        kept, known = of_loops.pop(loop, None), _OPEN.get(loop, {})
+        if kept is not None:
+            known.pop(kept[1], None)
+        if not known:
+            _OPEN.pop(loop, None)
         await client.close()
 
 

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from agentkit.errors import AgentDefinitionError
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, nearest
+from agentkit_prompts.errors import ContextError, check_types, nearest
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -101,6 +101,7 @@ class ModelSettings:
 
     def under(self, other: ModelSettings) -> ModelSettings:
         """Return these settings with those fields of `other` in their place that it has."""
+        check_types(AgentDefinitionError, "settings", settings=(other, ModelSettings, "ModelSettings"))
         given = {name: value for name, value in _given(other).items() if name not in ("headers", "extra")}
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = patched(self.extra, other.extra, keep_none=True)

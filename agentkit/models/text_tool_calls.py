@@ -1,28 +1,34 @@
 """Tool calls that a local model writes into its text, in the format that its chat template taught it.
 
-The formats are those of `agentkit_prompts.chat_templates.tool_calls`; text in none of them stays text.
+The formats are those of `agentkit_prompts.chat_templates.tool_calls`; text in none of them stays text, and so does what
+a model only thinks of calling.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas
+from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["TextToolCalls"]
+__all__ = ["TextToolCalls", "partial_mark"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
+_CLOSING = dict(THOUGHT_TAGS)
+_CLOSINGS = frozenset(_CLOSING.values())
 
 
 class TextToolCalls:
     """Takes the tool calls out of a reply as it arrives.
 
     `add` takes a piece of text and returns what is surely no call; `end` returns the rest that is no call. Then
-    `calls` has the calls, in order.
+    `calls` has the calls, in order. What stands in a thought is no call: between the tags of one, behind a tag that
+    nothing closes, and in front of one that nothing opens, as the prompt of many models ends in the opening tag.
 
     Args:
         schemas: The parameters of the tools there are, by name: only these are recognised in a reply that is nothing
@@ -35,61 +41,83 @@ class TextToolCalls:
         self._schemas = schemas
         self._format = format
         self._forms = forms_of(format)
-        self._opening, self._longest = _openings(format)
+        self._marks, self._pattern = _marks(format)
         self._held: list[str] = []
         self._has_opened = False
         self._has_text = False
+        """Whether there is any text but thoughts."""
         self._is_blank = True
+        self._thought_end: str | None = None
+        """What ends the thought that is being written."""
 
     def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
-        if self._is_blank and not text.strip():
+        if self._has_opened or (self._is_blank and not text.strip()):
             self._held.append(text)
             return ""
         self._is_blank = False
-        if not self._has_opened:
-            text = "".join([*self._held, text])
-            keep, self._has_opened = self._first_possible(text)
-            if not self._has_text and text.lstrip()[:1] in ("{", "["):
-                keep, self._has_opened = 0, True
-            elif not self._has_text and not text[:keep].strip():
-                keep = 0  # white space in front of a call is no text
-            self._held.clear()
-        else:
-            keep = 0
-        self._held.append(text[keep:])
-        self._has_text = self._has_text or bool(text[:keep].strip())
+        text = "".join([*self._held, text])
+        keep = self._shown(text)
+        self._held = [text[keep:]]
         return text[:keep]
+
+    def _shown(self, text: str) -> int:
+        """Return up to where a text is surely no call."""
+        at = 0
+        while True:
+            if self._thought_end is not None:
+                end = text.find(self._thought_end, at)
+                if end < 0:
+                    return partial_mark(text, at, (self._thought_end,))
+                at = end + len(self._thought_end)
+                self._thought_end = None
+            if not self._has_text and _is_bare(text, at):
+                self._has_opened = True
+                return at
+            mark = self._pattern.search(text, at)
+            keep = partial_mark(text, at, self._marks) if mark is None else mark.start()
+            is_call = mark is not None and mark[0] not in _CLOSING and mark[0] not in _CLOSINGS
+            self._has_opened = is_call
+            is_blank = not text[at:keep].strip()
+            if (mark is None or is_call) and is_blank and not self._has_text:
+                return at  # white space in front of a call is no text
+            self._has_text = self._has_text or not is_blank
+            if mark is None or is_call:
+                return keep
+            at = mark.end()
+            self._thought_end = _CLOSING.get(mark[0])
+            if mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
+                self._has_text = False
 
     def end(self) -> str:
         """Return what was held back and is no call."""
         reply = ReplyText("".join(self._held), self._schemas)
         text = reply.text
         self._held.clear()
+        if self._thought_end is not None:
+            return text
         if not self._has_text:
             for read in bare_readers(self._format):
                 if (found := read(reply, 0)) is not None:
                     self.calls += found[0]
                     return ""
         left: list[str] = []
-        start = 0
-        for opening in self._opening.finditer(text):
-            at = opening.start()
-            if at >= start and (found := self._read(reply, at)) is not None:
-                left.append(text[start:at])
-                self.calls += found[0]
-                start = found[1]
+        calls: list[ToolCall] = []
+        start = at = 0
+        while (mark := self._pattern.search(text, at)) is not None:
+            at = mark.end()
+            if mark[0] in _CLOSING:
+                end = reply.find(_CLOSING[mark[0]], at)
+                at = len(text) if end < 0 else end + len(_CLOSING[mark[0]])
+            elif mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
+                left, calls, start = [], [], 0
+            elif (found := self._read(reply, mark.start())) is not None:
+                left.append(text[start : mark.start()])
+                calls += found[0]
+                start = at = found[1]
+        self.calls += calls
         rest = "".join([*left, text[start:]])
-        return rest if rest.strip() or not self.calls else ""
-
-    def _first_possible(self, text: str) -> tuple[int, bool]:
-        """Return where a form opens in `text`, and True; or where one may be opening at its end, and False."""
-        found = self._opening.search(text)
-        if found is not None:
-            return found.start(), True
-        ends = range(max(0, len(text) - self._longest), len(text))
-        possible = (at for at in ends if any(form.opening.startswith(text[at:]) for form in self._forms))
-        return next(possible, len(text)), False
+        return rest if rest.strip() or not calls else ""
 
     def _read(self, reply: ReplyText, at: int) -> Found:
         """Return the calls that open at `at`, and where they end; None when they are not well formed."""
@@ -102,6 +130,23 @@ class TextToolCalls:
         return None
 
 
+def _is_bare(text: str, at: int) -> bool:
+    """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
+    rest = text[at:].lstrip()
+    is_thought = any(opening.startswith(rest[: len(opening)]) for opening in _CLOSING)
+    return rest[:1] in ("{", "[") and not is_thought
+
+
+def partial_mark(text: str, start: int, marks: Collection[str]) -> int:
+    """Return where one of some marks may be beginning at the end of a text, from `start` on; its end where none is."""
+    longest = max(map(len, marks), default=0)
+    firsts = {mark[0] for mark in marks}
+    for at in range(max(start, len(text) - longest + 1), len(text)):
+        if text[at] in firsts and any(mark.startswith(text[at:]) for mark in marks):
+            return at
+    return len(text)
+
+
 def _closed(text: str, form: Form, end: int) -> int | None:
     """Return the end of calls that are read up to `end`; None where they have to be closed there, and are not."""
     after = _SKIPPED.match(text, end).end()  # type: ignore[union-attr]
@@ -111,7 +156,8 @@ def _closed(text: str, form: Form, end: int) -> int | None:
 
 
 @lru_cache(maxsize=32)
-def _openings(format: str | None) -> tuple[re.Pattern[str], int]:
-    """Return what finds the openings of a format, and the length of the longest."""
-    openings = sorted({form.opening for form in forms_of(format)}, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, openings)) or r"(?!)"), max(map(len, openings), default=0)
+def _marks(format: str | None) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return what opens calls in a format, and what stands around thoughts; and what finds the longest of them."""
+    marks = {form.opening for form in forms_of(format)} | _CLOSING.keys() | _CLOSINGS
+    ordered = tuple(sorted(marks, key=lambda mark: (-len(mark), mark)))
+    return ordered, re.compile("|".join(map(re.escape, ordered)))

@@ -209,6 +209,24 @@ class AnswerReader:
             return text if isinstance(value, str) else value
         return None if _takes_none(adapter) else text
 
+    def data(self, output: Any) -> Any:
+        """Return an answer as JSON data, which `of_data` reads in another process.
+
+        Raises:
+            PydanticSerializationError: It has no JSON form.
+        """
+        if self._kind is None:
+            return output
+        return self._kind.adapter.dump_python(output, mode="json", warnings="none")
+
+    def of_data(self, data: Any) -> Any:
+        """Return the answer that `data` wrote, of the output type.
+
+        Raises:
+            ValidationError: It is of another type: that of the agent has changed.
+        """
+        return data if self._kind is None else self._kind.adapter.validate_json(to_json(data))
+
     def _valid(self, text: str, whole: str, *, wrapped: bool | None = None) -> Any:
         """Return the answer that a text in JSON is; `wrapped` where it has to be in an object, or must not be."""
         kind = self._kind

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
+from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 
 __all__ = ["behind_thinking", "json_spans", "without_fence"]
 
-_THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>|\[/THINK\]")
-_THINKS = re.compile(r"\s*+(?:<(?:think|thinking|reasoning)>|\[THINK\])")
+_THOUGHT = re.compile("|".join([re.escape(closing) for _, closing in THOUGHT_TAGS]))
+_THINKS = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in THOUGHT_TAGS])})")
 _OPENING = re.compile(r"[{\[]")
 _FENCE = re.compile(r"```[\w-]*+\s*+(.*)```", re.S)
 _MAX_FAILED = 10_000

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OutputMode
+from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -73,6 +74,11 @@ class OutputSpec(Generic[Answer]):
     ) -> None:
         if mode is not None and mode not in get_args(OutputMode):
             raise AgentDefinitionError(f"output mode: expected native, tool or prompted, got {mode!r:.40}")
+        check_types(
+            AgentDefinitionError,
+            "output",
+            output_validator=(output_validator, (Callable, Iterable), "a function or some"),  # type: ignore[arg-type]
+        )
         self.output = output
         self.mode: OutputMode | None = mode
         given = [output_validator] if callable(output_validator) else [*output_validator]

@@ -244,6 +244,9 @@ class AsyncDriver:
 
     async def _keep(self, round_: ToolRound, error: BaseException) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
+        keeper = self.nesting.keeper
+        if keeper is not None and keeper.is_taken:  # who goes on with the run makes these calls again
+            return
         try:
             last = round_.cut_short()
             if isinstance(last, Append):

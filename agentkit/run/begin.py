@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from typing import Any
 
+from agentkit.chain import Chain
 from agentkit.errors import ApprovalError, JournalError, NothingToContinue
+from agentkit.recaller import RecallSource
 from agentkit.run.decisions import decision
 from agentkit.run.effects import Begin, Beginning
 from agentkit.run.journal import Journal
 from agentkit.run.loop import is_repair
+from agentkit.run_context import Input, run_context
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import ToolSpec
 
-__all__ = ["beginning", "check_journal"]
+__all__ = ["beginning", "check_journal", "new_journal"]
+
+
+def new_journal(
+    agent: str,
+    chain: Chain[Any],
+    tools: tuple[ToolSpec, ...],
+    memory: RecallSource | None,
+    user_input: Input | None,
+    options: Mapping[str, Any],
+) -> Journal:
+    """Return the journal of a run that has not begun; `options` are those of the run."""
+    session, run_id = options.get("session"), options.get("run_id") or os.urandom(16).hex()
+    return Journal(
+        agent,
+        run_id,
+        run_context(chain, tools, "" if user_input is None else user_input, session, run_id),
+        session=None if session is None else session.id,
+        goes_on=user_input is None,
+        scope=getattr(getattr(memory, "scope", None), "names", None),
+    )
 
 
 def beginning(effect: Begin, session: Session | None, conversation: Conversation, *, is_new: bool) -> Beginning:

@@ -10,7 +10,17 @@ from typing import Any, TypeAlias, cast
 from agentkit.errors import ApprovalError
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Approved", "Approver", "Decision", "Decisions", "Denied", "checked_approver", "decision"]
+__all__ = [
+    "Approved",
+    "Approver",
+    "Decision",
+    "Decisions",
+    "Denied",
+    "checked_approver",
+    "decision",
+    "decision_data",
+    "read_decision",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +77,30 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
         "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
         f"got {approve!r:.80}"
     )
+
+
+def decision_data(made: Decision) -> dict[str, Any]:
+    """Return a decision as JSON data."""
+    if isinstance(made, Denied):
+        return {"denied": made.reason}
+    return {"approved": None if made.arguments is None else dict(made.arguments)}
+
+
+def read_decision(data: Mapping[str, Any]) -> Decision:
+    """Return what `decision_data` wrote.
+
+    Raises:
+        TypeError: It is something else.
+        KeyError: It is something else.
+    """
+    if "denied" in data:
+        if not isinstance(data["denied"], str):
+            raise TypeError(f"expected text, got {type(data['denied']).__name__}")
+        return Denied(data["denied"])
+    arguments = data["approved"]
+    if arguments is not None and not isinstance(arguments, Mapping):
+        raise TypeError(f"expected the approved arguments as an object, got {type(arguments).__name__}")
+    return Approved(arguments)
 
 
 def _check_arguments(arguments: object, call: str) -> None:

@@ -15,7 +15,7 @@ from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
 from agentkit.output.checking import Checked
 from agentkit.recaller import Found
-from agentkit.run.decisions import Approved, Decision, Denied
+from agentkit.run.decisions import Decision, decision_data, read_decision
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -91,9 +91,13 @@ class Journal:
 
     def add(self, effect: str, answer: Any) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
-        self.entries.append(Entry(effect, answer))
         if self._write is not None:
-            self._write(_line({"effect": effect, "answer": _forms()[effect][0](answer)}))
+            try:
+                line = _line({"effect": effect, "answer": _forms()[effect][0](answer)})
+            except (ValueError, TypeError, RecursionError) as error:  # before it is part of the run
+                raise JournalError(f"the answer to {effect} cannot be stored as JSON: {error}") from error
+            self._write(line)
+        self.entries.append(Entry(effect, answer))
 
     def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
         """Add the journal of an agent that runs as a tool; who keeps this one gets its lines too."""
@@ -322,27 +326,12 @@ def _forms() -> Mapping[str, _Form]:
         "Append": of(tuple[Message, ...]),
         "CallModel": of(Reply),
         "AskApproval": (
-            lambda made: {call: _write_decision(one) for call, one in made.items()},
-            lambda data: {call: _read_decision(one) for call, one in data.items()},
+            lambda made: {call: decision_data(one) for call, one in made.items()},
+            lambda data: {call: read_decision(one) for call, one in data.items()},
         ),
         "CallTools": (write_result, read_result),
         "CheckOutput": (lambda made: made.problem, lambda data: Checked(None, None if data is None else _text(data))),
     }
-
-
-def _write_decision(made: Decision) -> dict[str, Any]:
-    if isinstance(made, Denied):
-        return {"denied": made.reason}
-    return {"approved": None if made.arguments is None else dict(made.arguments)}
-
-
-def _read_decision(data: Mapping[str, Any]) -> Decision:
-    if "denied" in data:
-        return Denied(_text(data["denied"]))
-    arguments = data["approved"]
-    if arguments is not None and not isinstance(arguments, Mapping):
-        raise TypeError(f"expected the approved arguments as an object, got {type(arguments).__name__}")
-    return Approved(arguments)
 
 
 def _text(value: Any) -> str:

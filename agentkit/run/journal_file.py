@@ -17,20 +17,22 @@ from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
-__all__ = ["Keep", "Keeper", "keeping"]
-
-Keep: TypeAlias = Path | str | Callable[[str], object]
-"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else."""
+__all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 
 
 class Keeper:
-    """Lines that are written in order, in threads, so that no other run waits for the disk."""
+    """Lines that are written in order, in threads, so that no other run waits for the disk.
 
-    __slots__ = ("_close", "_lines", "_lock", "_write")
+    Attributes:
+        is_taken: Whether another process goes on with the run: nothing more is done in this one.
+    """
+
+    __slots__ = ("_close", "_lines", "_lock", "_write", "is_taken")
 
     def __init__(self, write: Callable[[str], object], close: Callable[[], object] = lambda: None) -> None:
         self._write = write
         self._close = close
+        self.is_taken = False
         self._lines: deque[str] = deque()
         self._lock = Lock()
 
@@ -62,6 +64,11 @@ class Keeper:
             self._close()
 
 
+Keep: TypeAlias = Path | str | Callable[[str], object] | Keeper
+"""A file, or a function that is given each line of a journal, in a thread, before the run does anything else; or what
+keeps the lines itself."""
+
+
 @asynccontextmanager
 async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) -> AsyncIterator[Keeper]:
     """Keep a journal until the end of the block, and write what is left then, however the block ends.
@@ -75,7 +82,9 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
         JournalError: The file is not empty, and the run is a new one; or another run keeps its journal there.
         OSError: The file cannot be written.
     """
-    if not isinstance(keep, Path | str):
+    if isinstance(keep, Keeper):
+        keeper = keep
+    elif not isinstance(keep, Path | str):
         if not callable(keep):
             raise JournalError(f"journal: expected a file to keep it in, or a function of its lines, got {keep!r:.40}")
         keeper = Keeper(keep)
@@ -112,7 +121,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
     file = os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
     try:
-        if not _locked(file.fileno()):
+        if not locked(file.fileno()):
             raise JournalError(f"{keep}: another run is keeping its journal there now")
         text = file.read()
         if known is not None and text.count(b"\n") != known.lines:
@@ -133,7 +142,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
 
     def close() -> None:
         with file:
-            _unlock(file.fileno())
+            unlock(file.fileno())
 
     return Keeper(write, close)
 
@@ -159,7 +168,7 @@ if os.name == "nt":  # pragma: no cover - Windows
         finally:
             os.lseek(file, 0, os.SEEK_SET)
 
-    def _unlock(file: int) -> None:
+    def unlock(file: int) -> None:
         """Closing the file does it."""
 
 else:
@@ -168,13 +177,13 @@ else:
     def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def _unlock(file: int) -> None:
+    def unlock(file: int) -> None:
         """Let others have a file: closing it is not enough where a process that was forked meanwhile has it open."""
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _locked(file: int) -> bool:
+def locked(file: int) -> bool:
     """Have a file to oneself until it is closed; return False when another run has it, in any process."""
     try:
         _lock(file)

@@ -91,6 +91,8 @@ class ResumeOptions(Changes, Generic[Deps, Output], total=False):
     approve: Approver | Decisions | None
     """Decides about tool calls that need approval: a function, or decisions by the ids of the calls. Without it the run
     pauses at the first call that needs one."""
+    journal: Keep | None
+    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
 
 
 class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
@@ -99,8 +101,6 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
     same session it goes on where that one was cut short."""
-    journal: Keep | None
-    """Where the journal is kept while the run goes on: a file, or a function that is given each line."""
     scope: Scope | str | None
     """Whose memory is read where there is no session. With a session it is that of the session."""
 

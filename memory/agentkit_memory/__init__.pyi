@@ -40,9 +40,11 @@ from agentkit_memory.ingest.report import IngestReport as IngestReport
 from agentkit_memory.memory import Memory as Memory
 from agentkit_memory.recall.candidates import Pool as Pool
 from agentkit_memory.recall.question import Question as Question
+from agentkit_memory.recall.recall_filter import RecallFilter as RecallFilter
 from agentkit_memory.recall.recall_policy import POLICIES as POLICIES
 from agentkit_memory.recall.recall_policy import RecallPolicy as RecallPolicy
 from agentkit_memory.recall.recall_result import Recall as Recall
+from agentkit_memory.recall.rerankers import Reranker as Reranker
 from agentkit_memory.recall.retrievers import BM25Retriever as BM25Retriever
 from agentkit_memory.recall.retrievers import DenseRetriever as DenseRetriever
 from agentkit_memory.recall.retrievers import Retriever as Retriever
@@ -55,5 +57,6 @@ from agentkit_memory.recall.scorers import SittingScorer as SittingScorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope
+from agentkit_memory.store.records import StoredDocument as StoredDocument
 from agentkit_memory.store.records import StoredFact as StoredFact
 from agentkit_memory.terms.bm25_vectors import SparseVector as SparseVector

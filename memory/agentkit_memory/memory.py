@@ -16,7 +16,7 @@ from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.store.records import Erasure, RecallLog, Repair, Verification
+from agentkit_memory.store.records import Erasure, RecallLog, Repair, SessionInfo, Verification
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
+    from agentkit_memory.ingest.given_documents import Documents
     from agentkit_memory.open_store import OpenStore
+    from agentkit_memory.recall.recall_filter import RecallFilter
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
     from agentkit_prompts.context.items import Speaker
@@ -135,6 +137,7 @@ class Memory:
         visible: int | None = None,
         now: datetime | float | None = None,
         roles: Collection[Speaker] | None = None,
+        where: RecallFilter | None = None,
     ) -> Recall:
         """Return what fits the question, best first, of what the scope may read: chunks, turns and facts.
 
@@ -150,20 +153,23 @@ class Memory:
             visible: How many of its latest messages the model sees, where these are not all.
             now: The time of the question, where it differs from the clock: "last week" is relative to it.
             roles: Whose messages are returned: `("user",)` leaves out what the model answered. None for all.
+            where: Of which kind, source, time and metadata they have to be.
 
         Raises:
             RecallError: The query is not text, a number is out of range, or the policy or session is unknown.
             StoreError: The database cannot be read.
         """
+        from agentkit_memory.recall.arguments import check_question
+        from agentkit_memory.recall.recall_filter import seconds
         from agentkit_memory.recall.recall_policy import named_policy
-        from agentkit_memory.recall.search import check_question, search, seconds
+        from agentkit_memory.recall.search import search
 
-        check_question(query, limit, visible, now, roles)
+        check_question(query, limit, visible, now, roles, where)
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
         find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
-        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles))
+        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles, where))
         if waits:
             store.catch_up_later()
         return found
@@ -202,6 +208,21 @@ class Memory:
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
+    def sessions(self, *, name: str | None = None, after: str = "", limit: int = 50) -> tuple[SessionInfo, ...]:
+        """Return the conversations of exactly this scope, by name, without opening them.
+
+        Args:
+            name: Only the one of this name.
+            after: Only those whose names come after this one, such as the last of the page before.
+            limit: Most to return.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        from agentkit_memory.conversations.listing import sessions_of
+
+        return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
+
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.
 
@@ -234,11 +255,23 @@ class Memory:
         return removed
 
     @property
+    def documents(self) -> Documents:
+        """The documents of this scope: `add` texts, `list`, `get` and `forget` them and ingested files."""
+        from agentkit_memory.ingest.given_documents import Documents
+
+        return Documents(self._store.database, self.scope, self._store.catch_up_later)
+
+    @property
     def facts(self) -> Facts:
-        """The facts of this scope: `add`, `get`, `list` and `remove` them."""
+        """The facts of this scope: `add`, `update`, `get`, `list`, `search` and `remove` them."""
         from agentkit_memory.facts.fact_rows import Facts
 
-        return Facts(self._store.database, self.scope)
+        def find(query: str, limit: int) -> list[str]:
+            from agentkit_memory.recall.recall_filter import RecallFilter
+
+            return [fact.id for fact in self.recall(query, limit=limit, where=RecallFilter(kinds=("fact",))).knowledge]
+
+        return Facts(self._store.database, self.scope, find)
 
     def recall_logs(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50

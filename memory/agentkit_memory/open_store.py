@@ -18,7 +18,7 @@ from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.process.store_threads import Threads
-from agentkit_memory.reembed.switching import establish
+from agentkit_memory.reembed.switching import establish, renew
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
@@ -67,6 +67,7 @@ class OpenStore:
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
             resume(self.database, self.indexes)
         try:
+            renew(self.database)
             if embedder is not None:
                 establish(self.database, self.embedders.add(embedder))
         except BaseException:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "TemplateError",
     "ToolFormWarning",
     "brief",
+    "check_types",
     "nearest",
     "similar",
     "warn",
@@ -216,6 +217,28 @@ def brief(value: object, most: int = 80) -> str:
         return repr(value)[:most]
     except Exception:  # such as a number of more digits than Python writes
         return f"a {type(value).__name__} that cannot be written out"
+
+
+def check_types(
+    error: Callable[[str], Exception],
+    where: str,
+    **given: tuple[object, type | tuple[type, ...], str],
+) -> None:
+    """Raise `error` where an argument is of another type, naming all of them.
+
+    Args:
+        error: Makes the exception from its message.
+        where: What the arguments were given to.
+        **given: For each argument its value, the types it may have, and what they are called. True and False are
+            of no other type than `bool`.
+    """
+    wrong = [
+        f"{name}: expected {expected}, got {brief(value)}"
+        for name, (value, kinds, expected) in given.items()
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
+    ]
+    if wrong:
+        raise error(f"{where}: {'; '.join(wrong)}")
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

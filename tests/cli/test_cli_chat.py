@@ -60,7 +60,7 @@ def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_pr
     assert getattr(done, "returncode", None) == 0 or getattr(done, "exit_code", None) == 0
     assert done.stdout.count("not a language model") == 2
     assert "before_input[0]  chunks" in done.stdout
-    assert "/nonsense is not a command: /layers shows what was sent last, /quit leaves" in done.stderr
+    assert "/nonsense is not a command: /layers shows what was sent last, /why PLACE" in done.stderr
 
 
 def test_layers_before_the_first_turn_has_nothing_to_show(run: Run) -> None:

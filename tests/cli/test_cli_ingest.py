@@ -48,7 +48,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
     (folder / "image.png").write_bytes(b"\x89PNG\0\1\2")
     (folder / "latin.txt").write_bytes("café".encode("latin-1"))
     done = run("ingest", "docs", "image.png", "latin.txt", "nowhere")
-    assert done.exit_code == 0
+    assert done.exit_code == 1
     assert done.stdout == "2 new; 3 chunks written to .agentkit\n"
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["image.png", "latin.txt", "nowhere"]

@@ -21,10 +21,12 @@ OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
     "agentkit/inspector": "server",
+    "agentkit/durable": "durable",
     "agentkit/models": "openai anthropic",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
+    "memory/agentkit_memory/terms": "vector",
     "memory/agentkit_memory/ingest": "ingest",
     "prompts/agentkit_prompts/tokens": "tokens",
     "tools/agentkit_tools/mcp": "mcp",

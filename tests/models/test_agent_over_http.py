@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import subprocess
+import sys
+import warnings
 
 import pytest
 from starlette.responses import JSONResponse
 
 from agentkit import Agent, InMemorySession, ModelInterrupted, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
+from agentkit.models.sdk_clients import _OPEN
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
 
 
@@ -87,3 +92,36 @@ def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: 
     )
     elsewhere.run_sync("Sure?", session=session)
     assert "two and three" not in str(server.to(name)[-1].body)
+
+
+def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: ChatServer) -> None:
+    name = server.on("gone", says("Hi"))
+    agent_for(server, name).run_sync("Hello")
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(3):
+            agent_for(server, name).run_sync("Hello")
+            gc.collect()
+    assert max(map(len, _OPEN.values())) == 1  # the next request in a loop closes what those before left open
+
+    async def several() -> None:
+        for _ in range(5):
+            await agent_for(server, name).run("Hello")
+            gc.collect()
+        assert len(_OPEN[asyncio.get_running_loop()]) == 1
+
+    asyncio.run(several())
+    assert not [loop for loop in _OPEN if loop.is_closed()]
+
+
+def test_a_program_that_ends_warns_of_no_socket(server: ChatServer) -> None:
+    name = server.on("ends", says("Hi"))
+    program = (
+        "import gc\nfrom agentkit import Agent, OpenAIModel\n"
+        f"for _ in range(2):\n    agent = Agent(OpenAIModel({name!r}, base_url={server.url!r}))\n"
+        "    print(agent.run_sync('Hello').output)\n    del agent\n    gc.collect()\n"
+    )
+    command = [sys.executable, "-W", "always::ResourceWarning", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("Hi\nHi\n", "")

@@ -51,15 +51,13 @@ def test_the_text_of_the_chat_template_and_its_sampling_are_what_the_server_gets
 
 def test_settings_override_those_of_the_template(server: ChatServer) -> None:
     name = server.on("raw-settings", completes("Hello."))
-    model = raw_model(
-        server, name, temperature=0.0, top_p=1.0, top_k=1, repetition_penalty=1.0, max_tokens=9, seed=7, stop="END",
-        template_kwargs={"mood": "Hm. "}, extra={"top_k": None, "seed": 8, "add_special_tokens": False},
-    )  # fmt: skip
-    ask(model, composed())
+    extra = {"top_k": None, "repetition_penalty": 1.0, "add_special_tokens": False}
+    settings = ModelSettings(temperature=0.0, top_p=1.0, max_tokens=9, seed=7, stop="END", extra=extra)
+    ask(raw_model(server, name, settings=settings, template_kwargs={"mood": "Hm. "}), composed())
     body = server.to(name)[-1].body
     assert body.pop("prompt").endswith("assistant\nHm. ")
     assert body == {
-        "model": name, "temperature": 0.0, "top_p": 1.0, "repetition_penalty": 1.0, "max_tokens": 9, "seed": 8,
+        "model": name, "temperature": 0.0, "top_p": 1.0, "repetition_penalty": 1.0, "max_tokens": 9, "seed": 7,
         "stop": "END", "add_special_tokens": False,
     }  # fmt: skip
 

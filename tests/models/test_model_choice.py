@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -32,7 +33,9 @@ from agentkit import (
     model,
     tool,
 )
+from agentkit.models import openai_chat
 from agentkit.testing import CutOff
+from agentkit.tools import Tool, to_gemini
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed
 from tests.models.wires import WIRES, model_of, speaks
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
@@ -63,9 +66,9 @@ def add(a: int, b: int) -> int:
     ],
 )
 def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> None:
-    made: Any = model(name, settings=ModelSettings(temperature=0.5))
+    made: Any = model(name, settings=ModelSettings(max_tokens=50))
     assert type(made) is kind
-    assert (made.name, made.host, made.settings.temperature) == (called, host, 0.5)
+    assert (made.name, made.host, made.settings.max_tokens) == (called, host, 50)
     assert Agent(name).chain.model.name == called
     assert isinstance(model("offline"), OfflineModel)
 
@@ -273,3 +276,37 @@ def test_a_key_of_another_provider_is_not_sent(server: ChatServer, monkeypatch: 
     ask(GeminiModel(name, base_url=server.url))
     assert server.to(name)[-1].headers["authorization"] == "Bearer no-key"
     assert GeminiModel("m").host == "generativelanguage.googleapis.com"
+
+
+@pytest.mark.parametrize("kind", [GeminiModel, OpenAIModel])
+def test_gemini_is_sent_tools_in_the_form_that_it_takes(server: ChatServer, kind: Any, monkeypatch: Any) -> None:
+    called: list[dict[str, Any]] = []
+
+    async def find(**arguments: Any) -> str:
+        called.append(arguments)
+        return "found"
+
+    parameters = {
+        "type": "object",
+        "properties": {"$top": {"type": ["integer", "null"], "default": 5}, "unit": {"const": "C"}},
+        "additionalProperties": False,
+    }
+    bare = Tool.from_json_schema("now", "The time.", None, find)
+
+    def answer(asked: Any) -> Any:
+        if asked.body["messages"][-1]["role"] == "tool":
+            return says("Found.")(asked)
+        top = next(iter(asked.body["tools"][0]["function"]["parameters"]["properties"]))
+        return says("", ("t1", "find", json.dumps({top: 3, "unit": "C"})))(asked)
+
+    name = server.on("gemini-tools", answer)
+    made = kind(name, base_url=server.url, max_retries=0)
+    monkeypatch.setitem(openai_chat._REQUIRED, server.host, "thought_signature")  # as at the host of Google
+    tools = [Tool.from_json_schema("find", "", parameters, find), bare]
+    agent = Agent(made, tools=tools)
+    assert agent.run_sync("?").output == "Found."
+    assert called == [{"$top": 3, "unit": "C"}]
+    first, second = [entry["function"] for entry in server.to(name)[-1].body["tools"]]
+    assert first == to_gemini(tools[0])
+    assert not [word for word in ("additionalProperties", "const", "$top") if word in json.dumps(first["parameters"])]
+    assert "parameters" not in second

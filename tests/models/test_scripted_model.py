@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import ModelUnavailable, Reply, ScriptedModel, Usage
+from agentkit import AgentDefinitionError, ModelUnavailable, Reply, ScriptedModel, Usage
 from agentkit.models.model_errors import ScriptExhausted
 from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
 
@@ -78,12 +78,12 @@ def test_words_are_heard_one_by_one() -> None:
 
 @pytest.mark.parametrize("reply", [1, None, b"bytes", ["a"], Message("user", "not a reply")])
 def test_what_is_no_reply_is_refused(reply: Any) -> None:
-    with pytest.raises(TypeError, match="expected a str, an assistant Message"):
+    with pytest.raises(AgentDefinitionError, match="expected a str, an assistant Message"):
         ScriptedModel([reply])
-    with pytest.raises(TypeError, match="expected a str, an assistant Message"):
+    with pytest.raises(AgentDefinitionError, match="expected a str, an assistant Message"):
         ask(ScriptedModel([lambda sent: reply]))
 
 
 def test_one_text_in_place_of_a_list_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"ScriptedModel\(\[\.\.\.\]\)"):
+    with pytest.raises(AgentDefinitionError, match=r"ScriptedModel\(\[\.\.\.\]\)"):
         ScriptedModel("hello")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.harmony import HarmonyReply
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit.prompts import Message, ToolCall, ToolSpec
@@ -91,6 +92,26 @@ DOCUMENTED = [
     ("seed_oss", "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Oslo</parameter>\n</function>\n"
      "</seed:tool_call><seed:tool_call><function=get_time><parameter=city>Lima</parameter></function></seed:tool_call>"),
     ("lfm2", "<|tool_call_start|>[get_weather(city='Oslo'), get_time(city='Lima')]<|tool_call_end|>"),
+    (
+        "deepseek_v3_2",
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="get_weather">\n<｜DSML｜parameter name="city" string="true">'
+        'Oslo</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name="get_time">\n<｜DSML｜parameter name="city" '
+        'string="true">Lima</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    ),
+    (
+        "deepseek_v3_2",
+        '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="get_weather">\n' + ONE + "\n</｜DSML｜invoke>\n"
+        '<｜DSML｜invoke name="get_time">{"city": "Lima"}</｜DSML｜invoke>\n</｜DSML｜tool_calls>',
+    ),
+    (
+        "minimax_m2",
+        '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">Oslo</parameter>\n</invoke>\n'
+        '<invoke name="get_time">\n<parameter name="city">Lima</parameter>\n</invoke>\n</minimax:tool_call>',
+    ),
+    (
+        "minicpm",
+        "<|tool_call_start|>\n```python\nget_weather(city='Oslo')\nget_time(city=\"Lima\")\n```\n<|tool_call_end|>\n",
+    ),
 ]  # fmt: skip
 
 RICH = [
@@ -113,12 +134,33 @@ RICH = [
         '<|tool_call>call:get_weather{city:<|"|>São\nPaulo<|"|>,days:3,tags:[<|"|>a<|"|>,<|"|>b]<|"|>],'
         "deep:{k:[1,null]},on:true}<tool_call|>",
     ),
+    (
+        "deepseek_v3_2",
+        '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city" string="true">'
+        'São\nPaulo</｜DSML｜parameter><｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>'
+        '<｜DSML｜parameter name="tags" string="false">["a", "b]"]</｜DSML｜parameter><｜DSML｜parameter name="deep" '
+        'string="false">{"k": [1, null]}</｜DSML｜parameter><｜DSML｜parameter name="on" string="false">true'
+        "</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>",
+    ),
+    (
+        "minimax_m2",
+        '<minimax:tool_call>\n<invoke name="get_weather">\n<parameter name="city">São\nPaulo</parameter>\n<parameter '
+        'name="days">3</parameter>\n<parameter name="tags">["a", "b]"]</parameter>\n<parameter name="deep">{"k": [1, '
+        'null]}</parameter>\n<parameter name="on">True</parameter>\n</invoke>\n</minimax:tool_call>',
+    ),
+    (
+        "minicpm",
+        "<|tool_call_start|>\n```python\nget_weather(city='São\\nPaulo', days=3, tags=['a', 'b]'], deep={'k': [1, "
+        "None]}, on=True)\n```\n<|tool_call_end|>",
+    ),
 ]
 
 
 def read(text: str, format: str | None, size: int = 10_000_000) -> tuple[str, list[tuple[str, Any]]]:
     """Return the text that is shown, and the calls."""
-    reply = HarmonyReply() if format == "harmony" else TextToolCalls(SCHEMAS, format)
+    reply: Any = TextToolCalls(SCHEMAS, format)
+    if format in ("harmony", "functionary"):
+        reply = HarmonyReply() if format == "harmony" else FunctionaryReply(SCHEMAS)
     shown = "".join(reply.add(text[at : at + size]) for at in range(0, len(text), size)) + reply.end()
     return shown, [(call.name, json.loads(call.arguments)) for call in reply.calls]
 
@@ -175,6 +217,13 @@ def test_a_reply_that_was_cut_never_makes_up_a_call(format: str, text: str, cut:
         ("gemma4", '<|tool_call>call:get_weather{city:<|"|>Oslo}<tool_call|>'),
         ("functiongemma", "<start_function_call>get_weather{}<end_function_call>"),
         ("phi4", 'functools["partial"] is not a call'),
+        ("deepseek_v3_2", '<｜DSML｜function_calls><｜DSML｜invoke name="get_weather">Oslo</｜DSML｜invoke>'),
+        ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather">[1]</｜DSML｜invoke>'),
+        ("deepseek_v3_2", '<｜DSML｜invoke name="get_weather"><｜DSML｜parameter name="city">Oslo</｜DSML｜invoke>'),
+        ("minimax_m2", '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Oslo</invoke>'),
+        ("minimax_m2", '<invoke name="get_weather"></invoke>'),
+        ("minicpm", "<|tool_call_start|>\n```python\nimport os\n```<|tool_call_end|>"),
+        ("minicpm", "<|tool_call_start|>get_weather(city='Oslo')<|tool_call_end|>"),
         ("hermes", "functools[" + json.dumps({"name": "get_weather", "arguments": {}}) + "]"),  # of another format
         ("mistral", "<tool_call>" + json.dumps({"name": "get_weather", "arguments": {}}) + "</tool_call>"),
     ],
@@ -222,6 +271,72 @@ def test_the_id_that_a_model_gives_a_call_is_kept() -> None:
 )
 def test_a_text_becomes_what_the_schema_of_its_parameter_allows(text: str, schema: Any, value: object) -> None:
     assert typed(text, schema, PARAMETERS) == value
+
+
+# Thoughts
+
+THOUGHT_OF = {
+    "deepseek_v3_2": "<think>{}</think>",
+    "minicpm": "<|thought_start|>\n{}\n<|thought_end|>\n",
+    "seed_oss": "<seed:think>{}</seed:think>",
+    "llama4": "[THINK]{}[/THINK]",
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(("format", "text"), DOCUMENTED)
+def test_a_call_that_is_only_thought_of_is_not_made(format: str, text: str, is_named: bool, size: int) -> None:
+    thought = THOUGHT_OF.get(format, "<think>\n{}\n</think>\n\n").format(f"I could write {text} here.")
+    named = format if is_named else None
+    assert read(f"{thought}It rains.", named, size) == (f"{thought}It rains.", [])
+    shown, calls = read(f"{thought}{text}", named, size)
+    assert (shown.rstrip(), calls) == (thought.rstrip(), [OSLO, LIMA])
+    opening = "<think>" if "<think>" in thought else thought[: thought.index("I could")].strip()
+    unopened = thought.removeprefix(opening)  # the prompt ended in it
+    assert read(f"{unopened}It rains.", named, size) == (f"{unopened}It rains.", [])
+    shown, calls = read(f"{unopened}{text}", named, size)
+    assert (shown.rstrip(), calls) == (unopened.rstrip(), [OSLO, LIMA])
+    unclosed = f"{opening}Now {text}"
+    assert read(unclosed, named, size) == (unclosed, [])
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_thoughts_between_calls_and_tags_inside_of_arguments(size: int) -> None:
+    first, second = DOCUMENTED[0][1].split("\n<tool_call>")
+    between = f"<think>{first}</think>"
+    shown, calls = read(f"{first}{between}<tool_call>{second}", "qwen3_coder", size)
+    assert (shown, calls) == (between, [OSLO, LIMA])
+    text = first.replace("Oslo", "<think> and </think>")
+    assert read(text, "qwen3_coder", size) == ("", [("get_weather", {"city": "<think> and </think>"})])
+
+
+# Functionary
+
+FUNCTIONARY = [
+    (f"get_weather\n{ONE}", "", [OSLO]),
+    (f'get_weather\n{ONE}\n>>>get_time\n{{"city": "Lima"}}', "", [OSLO, LIMA]),
+    (f"all\nLet me see.>>>get_weather\n{ONE}", "Let me see.", [OSLO]),
+    ("all\nIt rains.", "It rains.", []),
+    (f">>>get_weather\n{ONE}", "", [OSLO]),  # where the prompt does not end in the mark
+    ("all\n>>> print(1)\n>>>unknown\n{}", ">>> print(1)\n>>>unknown\n{}", []),
+    ("Without a name.", "Without a name.", []),
+    ("get_time\n", "", [("get_time", {})]),
+    ("all\n", "", []),
+    ("", "", []),
+]
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(("text", "shown", "calls"), FUNCTIONARY)
+def test_messages_are_for_whom_they_name(text: str, shown: str, calls: list[Any], size: int) -> None:
+    assert read(text, "functionary", size) == (shown, calls)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("body", ['{"city": "Os', "[1]", "nothing"])
+def test_a_message_for_a_tool_that_is_no_object_stays_text(body: str, size: int) -> None:
+    assert read(f"get_weather\n{body}", "functionary", size) == (f">>>get_weather\n{body}", [])
 
 
 # Harmony

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.errors import check_types
 from agentkit_prompts.schemas.provider_tools import anthropic_form, gemini_form, openai_form
+from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 
 __all__ = ["to_anthropic", "to_gemini", "to_mcp", "to_openai", "to_text"]
@@ -47,8 +49,10 @@ def to_mcp(tool: Tool | ToolSpec) -> dict[str, Any]:
 
 def to_text(tools: Iterable[Tool | ToolSpec]) -> str:
     """Return tools as JSON text for a prompt, one line each; the same tools give the same bytes."""
+    check_types(ToolDefinitionError, "to_text", tools=(tools, Iterable, "tools"))
     return "\n".join(json.dumps(to_openai(tool), ensure_ascii=False) for tool in tools)
 
 
 def _spec(tool: Tool | ToolSpec) -> ToolSpec:
+    check_types(ToolDefinitionError, "export", tool=(tool, (Tool, ToolSpec), "a Tool or a ToolSpec"))
     return tool.spec if isinstance(tool, Tool) else tool

@@ -42,8 +42,10 @@ _REPLACE = (
     .where(*_this)
     .values(format=MESSAGE_FORMAT, body=bindparam("new_body"), redacted_at=bindparam("now"))
 )
-_TURN = select(items.c.id).where(
-    items.c.branch_id == bindparam("branch"), items.c.position == bindparam("number"), items.c.kind == TURN
+_TURN = (
+    select(items.c.id)
+    .where(items.c.branch_id == bindparam("branch"), items.c.position == bindparam("number"), items.c.kind == TURN)
+    .order_by(items.c.start)
 )
 _CALLS = (
     update(calls)
@@ -95,9 +97,10 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
                 family += [fork.id for part, begin, end in parts if part == owner and begin < seq <= end]
             connection.execute(_CALLS, {"branches": family, "number": seq})
         connection.execute(_SUMMARIES, {"conversation": branch.conversation_id, "number": seq})
-        item = connection.scalar(_TURN, place)
-        if item is not None:
-            _redact_item(connection, branch.scope_id, item, new)
+        items_of_it = connection.scalars(_TURN, place).all()
+        if items_of_it:
+            forget_items(connection, items_of_it[1:])
+            _redact_item(connection, branch.scope_id, items_of_it[0], new)
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
@@ -16,14 +17,21 @@ from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storabl
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
+from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["REDACTED", "itemise", "read_new_turns", "turn_fields"]
+__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
 
+MAX_SEARCHED = 250_000
+"""Characters of new messages that a reader looks at, of the newest first."""
+
+_PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SPEAKERS = ("user", "assistant")
+_MAX_WHOLE = 3 * PIECE_BYTES
+"""Bytes of a message that is one item; a longer one is cut, and recalled in parts."""
 
 _BEHIND = (
     select(
@@ -120,18 +128,18 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
         for row in connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all():
             try:
-                fields = turn_fields(load(branch.conversation, row.seq, row.format, row.body))
+                message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
                 connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": row.seq - 1})
                 until = row.seq - 1
                 break
             except MessageUnreadable:  # reported when the conversation is opened
                 continue
-            if fields is not None:
+            for part, fields in enumerate(_parts(message)):
                 rows.append(
                     {
                         **fields,
-                        "id": _turn_id(branch, row.seq),
+                        "id": _turn_id(branch, row.seq, part),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
                         "position": row.seq,
@@ -146,30 +154,37 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
     return until - after
 
 
-def read_new_turns(connection: Connection, scope_ids: Sequence[int], now: float, most: int) -> list[StoredItem]:
-    """Return the items that the newest messages of some scopes will become, at most so many, newest first.
+def read_new_turns(
+    connection: Connection, scope_ids: Sequence[int], now: float, most: int
+) -> tuple[list[StoredItem], bool]:
+    """Return the items that the newest messages of some scopes will become, newest first; and whether these are all.
 
-    Nothing is written. Messages that cannot be read are left out.
+    Nothing is written. At most so many messages are read, and `MAX_SEARCHED` characters of them; messages that cannot
+    be read are left out.
     """
-    found = []
+    found: list[StoredItem] = []
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
+    left = MAX_SEARCHED
     for row in connection.execute(_NEW, bound).all():
         try:
-            fields = turn_fields(load(row.conversation, row.seq, row.format, row.body))
+            message = load(row.conversation, row.seq, row.format, row.body)
         except (StoreVersion, MessageUnreadable):
             continue
-        if fields is not None:
+        for part, fields in enumerate(_parts(message)):
             text = str(fields["text"])
+            left -= len(text)
+            if left < 0:
+                return found, False
             found.append(
                 StoredItem(
-                    id=_turn_id(row, row.seq),
+                    id=_turn_id(row, row.seq, part),
                     kind=TURN,
                     scope_id=row.scope_id,
                     text=text,
                     title="",
                     position=row.seq,
-                    start=0,
-                    end=len(text),
+                    start=cast("int", fields["start"]),
+                    end=cast("int", fields["end"]),
                     line=0,
                     document_id="",
                     source="",
@@ -184,18 +199,37 @@ def read_new_turns(connection: Connection, scope_ids: Sequence[int], now: float,
                     meta="{}",
                 )
             )
-    return found
+    return found, True
 
 
-def _turn_id(branch: Any, seq: int) -> str:
-    """Return the id of the item of a message: the same in every store."""
+def _turn_id(branch: Any, seq: int, part: int) -> str:
+    """Return the id of an item of a message: the same in every store."""
     names = (branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
     place = "\0".join((TURN, *names))
-    return str(uuid.uuid5(NAMESPACE, f"{place}\0{seq}"))
+    return str(uuid.uuid5(NAMESPACE, f"{place}\0{seq}\0{part}" if part else f"{place}\0{seq}"))
+
+
+def _parts(message: Message) -> Iterator[dict[str, object]]:
+    """Yield the columns of the items of a message: one, several if it is long, none if it is not recalled.
+
+    The first begins at 0, and is known by that.
+    """
+    whole = turn_fields(message)
+    if whole is None:
+        return
+    text = str(whole["text"])
+    if len(text) * 4 <= _MAX_WHOLE or len(text.encode()) <= _MAX_WHOLE:
+        yield whole
+        return
+    start = 0
+    for piece in cut_text(text.strip(), (_PARAGRAPH, SENTENCE_END, SPACE)):
+        if body := piece.strip():
+            yield whole | text_columns(body, start + len(piece) - len(piece.lstrip()))
+        start += len(piece)
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:
-    """Return the columns of the item of a message; None if it is not recalled."""
+    """Return the columns of a message as one item; None if it is not recalled."""
     text = storable(message.text)
     if message.role not in _SPEAKERS or not text.strip() or text == REDACTED:
         return None

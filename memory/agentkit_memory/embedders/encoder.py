@@ -20,7 +20,7 @@ from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["MAX_TEXT", "Encoder"]
+__all__ = ["MAX_TEXT", "Encoder", "TimedCall"]
 
 MAX_TEXT = 8_000
 """Characters of a text that are embedded: more than most models read. BM25 finds the rest."""
@@ -176,7 +176,7 @@ class Encoder:
         if self._trouble and time.monotonic() < self._ask_again:
             raise EmbedderUnavailable(self._trouble)
         try:
-            call = _Call(lambda: self._embedded(act, texts))
+            call = TimedCall(lambda: self._embedded(act, texts))
             if not call.wait(limit or _MAX_CALL):
                 if limit is None:
                     raise TimeoutError(f"no answer within {_MAX_CALL:g} seconds")
@@ -229,8 +229,8 @@ class Encoder:
         return found
 
 
-class _Call:
-    """A call in a daemon thread, which a hanging embedder keeps for itself."""
+class TimedCall:
+    """A call of a model in a daemon thread, which one that hangs keeps for itself."""
 
     def __init__(self, act: Callable[[], Any]) -> None:
         self._lock = Lock()
@@ -239,7 +239,7 @@ class _Call:
         self._error: BaseException | None = None
         self._then: Callable[[], None] | None = None
         context = copy_context()
-        Thread(target=lambda: context.run(self._run, act), name="agentkit-embedder-call", daemon=True).start()
+        Thread(target=lambda: context.run(self._run, act), name="agentkit-model-call", daemon=True).start()
 
     def wait(self, seconds: float) -> bool:
         """Return whether it has ended within so many seconds."""

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Any, ClassVar
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import check_types, nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 
@@ -71,6 +71,15 @@ class FastembedEmbedder:
         batch_size: int = 32,
         offline: bool = False,
     ) -> None:
+        check_types(
+            EmbedderError,
+            "FastembedEmbedder",
+            name=(name, str, "the name of a model"),
+            cache_dir=(cache_dir, (str, os.PathLike, type(None)), "the path of a folder"),
+            threads=(threads, (int, type(None)), "a whole number"),
+            batch_size=(batch_size, int, "a whole number"),
+            offline=(offline, bool, "True or False"),
+        )
         self._name = name
         self._settings: dict[str, Any] = {"threads": threads, "local_files_only": offline}
         if cache_dir is not None:
@@ -132,6 +141,15 @@ class SentenceTransformersEmbedder:
         batch_size: int = 32,
         offline: bool = False,
     ) -> None:
+        check_types(
+            EmbedderError,
+            "SentenceTransformersEmbedder",
+            name=(name, (str, os.PathLike), "the name of a model, or its folder as a Path"),
+            label=(label, (str, type(None)), "a name"),
+            device=(device, (str, type(None)), "the name of a device"),
+            batch_size=(batch_size, int, "a whole number"),
+            offline=(offline, bool, "True or False"),
+        )
         self._name = os.fspath(name)
         self._label = label
         if is_name := isinstance(name, str):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import brief, check_types
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -53,6 +53,15 @@ class OpenAIEmbedder:
         question_timeout: float = 2.0,
         max_retries: int = 4,
     ) -> None:
+        check_types(
+            EmbedderError,
+            "OpenAIEmbedder",
+            name=(name, str, "the name of a model"),
+            dimensions=(dimensions, (int, type(None)), "a whole number"),
+            api_key=(api_key, (str, type(None)), "text"),
+            base_url=(base_url, (str, type(None)), "an address"),
+            max_retries=(max_retries, int, "a whole number"),
+        )
         wrong = [
             f"{what}={brief(given)} must be a number of seconds above 0"
             for what, given in (("timeout", timeout), ("question_timeout", question_timeout))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
+from types import EllipsisType
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
@@ -18,6 +19,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
     FACT,
     NAMESPACE,
+    forget_embeddings,
     forget_items,
     in_batches,
     lasting,
@@ -26,7 +28,7 @@ from agentkit_memory.store.item_rows import (
     wanted,
 )
 from agentkit_memory.store.metadata import read_metadata, written_metadata
-from agentkit_memory.store.outbox import enqueue, withdraw
+from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
@@ -38,9 +40,9 @@ _MAX_ITEMISED = 512
 """Messages that are made items in one go."""
 
 
-_ROW = select(*items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta"]).where(
-    items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True))
-)
+_ROW = select(
+    *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
+).where(items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
@@ -82,6 +84,28 @@ _RENEW = (
 )
 
 
+_CHANGE = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values(
+        valid_from=bindparam("since"),
+        valid_to=bindparam("until"),
+        meta=bindparam("new_meta"),
+        created_at=bindparam("now"),
+        version=items.c.version + 1,
+    )
+)
+_CHANGE_TEXT = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values({name: bindparam(f"new_{name}") for name in text_columns("")})
+)
+
+
+def _as_new(columns: Mapping[str, object]) -> dict[str, object]:
+    return {f"new_{name}": value for name, value in columns.items()}
+
+
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
     """Return facts and their successors: a fact that replaces one of them replaces these, too.
 
@@ -106,9 +130,13 @@ def _with_their_sources(connection: Connection, sources: Iterable[str]) -> list[
 class Facts:
     """The facts of one scope."""
 
-    def __init__(self, database: Database, scope: Scope) -> None:
+    def __init__(
+        self, database: Database, scope: Scope, find: Callable[[str, int], Sequence[str]] | None = None
+    ) -> None:
+        """`find` returns the ids of the best facts for a question, at most so many; `search` needs it."""
         self._database = database
         self._scope = scope
+        self._find = find
 
     def add(
         self,
@@ -158,6 +186,9 @@ class Facts:
         fact = str(uuid.uuid5(NAMESPACE, "\0".join((FACT, self._scope.key, text, *taken_from))))
         self._check_known(connection, own, replaced, taken_from)
         known = _read(connection, [fact], [own])
+        while known and known[0].text != text:  # it was updated: its id stands for another text now
+            fact = str(uuid.uuid5(uuid.UUID(fact), text))
+            known = _read(connection, [fact], [own])
         as_it_is = [(each.superseded_by, each.valid_from, each.valid_to) for each in known]
         if not known:
             row = {
@@ -186,6 +217,66 @@ class Facts:
             connection.execute(_SUPERSEDE, {"ids": old, "new": fact})
             withdraw(connection, old)
         return _read(connection, [fact], [own])[0]
+
+    def update(
+        self,
+        fact: str,
+        text: str | None = None,
+        *,
+        valid_from: float | EllipsisType | None = ...,
+        valid_to: float | EllipsisType | None = ...,
+        metadata: Mapping[str, object] | None = None,
+    ) -> StoredFact:
+        """Change a fact of this scope by its id, which it keeps, and return it. What is not given stays as it is.
+
+        Its sources, and what it supersedes, stay. To keep the former text too, add a fact that supersedes it.
+
+        Args:
+            fact: Its id.
+            text: The new text.
+            valid_from: From when it is recalled, in seconds since 1970; None for at once.
+            valid_to: Until when it is recalled; None for ever.
+            metadata: In the place of its metadata.
+
+        Raises:
+            FactError: The text or the metadata cannot be stored, or a time is invalid.
+            NotFound: There is no such fact in this scope.
+        """
+        own = scope_id(self._database, self._scope)
+        with self._database.write() as connection:
+            hold_spaces(connection)
+            hold_scope(connection, own)
+            known = _read(connection, [fact], [own])
+            if not known:
+                raise NotFound(f"not in this scope: fact {fact!r:.80}; nothing was changed")
+            (old,) = known
+            since = old.valid_from if isinstance(valid_from, EllipsisType) else valid_from
+            until = old.valid_to if isinstance(valid_to, EllipsisType) else valid_to
+            meta = self._check(old.text if text is None else text, since, until, metadata or old.metadata)
+            if metadata is not None and not metadata:
+                meta = "{}"
+            elif metadata is None and old.problem:
+                raise FactError(f"fact {old.id}: {old.problem}; give its metadata anew")
+            if text is not None and text != old.text:
+                withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
+                forget_embeddings(connection, [old.id])
+                connection.execute(_CHANGE_TEXT, {"item": old.id, **_as_new(text_columns(text))})
+            values = {"since": since, "until": until, "new_meta": meta, "now": self._database.clock()}
+            connection.execute(_CHANGE, {"item": old.id, **values})
+            if old.superseded_by is None:
+                enqueue(connection, [old.id], own)
+            return _read(connection, [old.id], [own])[0]
+
+    def search(self, query: str, *, limit: int = 10) -> tuple[StoredFact, ...]:
+        """Return the facts that fit a question, best first, of what this scope may read and what holds now.
+
+        Raises:
+            RecallError: The query is not text, or the limit is invalid.
+        """
+        ids = [] if self._find is None else self._find(query, limit)
+        with self._database.read() as connection:
+            found = {each.id: each for each in _read(connection, ids, readable_ids(connection, self._scope))}
+        return tuple(found[each] for each in ids if each in found)
 
     def get(self, fact: str) -> StoredFact | None:
         """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
@@ -288,12 +379,13 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
         for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
             sources[fact].append(source)
     found = []
-    for fact, text, number, valid_from, valid_to, superseded_by, meta in rows:
+    for fact, text, number, valid_from, valid_to, superseded_by, meta, written_at in rows:
         metadata, problem = dict[str, object](), ""
         try:
             metadata = read_metadata(meta)
         except ValueError as error:
             problem = str(error)
         times, its_sources = (valid_from, valid_to), tuple(sources[fact])
-        found.append(StoredFact(fact, text, number, *times, superseded_by, its_sources, metadata, problem))
+        row = (fact, text, number, *times, superseded_by, its_sources, metadata, problem, written_at)
+        found.append(StoredFact(*row))
     return found

@@ -7,28 +7,27 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agentkit_memory.ingest.readers.blocks import Block, Part
+from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 
 __all__ = ["CHUNKER", "CHUNK_BYTES", "Chunk", "chunk_blocks"]
 
 CHUNKER = "2"
 """Version of the cuts. With another one, every file is chunked anew."""
 
-CHUNK_BYTES = 1200
-"""Bytes of a full chunk, in UTF-8: about 200 English words, or 400 Chinese characters."""
+CHUNK_BYTES = PIECE_BYTES
+"""Bytes of a full chunk."""
 
 _MAX_WHOLE = 3 * CHUNK_BYTES
 """Code and tables are kept whole up to this size."""
 
-_SENTENCE_END = re.compile(r"[.!?…]['\")\]]*\s|[。！？]|\n")
-_SPACE = re.compile(r"\s")
 _LINE_END = re.compile(r"\n")
 _BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
 _ITEM_END = re.compile(r"\n(?=[ \t]{0,3}(?:[-*+]|\d{1,9}[.)])[ \t])")
 _CUTS = {
-    "text": (_SENTENCE_END, _SPACE),
-    "list": (_ITEM_END, _SENTENCE_END, _SPACE),
-    "table": (_LINE_END, _SPACE),
-    "code": (_BLANK_LINE, _LINE_END, _SPACE),
+    "text": (SENTENCE_END, SPACE),
+    "list": (_ITEM_END, SENTENCE_END, SPACE),
+    "table": (_LINE_END, SPACE),
+    "code": (_BLANK_LINE, _LINE_END, SPACE),
 }
 """Where to cut a block that is too long: the first of these that occurs late enough."""
 
@@ -108,7 +107,7 @@ class _Packer:
         elif self._has_body and self._size + size > CHUNK_BYTES:
             yield from self.flush()
         if size > (_MAX_WHOLE if block.kind in ("code", "table") else CHUNK_BYTES):
-            *pieces, text = _split(text, block.kind)
+            *pieces, text = cut_text(text, _CUTS[block.kind])
             for piece in pieces:
                 self._add(piece)
                 yield from self.flush()
@@ -135,22 +134,3 @@ class _Packer:
 
 def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
-def _split(text: str, kind: str) -> Iterator[str]:
-    """Cut a block that is too long at the best place for its kind, else at a space, else anywhere."""
-    start, end = 0, len(text)
-    while start < end:
-        window = text[start : min(end, start + CHUNK_BYTES)]
-        room = len(window.encode("utf-8", "surrogatepass")[:CHUNK_BYTES].decode("utf-8", "ignore")) or 1
-        if start + room >= end:
-            yield text[start:]
-            return
-        cut = room
-        for pattern in _CUTS[kind]:
-            cuts = [found.end() for found in pattern.finditer(window, room // 2, room)]
-            if cuts:
-                cut = cuts[-1]
-                break
-        yield text[start : start + cut]
-        start += cut

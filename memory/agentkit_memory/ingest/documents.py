@@ -44,6 +44,7 @@ _MOVE = (
 )
 _ADD = insert(items)
 _GENERATION = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("document"))
+_SOURCE = select(documents.c.source).where(documents.c.id == bindparam("document"), documents.c.generation >= 0)
 _STAMP = update(documents).where(documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("named"))
 
 
@@ -55,8 +56,12 @@ class DocumentStore:
         self.scope_id = scope_id
         self._scope_key = scope_key
         new = database.insert(documents)
-        names = ("source", "content_hash", "stamp", "chunks", "ingested_at", "stage")
+        names = ("source", "content_hash", "stamp", "chunks", "ingested_at", "stage", "meta")
         self._put = new.on_conflict_do_update(index_elements=["id"], set_={name: new.excluded[name] for name in names})
+
+    def id_of(self, uri: str) -> str:
+        """Return the id of the document with an address: the same in every store."""
+        return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def find(self, uri: str) -> tuple[str, str]:
         """Return the hash and the stamp of a document; empty if it was never stored as a whole."""
@@ -77,6 +82,7 @@ class DocumentStore:
         seal: Callable[[], tuple[str, str]],
         on_queued: Callable[[], None] | None = None,
         on_staged: Callable[[int], None] | None = None,
+        meta: str = "{}",
     ) -> tuple[bool, int]:
         """Store a document, replacing its former content; return whether it is new, and how many chunks it has.
 
@@ -87,7 +93,7 @@ class DocumentStore:
         the stamp to store it under. Of a long one, `on_queued` is called whenever enough was put into the outbox to be
         worth indexing, and `on_staged` with the number of chunks after every batch.
         """
-        document = DocumentRow(str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}")), self.scope_id, uri, source)
+        document = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
         rest = iter(chunks)
         head = list(islice(rest, MAX_WHOLE + 1))
         if len(head) <= MAX_WHOLE and not self._is_long(document.id):
@@ -134,6 +140,16 @@ class DocumentStore:
             if len(rows) < _PAGE:
                 return removed
             last = rows[-1].uri
+
+    def remove_at(self, uri: str, is_gone: Callable[[str], bool]) -> list[str]:
+        """Remove the document with an address if it `is_gone`; return its name."""
+        document = self.id_of(uri)
+        with self.database.read() as connection:
+            source = connection.scalar(_SOURCE, {"document": document})
+        if source is None or not is_gone(uri):
+            return []
+        forget_document(self.database, document)
+        return [source]
 
     def _is_long(self, document: str) -> bool:
         """Return whether too much is stored of it to be replaced in one transaction."""

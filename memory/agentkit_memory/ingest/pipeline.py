@@ -23,13 +23,13 @@ from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.ingest.staging import finish_removals
 from agentkit_memory.store.outbox import WORTH_INDEXING
 
-__all__ = ["ingest_files"]
+__all__ = ["READERS", "ingest_files"]
 
 _STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
 _MIN_AGE_NS = 2 * 10**9
 """A file that was changed more recently may change again without new times: these move in steps."""
 
-_READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
+READERS: Mapping[Format, Callable[[FileStream], Iterator[Block | Part]]] = {
     "text": lambda reading: text_blocks(reading.text(), markdown=False),
     "markdown": lambda reading: text_blocks(reading.text(), markdown=True),
     "html": html_blocks,
@@ -55,10 +55,11 @@ def ingest_files(
     run = _Run(store, options, on_progress, on_stored)
     if on_progress is not None:
         run.count(given)
-    for file in find_files(given):
+    gone = [path for path in given if not is_folder(path) and _remove_named(store, run, path)]
+    for file in find_files([path for path in given if path not in gone]):
         run.take(file)
     finish_removals(store.database, store.scope_id)
-    run.removed = [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
+    run.removed += [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
     return run.report()
 
 
@@ -157,7 +158,7 @@ class _Run:
                 self._repaired.append(damaged)
                 return names[-1], stamp
 
-            chunks = chunk_blocks(_READERS[file.format](reading))
+            chunks = chunk_blocks(READERS[file.format](reading))
             new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
         return ("added" if new else "changed"), written
 
@@ -213,6 +214,20 @@ def _size(file: SourceFile) -> int:
 
 def _hash(parts: list[str]) -> str:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=24).hexdigest()
+
+
+def _remove_named(store: DocumentStore, run: _Run, path: Path) -> bool:
+    """Remove what was stored of a named file or folder that is gone; return whether there was anything."""
+    try:
+        if not is_gone(path.absolute().as_uri()) or os.path.lexists(path):
+            return False
+        addresses = dict.fromkeys((Path(os.path.realpath(path)).as_uri(), path.absolute().as_uri()))
+    except (OSError, ValueError):  # a name that no file can have
+        return False
+    removed = [name for uri in addresses for name in store.remove_at(uri, is_gone)]
+    removed += [name for uri in addresses for name in store.remove_below(uri, is_gone, is_same_folder)]
+    run.removed += removed
+    return bool(removed)
 
 
 def _remove_gone(store: DocumentStore, folder: Path) -> list[str]:

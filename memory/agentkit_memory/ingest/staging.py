@@ -74,6 +74,7 @@ class DocumentRow:
     scope_id: int
     uri: str
     source: str
+    meta: str = "{}"
 
     def values(self, digest: str, stamp: str, chunks: int, now: float) -> dict[str, object]:
         rest = {"content_hash": digest, "stamp": stamp, "chunks": chunks, "ingested_at": now, "stage": ""}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -88,12 +88,14 @@ class Pool:
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
         """Per candidate the others within two places: how far after this one (negative: before), and which."""
-        at: Mapping[tuple[str, int], int] = {each.place: number for number, each in enumerate(self.candidates)}
+        at: dict[tuple[str, int], list[int]] = {}
+        for number, each in enumerate(self.candidates):
+            at.setdefault(each.place, []).append(number)  # parts of a long turn share a place
         near = []
         for each in self.candidates:
             where, position = each.place
-            around = [(step, at.get((where, position + step))) for step in (-2, -1, 1, 2)]
-            near.append([(step, other) for step, other in around if other is not None])
+            around = [(step, at.get((where, position + step), ())) for step in (-2, -1, 1, 2)]
+            near.append([(step, other) for step, others in around for other in others])
         return near
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
@@ -13,13 +14,23 @@ from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
-__all__ = ["choose", "ranked", "relevance"]
+__all__ = ["choose", "copies", "ranked", "relevance"]
 
 _MIN_SHARED = 0.9
 """Share of their words that two texts have in common when one of them is enough."""
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
 """Words that reverse a meaning, however alike the rest is."""
 _MAX_DIVERSE = 64
+_TWIN = "same text as"
+_QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
+_INTERROGATIVE = re.compile(
+    r"\W*(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s+(?:is|are|was|were|do|does|did|can|could"
+    r"|will|would|should|has|have|had|many|much|long|often|old|far|big|tall))\b",
+    re.IGNORECASE,
+)
+_AUXILIARY = re.compile(
+    r"\W*(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
+)
 
 
 def relevance(score: float) -> float:
@@ -27,9 +38,15 @@ def relevance(score: float) -> float:
     return 1.0 / (1.0 + math.exp(-max(-700.0, score)))
 
 
-def ranked(pool: Pool) -> list[ScoredItem]:
-    """Return the candidates, the best first; equal ones in the order of their places."""
-    return sorted(pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.id))
+def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
+    """Return the candidates, the best first; equal ones in the order of their places.
+
+    With diversity, those that differ from the ones before them come earlier.
+    """
+    order = sorted(
+        pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id)
+    )
+    return _diverse(order, diversity) if diversity else order
 
 
 def choose(
@@ -43,14 +60,13 @@ def choose(
 
     Of turns, only those of `roles` are used, if there are any.
     """
-    if policy.diversity:
-        order = _diverse(order, policy.diversity)
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[ScoredItem] = []
     asked = _Wording(question.words)
     kept: list[tuple[_Wording, ScoredItem]] = []
     for each in order:
+        each.used = False
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
             each.reason = f"below the first {limit}"
@@ -63,12 +79,12 @@ def choose(
             continue
         wording = _Wording(split_words(each.item.text) if policy.collapse else ())
         if policy.collapse:
-            if each.item.kind == TURN and _alike(wording, asked):
+            if each.item.kind == TURN and _alike(wording, asked) and _asks(each.item.text, question.text):
                 each.reason = "repeats the question"
                 continue
             twin = next((other for there, other in kept if _alike(wording, there)), None)
             if twin is not None:
-                each.reason = f"same text as {twin.id}"
+                each.reason = f"{_TWIN} {twin.id}"
                 continue
         size = 0 if tokens is None else ESTIMATE.count(each.item.text)
         if tokens is not None and size > tokens:
@@ -81,6 +97,19 @@ def choose(
         each.used, each.reason = True, each.why()
         used.append(each)
     return used
+
+
+def copies(order: Iterable[ScoredItem]) -> int:
+    """Return how many candidates were not used because a better one has the same text."""
+    return sum(each.reason.startswith(_TWIN) for each in order)
+
+
+def _asks(text: str, question: str) -> bool:
+    """Return whether a text with the words of the question asks it, too, rather than stating it."""
+    if text.rstrip().endswith(_QUESTION_MARKS):
+        return True
+    marked = question.rstrip().endswith(_QUESTION_MARKS)
+    return bool(_INTERROGATIVE.match(text) or (marked and _AUXILIARY.match(text)))
 
 
 class _Wording:

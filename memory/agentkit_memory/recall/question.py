@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from agentkit_memory.recall.dates import When, find_dates
 from agentkit_memory.terms.analysis import count_terms, split_words
+from agentkit_memory.terms.bm25_vectors import HeldTerms, indexed_text
+
+if TYPE_CHECKING:
+    from agentkit_memory.store.item_rows import StoredItem
 
 __all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time"]
 
@@ -50,6 +55,8 @@ class Question:
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
     """Those speakers of the hits that it names."""
+    _finder: HeldTerms | None = field(default=None, repr=False, compare=False)
+    _held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, text: str, now: float) -> Question:
@@ -57,7 +64,7 @@ class Question:
         if len(text) > MAX_CHARACTERS:
             half = MAX_CHARACTERS // 2
             text = f"{text[:half]} {text[-half:]}"
-        asked = {term: float(times) for term, times in count_terms(text).items()}
+        asked = {term: float(times) for term, times in count_terms(text)[0].items()}
         return cls(
             text,
             asked,
@@ -67,7 +74,16 @@ class Question:
             find_dates(text, now),
             bool(_ASKS_TIME.search(text)),
             bool(_ASKS_NUMBER.search(text)),
+            _finder=HeldTerms(asked),
         )
+
+    def held_by(self, item: StoredItem) -> Mapping[int, float]:
+        """Return the stored weights of its terms in an item, each times how often it is asked for."""
+        held = self._held.get(item.id)
+        if held is None:
+            finder = self._finder or HeldTerms(self.asked)
+            held = self._held[item.id] = finder(indexed_text(item.title, item.text))
+        return held
 
     def among(self, speakers: Iterable[str]) -> Question:
         """Return the question with the speakers it names, whose names are no longer among its terms.
@@ -80,7 +96,7 @@ class Question:
         if not named:
             return self
         names = {word for each in named - _ROLES.keys() for word in split_words(each)}
-        gone = {term for word in names for term in count_terms(word)}
+        gone = {term for word in names for term in count_terms(word)[0]}
         terms = {term: times for term, times in self.terms.items() if term not in gone}
         if not terms:
             return self

@@ -12,6 +12,7 @@ from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import RecallError, StoreError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.rerankers import Reranker, is_reranker
 from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, Retriever, spread
 from agentkit_memory.recall.scorers import (
     AnswerScorer,
@@ -54,6 +55,8 @@ class RecallPolicy:
     """Whether only the best of nearly equal texts is used."""
     tokens: int | None = None
     """Most tokens of all used texts together, by the fast estimate."""
+    reranker: Reranker | None = None
+    """Orders the best candidates anew, just before they are chosen from."""
 
     def __post_init__(self) -> None:
         diversity: object = self.diversity
@@ -71,6 +74,11 @@ class RecallPolicy:
                 ("around", is_whole(self.around, 0), "0 or more"),
                 ("diversity", isinstance(diversity, int | float) and 0.0 <= diversity <= 1.0, "0.0 to 1.0"),
                 ("collapse", isinstance(self.collapse, bool), "True or False"),
+                (
+                    "reranker",
+                    self.reranker is None or is_reranker(self.reranker),
+                    "an object with a `name` and a method `rerank`, or None",
+                ),
                 ("tokens", self.tokens is None or is_whole(self.tokens, 1), "1 or more, or None"),
             )
             if not right
@@ -131,6 +139,7 @@ class RecallPolicy:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "tokens": self.tokens,
+            "reranker": None if self.reranker is None else self.reranker.name,
         }
 
 

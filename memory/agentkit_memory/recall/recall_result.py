@@ -189,15 +189,20 @@ def _message(each: ScoredItem) -> RecalledMessage:
         id=item.id,
         score=relevance(each.score),
         position=item.position,
-        metadata={**read_metadata(item.meta), "branch": item.branch, "why": each.reason},
+        metadata={
+            **read_metadata(item.meta),
+            "branch": item.branch,
+            "start": item.start,
+            "end": item.end,
+            "why": each.reason,
+        },
     )
 
 
 def _fact(each: ScoredItem) -> Fact:
     item = each.item
-    return Fact(
-        item.text, id=item.id, score=relevance(each.score), metadata={**read_metadata(item.meta), "why": each.reason}
-    )
+    metadata = {**read_metadata(item.meta), "written_at": item.created_at, "why": each.reason}
+    return Fact(item.text, id=item.id, score=relevance(each.score), metadata=metadata)
 
 
 def _time(item: StoredItem) -> datetime | None:
@@ -209,7 +214,13 @@ def _time(item: StoredItem) -> datetime | None:
 
 def _excerpts(order: Sequence[ScoredItem], used: Sequence[ScoredItem]) -> list[Excerpt]:
     """Join recalled turns with their neighbours: turns that touch become one excerpt, ranked as its best turn."""
-    at = {each.place: each.item for each in order if each.item.kind == TURN}
+    at: dict[tuple[str, int], list[StoredItem]] = {}
+    for each in used:
+        if each.item.kind == TURN:
+            at.setdefault(each.place, []).append(each.item)
+    for each in order:  # of a long turn none of whose parts was recalled, the best part
+        if each.item.kind == TURN and each.place not in at:
+            at[each.place] = [each.item]
     hits = {each.place for each in used if each.item.kind == TURN}
     excerpts: list[Excerpt] = []
     shown: set[tuple[str, int]] = set()
@@ -224,7 +235,7 @@ def _excerpts(order: Sequence[ScoredItem], used: Sequence[ScoredItem]) -> list[E
             last += 1
         places = [(branch, number) for number in range(first, last + 1) if (branch, number) not in shown]
         shown.update(places)
-        lines = [(place, at[place]) for place in places]
+        lines = [(place, part) for place in places for part in sorted(at[place], key=lambda part: part.start)]
         excerpts.append(
             Excerpt(
                 each.item.conversation,

@@ -15,7 +15,6 @@ from typing import ClassVar, Protocol, TypeAlias
 from agentkit_memory.errors import RecallError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
-from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 from agentkit_prompts.errors import brief
 
 __all__ = [
@@ -107,7 +106,7 @@ class BM25Retriever(PolicyPart):
             return own, lent
         apart = range(len(pool)) if named else sorted(beside.union(best))
         items = ((n, pool.candidates[n].item) for n in apart)
-        held = {n: held_terms(indexed_text(item.title, item.text), question.asked) for n, item in items}
+        held = {n: question.held_by(item) for n, item in items}
         weights = term_weights([own[n] for n in best], [held[n] for n in best])
         worth = {
             n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}

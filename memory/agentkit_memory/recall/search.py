@@ -5,27 +5,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
 from operator import not_
 from time import perf_counter_ns
-from typing import get_args
 
 from sqlalchemy import Connection
 
-from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.conversations.turns import read_new_turns
+from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
-from agentkit_memory.errors import RecallError, StoreClosed, StoreError, StoreUnavailable
+from agentkit_memory.errors import StoreClosed, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.choice import choose, ranked
+from agentkit_memory.recall.choice import choose, copies, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
+from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall
+from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, read_newest, read_pending
@@ -33,52 +32,24 @@ from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector, held_terms, indexed_text
-from agentkit_prompts.context.items import Speaker
+from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
 
-__all__ = ["MAX_ROWS", "Place", "check_question", "search", "seconds"]
+__all__ = ["MAX_ROWS", "Place", "search"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
 
 _REACH = 2
+_WIDER = 16
+"""How many times as many candidates are looked for, where copies took the places of others."""
 _MAX_SAMPLE = 24
 """Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
+_UNASKED: Sequence[float] = ()
+"""In the place of the vector of a question that no model was asked for yet."""
 _NOTHING = ReadView(None, (), Space(SPACE), pending=False, behind=False)
 
 MAX_ROWS = 2_000
 """How many of the newest items are scored that the index does not hold, or where it cannot be asked."""
-
-
-def check_question(
-    query: object, limit: object, visible: object = None, now: object = None, roles: object = None
-) -> None:
-    """Refuse wrong arguments, naming all of them.
-
-    Raises:
-        RecallError: The query is not text, a number is out of range, or the time is invalid.
-    """
-    problems = []
-    if not isinstance(query, str):
-        problems.append(f"expected the question as text, got {type(query).__name__}")
-    if not is_whole(limit, 1, MAX_CANDIDATES):
-        problems.append(f"expected a limit of 1 to {MAX_CANDIDATES:,} documents, got {limit!r}")
-    if visible is not None and not is_whole(visible, 0):
-        problems.append(f"expected how many messages are visible, 0 or more, or None for all, got {visible!r}")
-    if now is not None and not (isinstance(now, datetime) or is_time(now)):
-        problems.append(f"expected `now` as a datetime or seconds since 1970, got {now!r}")
-    known = get_args(Speaker)
-    if roles is not None and not (isinstance(roles, list | tuple | set | frozenset) and {*known} >= {*map(str, roles)}):
-        problems.append(f"expected roles out of {known}, such as ('user',), or None for all, got {roles!r:.80}")
-    if problems:
-        raise RecallError("recall: " + "; ".join(problems))
-
-
-def seconds(now: datetime | float) -> float:
-    """Return a time as seconds since 1970; one without a zone is UTC."""
-    if isinstance(now, datetime):
-        return (now if now.tzinfo is not None else now.replace(tzinfo=UTC)).timestamp()
-    return float(now)
 
 
 @dataclass(slots=True)
@@ -93,6 +64,7 @@ class _Search:
     hidden: Sequence[Place]
     limit: int
     roles: Collection[str] | None = None
+    where: RecallFilter | None = None
     degraded: list[str] = field(default_factory=list)
     found: dict[str, ScoredItem] = field(default_factory=dict)
     floors: dict[str, float] = field(default_factory=dict)
@@ -107,6 +79,16 @@ class _Search:
     new_turns: Sequence[StoredItem] = ()
     """Turns of the scope that are no items yet."""
     view: ReadView = _NOTHING
+    vector: Sequence[float] | None = _UNASKED
+    """Of the question; None where there is no model, or it failed."""
+    texts: set[str] | None = None
+    """Texts of the candidates, where copies of one are left out."""
+    copies: int = 0
+    """Hits that were left out as copies."""
+    is_rare: bool = False
+    """Whether what may be recalled is rare among the best hits of the index."""
+    is_full: bool = False
+    """Whether there may be more hits than were considered."""
     index: VectorIndex | None = None
     """None where it cannot be searched: then the newest items are scored in SQL."""
 
@@ -127,7 +109,11 @@ class _Search:
         without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
         if terms and (SPARSE in wanted or without_vectors):
             self._add(SPARSE, terms)
-        vector = self._vector() if DENSE in wanted and self.view.scope_ids else None
+        if DENSE not in wanted or not self.view.scope_ids:
+            self.vector = None
+        elif self.vector is _UNASKED:
+            self.vector = self._vector()
+        vector = self.vector
         if vector is not None or (self.policy.around and self.found):
             with database.read() as connection:
                 if vector is not None:
@@ -187,7 +173,10 @@ class _Search:
                 self.index = None
                 waiting = self._waiting(connection)
         known = {item.id for _, item in found}
-        held = [(item, held_terms(indexed_text(item.title, item.text), asked)) for item in waiting]
+        if self.is_rare:
+            waiting += self._rare(connection)
+        waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
+        held = [(item, self.question.held_by(item)) for item in waiting]
         weights = self._weights(found, [terms for _, terms in held])
         more = [
             (Hit(item.id, sum([weights[term] * value for term, value in terms.items()])), item)
@@ -198,16 +187,29 @@ class _Search:
         more.sort(key=lambda pair: (-pair[0].score, pair[0].id))
         usable = [ScoredItem(item).is_of(self.roles) for _, item in more]
         most = self._most()
+        self.is_full = self.is_full or len(more) > most
         return found + [*compress(more, usable)][:most] + [*compress(more, map(not_, usable))][:most]
 
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
         view, waiting = self.view, list[StoredItem]()
         if view.behind:
-            self.new_turns = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            self.new_turns, whole = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
             waiting += self.new_turns
+            if not whole:
+                self.degraded.append(
+                    f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched; a thread of this "
+                    "memory indexes them"
+                )
         if self.index is None and view.scope_ids:
-            waiting += read_newest(connection, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable)
+            waiting += read_newest(
+                connection,
+                view.scope_ids,
+                self.valid_at,
+                MAX_ROWS,
+                self.unreadable,
+                self.where.rows() if self.where is not None else (),
+            )
         elif view.pending or view.behind:  # turns may have become items, which wait, since then
             waiting += read_pending(
                 connection, view.space.name, view.scope_ids, self.valid_at, MAX_ROWS, self.unreadable
@@ -222,6 +224,17 @@ class _Search:
             self.degraded.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
         return waiting
 
+    def _rare(self, connection: Connection) -> list[StoredItem]:
+        """Return what the filter allows, read from SQL."""
+        rows = [] if self.where is None else self.where.rows()
+        found = read_newest(connection, self.view.scope_ids, self.valid_at, MAX_CANDIDATES, self.unreadable, rows)
+        if len(found) >= MAX_CANDIDATES:
+            self.degraded.append(
+                "`where` allows few of the best hits: it was tried on these and on the newest "
+                f"{MAX_CANDIDATES:,} items of its kinds, sources and times; narrow these"
+            )
+        return found
+
     def _weights(
         self, found: Sequence[tuple[Hit, StoredItem]], held: Sequence[Mapping[int, float]]
     ) -> dict[int, float]:
@@ -232,7 +245,7 @@ class _Search:
         weights = {term: math.log1p((len(held) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
         if found:
             best = found[:_MAX_SAMPLE]
-            texts = [held_terms(indexed_text(item.title, item.text), self.question.asked) for _, item in best]
+            texts = [self.question.held_by(item) for _, item in best]
             indexed = term_weights([hit.score for hit, _ in best], texts)
             rarest = max(indexed.values(), default=0.0)
             weights = {term: indexed.get(term, max(weight, rarest)) for term, weight in weights.items()}
@@ -258,12 +271,16 @@ class _Search:
                     connection, unknown, scope_ids, self.valid_at, self.unreadable, settled_in=settled_in
                 )
                 self.read |= {item.id: item for item in confirmed}
-            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
+            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None and self._is_allowed(item)]
             usable = (
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
             )
             if len(hits) < most or 2 * usable >= wanted:
+                self.is_full = self.is_full or len(hits) >= most
                 return found if self.roles is not None else found[:wanted]
+            if self.where is not None and most >= MAX_ROWS:
+                self.is_rare = True
+                return found
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
@@ -305,7 +322,9 @@ class _Search:
         )
         places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
         for item in (*near, *self.new_turns):
-            if (item.branch_id, item.position) in places and item.id not in self.found and not self._is_hidden(item):
+            if item.start or item.id in self.found or self._is_hidden(item) or not self._is_allowed(item):
+                continue
+            if (item.branch_id, item.position) in places:
                 self.found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
@@ -318,10 +337,22 @@ class _Search:
     def _add(self, retriever: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
         self.served.add(retriever)
         for hit, item in found:
-            if not self._is_hidden(item):
+            if not self._is_hidden(item) and not self._is_copy(item):
                 self.found.setdefault(item.id, ScoredItem(item)).retrieved[retriever] = hit.score
         full = len(found) >= self._most() or retriever == DENSE
         self.floors[retriever] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
+
+    def _is_allowed(self, item: StoredItem) -> bool:
+        return self.where is None or self.where.allows(item)
+
+    def _is_copy(self, item: StoredItem) -> bool:
+        if self.texts is None or item.id in self.found:
+            return False
+        text = " ".join(item.text.casefold().split())
+        known = text in self.texts
+        self.texts.add(text)
+        self.copies += known
+        return known
 
     def _is_hidden(self, item: StoredItem) -> bool:
         return (
@@ -342,6 +373,12 @@ class _Search:
         return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
 
 
+def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: int, left_out: int) -> bool:
+    """Return whether copies of what was used took the places of other candidates."""
+    alike = copies(order) + left_out
+    return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
+
+
 def search(
     indexes: Indexes,
     embedders: Embedders,
@@ -354,6 +391,7 @@ def search(
     hidden: Sequence[Place] = (),
     conversation: str = "",
     roles: Collection[str] | None = None,
+    where: RecallFilter | None = None,
 ) -> tuple[Recall, bool]:
     """Return what a reader in `scope` may know about a question, and whether something waits for the index.
 
@@ -362,15 +400,18 @@ def search(
     SQL itself is needed. Nothing is written; the log is queued.
 
     `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
-    logged. Of turns, only those of `roles` are used.
+    logged. Of turns, only those of `roles` are used; of all items, only those that `where` allows are considered.
 
     Raises:
         StoreError: The database cannot be read.
     """
     began = perf_counter_ns()
     question = Question.of(query, now)
+    wide, before = policy, None
     while True:
-        one = _Search(indexes, embedders, policy, question, indexes.database.clock(), hidden, limit, roles)
+        one = _Search(indexes, embedders, wide, question, indexes.database.clock(), hidden, limit, roles, where)
+        if before is not None:
+            one.vector, one.read, one.texts = before.vector, before.read, set()
         if len(query) > MAX_CHARACTERS:
             one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
         try:
@@ -378,13 +419,24 @@ def search(
         except StoreError:
             if indexes.closed or not one.is_outdated():
                 raise
-        else:
-            if not one.is_outdated():
-                break
-    order = ranked(pool)
-    used = choose(one.question, order, policy, limit, roles)
-    if logs.keep != 0 and (problem := indexes.database.deferred.problem) is not None:
-        one.degraded.append(f"recalls are not logged at present: {problem}")
+            continue
+        if one.is_outdated():
+            continue
+        order = ranked(pool, policy.diversity)
+        used = choose(one.question, order, policy, limit, roles)
+        if not (one.is_full and _is_crowded(order, used, limit, one.copies)):
+            break
+        if wide.candidates >= MAX_CANDIDATES:
+            one.degraded.append(f"among the best {MAX_CANDIDATES} hits are so many copies that others may be missing")
+            break
+        before = one
+        wide = replace(wide, candidates=min(_WIDER * max(wide.candidates, limit), MAX_CANDIDATES))
+    if policy.reranker is not None and order:
+        order, problem = reranked(policy.reranker, query, order)
+        one.degraded += [problem] if problem else []
+        used = choose(one.question, order, policy, limit, roles)
+    if logs.keep != 0 and (trouble := indexes.database.deferred.problem) is not None:
+        one.degraded.append(f"recalls are not logged at present: {trouble}")
     recall = Recall(query, order, used, one.degraded)
     took = (perf_counter_ns() - began) // 1000
 

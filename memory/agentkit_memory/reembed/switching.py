@@ -16,7 +16,7 @@ from agentkit_memory.terms.bm25_vectors import SPACE
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
 
-__all__ = ["abandon", "begin", "establish", "flip", "try_again"]
+__all__ = ["abandon", "begin", "establish", "flip", "renew", "try_again"]
 
 _ANY_ITEM = select(items.c.id).limit(1)
 _SET = update(vector_spaces).where(vector_spaces.c.space == bindparam("its_name"))
@@ -54,6 +54,21 @@ def establish(database: Database, encoder: Encoder) -> None:
                 connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
             connection.execute(delete(vector_state))  # at most removals from indexes that are dropped
             _write(connection, new, database.clock())
+
+
+def renew(database: Database) -> None:
+    """Give a store whose index was made by an older analysis of texts a new one, filled from SQL later."""
+    with database.read() as connection:
+        if all(each.name == space_name(each.model) for each in known_spaces(connection, "active", "building")):
+            return
+    with database.write() as connection:
+        hold_spaces(connection, change=True)
+        active = active_space(connection)
+        for each in known_spaces(connection, "active", "building"):
+            if each.name != space_name(each.model):
+                connection.execute(_TURN, {"its_name": each.name, "from": each.state, "to": "retired"})
+        if active.name != (name := space_name(active.model)):
+            _write(connection, Space(name, model=active.model, dimensions=active.dimensions), database.clock())
 
 
 def _fits(connection: Connection, database: Database, model: str) -> bool:

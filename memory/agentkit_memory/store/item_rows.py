@@ -158,11 +158,13 @@ _AROUND = _ITEM.where(
         .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
     ),
     ~_THESE,
+    items.c.start == 0,  # of a long turn the first part
     *_VALID,
 )
 _AT_PLACES = _ITEM.where(  # at any of these positions of any of these branches
     items.c.branch_id.in_(bindparam("branches", expanding=True)),
     items.c.position.in_(bindparam("positions", expanding=True)),
+    items.c.start == 0,
     *_VALID,
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
@@ -213,10 +215,16 @@ def read_pending(
 
 
 def read_newest(
-    connection: Connection, scope_ids: Sequence[int], now: float, most: int, unreadable: dict[str, str] | None = None
+    connection: Connection,
+    scope_ids: Sequence[int],
+    now: float,
+    most: int,
+    unreadable: dict[str, str] | None = None,
+    where: Sequence[ColumnElement[bool]] = (),
 ) -> list[StoredItem]:
-    """Return the newest items of some scopes, at most so many; see `read_items`."""
-    return _readable(connection, _NEWEST, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
+    """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`."""
+    newest = _NEWEST.where(*where) if where else _NEWEST
+    return _readable(connection, newest, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
 
 
 def _readable(
@@ -353,9 +361,10 @@ def content_hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def text_columns(text: str) -> dict[str, object]:
-    """Return the columns of an item that is all of its own text, as a turn or a fact is."""
-    return {"title": "", "text": text, "content_hash": content_hash(text), "start": 0, "end": len(text), "line": 0}
+def text_columns(text: str, start: int = 0) -> dict[str, object]:
+    """Return the columns of an item without a title: a fact, a turn, or a part of one that begins at `start`."""
+    place = {"start": start, "end": start + len(text), "line": 0}
+    return {"title": "", "text": text, "content_hash": content_hash(text), **place}
 
 
 def storable(text: str) -> str:

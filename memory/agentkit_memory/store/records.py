@@ -15,7 +15,9 @@ __all__ = [
     "Candidate",
     "Erasure",
     "RecallLog",
+    "SessionInfo",
     "StoredCall",
+    "StoredDocument",
     "StoredFact",
     "StoredMessage",
 ]
@@ -47,6 +49,18 @@ class BranchInfo:
     """Messages it shares with its parent."""
     messages: int
     """How many it has, shared ones included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A conversation of a scope, as `Memory.sessions` lists it. Times are seconds since 1970."""
+
+    name: str
+    messages: int
+    """Of its branch `main`."""
+    created_at: float
+    last_at: float | None
+    """When its last message was stored; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,25 @@ class StoredFact:
     metadata: Mapping[str, object] = field(default_factory=dict)
     problem: str = ""
     """Why its metadata could not be read and is empty here. Such a fact is not recalled: remove it, add it again."""
+    written_at: float = 0.0
+    """When it was added or last updated. `valid_from` and `valid_to` are the time it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document: a file that was ingested, or what was given to `memory.documents.add`."""
+
+    id: str
+    source: str
+    """Its name, which `forget` takes."""
+    chunks: int
+    """How many chunks it has."""
+    stored_at: float
+    """When its content was last written, in seconds since 1970."""
+    is_file: bool
+    """Whether it was ingested from a file."""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    """As it was given; its chunks have it too."""
 
 
 @dataclass(frozen=True, slots=True)

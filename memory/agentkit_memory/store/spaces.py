@@ -90,6 +90,9 @@ def claim_space(connection: Connection, space: Space, index_id: str) -> None:
         connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))
 
 
+_IN_USE = ("active", "building")
+
+
 def forget_space(database: Database, space: Space) -> None:
     """Remove what SQL holds of a space whose index is dropped: its outbox, and the kept vectors of its model."""
     while True:
@@ -98,7 +101,7 @@ def forget_space(database: Database, space: Space) -> None:
             if known is None or known.state != "retired":  # somebody builds it again
                 return
             if not connection.execute(_FORGET_SOME, {"this": space.name}).rowcount:
-                if space.model:
+                if space.model and not any(each.model == space.model for each in known_spaces(connection, *_IN_USE)):
                     connection.execute(_FORGET_VECTORS, {"its_model": space.model})
                 connection.execute(_FORGET_SPACE, {"this": space.name})
                 return

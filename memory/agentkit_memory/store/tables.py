@@ -158,6 +158,7 @@ documents = Table(
     Column("generation", Integer, nullable=False, server_default="0"),
     Column("stage", String(36), nullable=False, server_default=""),
     Column("stamp", Text, nullable=False, server_default=""),
+    Column("meta", Text, nullable=False, server_default="{}"),  # of a given one; its chunks have it too
     UniqueConstraint("scope_id", "uri"),
 )
 

@@ -1,4 +1,8 @@
-"""Text to term numbers: Unicode words, folded, without stop words, English ones stemmed; CJK as bigrams."""
+"""Text to term numbers: Unicode words, folded and stemmed, without stop words; CJK and Hangul as bigrams.
+
+A word has its English stem (another script's word: itself), and its stems in the languages of the text; if these are
+unknown, in all that share its script. So a form of it is found if either side's language is known, or none.
+"""
 
 from __future__ import annotations
 
@@ -6,79 +10,140 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain, pairwise
 
-from agentkit_memory.terms.stemmer import stem
+from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 
-__all__ = ["count_terms", "list_terms", "split_words"]
+__all__ = ["TermFinder", "count_terms", "split_words"]
 
-# Scripts written without spaces: Thai, Lao, Khmer, Japanese and Chinese. Their neighbouring pairs stand for words.
+# Scripts written without spaces (Thai, Lao, Khmer, Japanese, Chinese), and Hangul, whose particles are written without
+# one. Their neighbouring pairs stand for words.
+_HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
 _UNSPACED = (
     "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_PAIRED = _HANGUL + _UNSPACED
 _MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
 _ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 """Maps each byte of an ASCII text to its lower case, or to a space."""
-_WORD = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])(?:[^\W_]|[{_MARKS}]))+")
-_RUN = re.compile(rf"[{_UNSPACED}]")
+_WORD = re.compile(rf"[{_HANGUL}]+|[{_UNSPACED}]+|(?:(?![{_PAIRED}])(?:[^\W_]|[{_MARKS}]))+")
+_RUN = re.compile(rf"[{_PAIRED}]")
+_SYLLABLE = re.compile(rf"[{_HANGUL}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")
-_MAX_CACHED = 1 << 17  # words
+_MAX_CACHED = 1 << 16  # words of a set of languages
+_MAX_SETS = 64  # of languages
 _MAX_WORD = 64  # characters: longer ones are hashes and base64, and their head is enough
 
-_STOP_LIST = """a about above after again all also am an and any are as at be because been before being below between
-    both but by can could did do does doing down during each few for from further had has have having he her here hers
-    herself him himself his how i if in into is it its itself just me more most my myself no nor not now of off on once
-    only or other our ours ourselves out over own s same she should so some such t than that the their theirs them
-    themselves then there these they this those through to too under until up us very was we were what when where
-    which while who whom why will with would you your yours yourself yourselves don didn doesn isn wasn aren weren won
-    wouldn couldn shouldn ll ve re d m"""
-_STOP_WORDS = frozenset(_STOP_LIST.split())
+
+def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int]:
+    """Return how often each term of a text occurs, terms being 32-bit numbers, and how many words it has.
+
+    Stop words are no terms, and not counted. With `stored`, a text is also found by single syllables of Korean that
+    begin a word, as particles follow them.
+    """
+    words = split_words(text, heads=stored)
+    known = _known_in(find_languages(words))
+    terms = [*map(known.__getitem__, words)]
+    return Counter(chain.from_iterable(terms)), len(terms) - terms.count(())
 
 
-def count_terms(text: str) -> dict[int, int]:
-    """Return how often each term of `text` occurs, terms being 32-bit numbers."""
-    counts: Counter[Any] = Counter(list_terms(text))
-    counts.pop(None, None)
-    return counts
+class TermFinder:
+    """Looks for the wanted terms in many stored texts. For one thread."""
+
+    def __init__(self, wanted: Iterable[int]) -> None:
+        self._wanted = frozenset(wanted)
+        self._seen: dict[frozenset[str], tuple[set[str], set[str]]] = {}
+        """Per languages the words that were looked at, and those of them that have a wanted term."""
+
+    def find(self, text: str) -> tuple[dict[int, int], int]:
+        """Return how often each wanted term occurs in a text, and how many words it has; as `count_terms` does."""
+        words = split_words(text, heads=True)
+        spoken = find_languages(words)
+        known = _known_in(spoken)
+        seen, telling = self._seen.setdefault(spoken, (set(), set()))
+        different = set(words)
+        new = different - seen
+        if new:
+            wanted = self._wanted
+            telling.update([word for word in new if not wanted.isdisjoint(known[word])])
+            seen |= new
+        counts: dict[int, int] = {}
+        for word in telling & different:
+            times = words.count(word)
+            for term in known[word]:
+                if term in self._wanted:
+                    counts[term] = counts.get(term, 0) + times
+        if not counts:
+            return counts, 0  # of which nothing is weighed
+        return counts, len(words) - sum(map(known.stop_words.__contains__, words))
 
 
-def list_terms(text: str) -> list[int | None]:
-    """Return the terms of `text` in order, each as often as it occurs; a stop word is None."""
-    return list(map(_known, split_words(text)))
+def split_words(text: str, *, heads: bool = False) -> list[str]:
+    """Return the words of `text` in order, folded; pairs of characters where words are not separated.
 
-
-def split_words(text: str) -> list[str]:
-    """Return the words of `text` in order, folded; pairs of characters where a script has no spaces."""
+    With `heads`, also the first syllable of each Korean word.
+    """
     if text.isascii():
         return text.encode().translate(_ASCII).decode().split()  # in half the time of an expression
     words: list[str] = []
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
         if len(word) > 1 and _RUN.match(word):
+            if heads and _SYLLABLE.match(word):
+                words.append(word[0])
             words.extend(map("".join, pairwise(word)))
         else:
             words.append(word)
     return words
 
 
-class _Numbers(dict[str, "int | None"]):
-    """A cache of the numbers of words, None for stop words."""
+class _Terms(dict[str, tuple[int, ...]]):
+    """A cache of the numbers of words in a text of some languages; of a stop word there are none."""
 
-    def __missing__(self, word: str) -> int | None:
-        number = _number(word)
+    def __init__(self, spoken: frozenset[str]) -> None:
+        super().__init__()
+        self._spoken = spoken
+        # Of other languages none: their commonest words are names in others, such as Ada.
+        self.stop_words = STOP_WORDS if not spoken or ENGLISH in spoken else frozenset[str]()
+
+    def __missing__(self, word: str) -> tuple[int, ...]:
+        numbers = () if word in self.stop_words else _numbers(word, self._spoken)
         if len(self) >= _MAX_CACHED:
             self.clear()
         if len(word) <= _MAX_WORD:
-            self[word] = number
-        return number
+            self[word] = numbers
+        return numbers
 
 
-def _number(word: str) -> int | None:
-    if word in _STOP_WORDS:
-        return None
+_known: dict[frozenset[str], _Terms] = {}
+"""By the languages of a text."""
+
+
+def _known_in(spoken: frozenset[str]) -> _Terms:
+    known = _known.get(spoken)
+    if known is None:
+        if len(_known) >= _MAX_SETS:
+            _known.clear()
+        known = _known.setdefault(spoken, _Terms(spoken))
+    return known
+
+
+def _numbers(word: str, spoken: frozenset[str]) -> tuple[int, ...]:
+    """Return the number of each different stem of a word."""
+    word = word[:_MAX_WORD]
     if not word.isascii():
-        word = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))
-    return zlib.crc32(stem(word[:_MAX_WORD]).encode("utf-8", "surrogatepass"))
+        plain = _without_accents(word)
+    elif not word.isalpha():
+        return (zlib.crc32(word.encode()),)
+    else:
+        plain = word
+    stems = [stem(plain, ENGLISH) if plain.isascii() else plain]
+    if spoken != {ENGLISH} and len(word) > 1 and not any(map(str.isdigit, word)):
+        script = script_of(word)
+        likely: Sequence[str] = [each for each in script if each in spoken] if spoken else script
+        stems += [_without_accents(stem(word, each)) for each in likely or script if each != ENGLISH]
+    return tuple(dict.fromkeys([zlib.crc32(each.encode("utf-8", "surrogatepass")) for each in stems]))
 
 
-_known = _Numbers().__getitem__  # a third of the time of an LRU cache
+def _without_accents(word: str) -> str:
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word)))

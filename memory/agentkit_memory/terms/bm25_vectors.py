@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agentkit_memory.terms.analysis import count_terms, list_terms
+from agentkit_memory.terms.analysis import TermFinder, count_terms
 
-__all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
+__all__ = ["SPACE", "HeldTerms", "SparseVector", "document_vector", "indexed_text", "query_vector"]
 
-SPACE = "bm25-1"
+SPACE = "bm25-2"
 """Name of the vectors made here. Another analysis or other constants need another name."""
 
 _K1 = 1.2
@@ -36,26 +36,32 @@ def indexed_text(title: str, text: str) -> str:
 
 def document_vector(text: str) -> SparseVector:
     """Return the weights of a stored text."""
-    counts = count_terms(text)
+    counts, length = count_terms(text, stored=True)
     ordered = sorted(counts)
-    weights = _weights(counts.values(), sum(counts.values()))
+    weights = _weights(counts.values(), length)
     return SparseVector(ordered, [weights[counts[term]] for term in ordered])
 
 
-def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
-    """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
-    terms = list_terms(text)
-    held = wanted.keys() & terms
-    if not held:
-        return {}
-    counts = {term: terms.count(term) for term in wanted if term in held}  # few are wanted of many
-    weights = _weights(counts.values(), len(terms) - terms.count(None))
-    return {term: wanted[term] * weights[count] for term, count in counts.items()}
+class HeldTerms:
+    """The stored weights of the wanted terms in many texts, each times how often it is wanted. For one thread."""
+
+    def __init__(self, wanted: Mapping[int, float]) -> None:
+        self._wanted = wanted
+        self._finder = TermFinder(wanted)
+
+    def __call__(self, text: str) -> dict[int, float]:
+        """Return the weights in a text."""
+        counts, length = self._finder.find(text)
+        if not counts:
+            return {}
+        weights = _weights(counts.values(), length)
+        wanted = self._wanted
+        return {term: wanted[term] * weights[count] for term, count in counts.items()}
 
 
 def query_vector(text: str) -> SparseVector:
     """Return the weights of a question: how often each of its terms occurs. Empty if it has only stop words."""
-    counts = count_terms(text)
+    counts, _ = count_terms(text)
     ordered = sorted(counts)
     return SparseVector(ordered, [float(counts[term]) for term in ordered])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, check_types, nearest
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -34,6 +34,7 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
     Raises:
         ChatTemplateError: There is no such template, or it cannot be read; says which fit, and what can be given.
     """
+    check_types(ChatTemplateError, "chat_template", model=(model, str, "the name or path of a model"))
     if given is None:
         return _of_model(model, f"chat_template: none is known to fit the model {model!r:.100}")
     if isinstance(given, ChatTemplateConfig):

@@ -17,7 +17,7 @@ from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
-from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.errors import KwargsError, PromptError, check_types
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Plain
 from agentkit_prompts.tokens.budget import Budget
@@ -83,6 +83,10 @@ def compose(
         KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
+    if type(layers) is not Layers or type(ctx) is not PromptContext:  # before anything that takes time
+        check_types(
+            PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
+        )
     plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -168,10 +168,13 @@ class Contents:
     def marked_text(self, message: int) -> str:
         """Return the text of a message with a marker per media use: the text that spans count in."""
         try:
-            texts = self._texts
+            return self._texts[message]
         except AttributeError:
-            texts = self._texts = tuple("".join(segment.text for segment in segments) for _, segments in self.walk())
-        return texts[message]
+            place = message - int(self.sends_system)
+            if 0 <= place < len(self.conversation):  # one message of a long conversation
+                return _marked(_message_segments(self.conversation[place], ""))
+            self._texts = tuple(_marked(segments) for _, segments in self.walk())
+            return self._texts[message]
 
     def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
         """Yield each message with the segments of its text."""
@@ -218,6 +221,10 @@ class Contents:
 
 def _message(role: Any, rendered: Rendered) -> Message:
     return Message(role, to_parts(rendered) if rendered.media else rendered.text)
+
+
+def _marked(segments: Iterable[Segment]) -> str:
+    return "".join([segment.text for segment in segments])
 
 
 def _message_segments(message: Message, pointer: str) -> list[Segment]:

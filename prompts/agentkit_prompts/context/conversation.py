@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
 
 from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, check_types
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
 
-__all__ = ["Conversation"]
+__all__ = ["Conversation", "Fold"]
 
 T = TypeVar("T")
 
@@ -28,10 +28,25 @@ _FAILED = object()
 _MAX_FUNCTIONS = 8
 
 
+class Fold(Protocol):
+    """What messages are put into one after the other, such as the body of a request."""
+
+    def add(self, value: Any, /) -> None:
+        """Put in what was derived from the next message."""
+        ...
+
+    def copy(self) -> Self:
+        """Return one that can be added to while this one stays as it is."""
+        ...
+
+
+F = TypeVar("F", bound=Fold)
+
+
 class _Derived:
     """What one function gave for the messages of a log."""
 
-    __slots__ = ("failed", "joined", "totals", "values")
+    __slots__ = ("failed", "folded", "joined", "totals", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -39,6 +54,8 @@ class _Derived:
         """Whether it raised for some message; it is asked again for those that are wanted."""
         self.joined: tuple[int, str, int, str] | None = None
         """The joined text asked for last: start, separator, stop, text."""
+        self.folded: tuple[int, int, Any] | None = None
+        """The fold asked for last: start, stop, and the fold, to which nothing is added any more."""
         self.totals = [0]
 
 
@@ -96,6 +113,7 @@ class Conversation(Sequence[Message]):
     __slots__ = ("_log", "start", "stop")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
+        check_types(MessageError, "Conversation", messages=(messages, Iterable, "messages"))
         items = list(messages)
         self._log = _Log(items, _check(items, 0))
         self.start = 0
@@ -197,6 +215,26 @@ class Conversation(Sequence[Message]):
         text = separator.join(self.derive(function))
         known.joined = (start, separator, stop, text)
         return text
+
+    def folded(self, function: Callable[[Message], Any], new: Callable[[], F]) -> F:
+        """Return a fold of `function` of each message; that of the view asked for last is kept, and grows with it.
+
+        It is shared: copy it before adding to it. `new` makes an empty one.
+        """
+        start, stop = self.start, self.stop
+        known = self._log.by(function)
+        latest = known.folded
+        if latest is None or latest[0] != start or latest[1] > stop:
+            begin, fold = start, new()
+        else:
+            _, begin, fold = latest
+            if begin == stop:
+                return cast("F", fold)
+            fold = fold.copy()
+        for value in self.window(begin - start, stop - start).derive(function):
+            fold.add(value)
+        known.folded = (start, stop, fold)
+        return cast("F", fold)
 
     def totals(self, count: Callable[[Message], int]) -> tuple[list[int], int]:
         """Return running totals of `count` over the log, and the offset of this view in them.

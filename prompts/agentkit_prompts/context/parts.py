@@ -22,7 +22,7 @@ from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, MediaError, MessageError
+from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, check_types
 
 __all__ = [
     "MARKER",
@@ -64,6 +64,9 @@ def neutralise_markers(text: str) -> str:
 
 def replace_markers(text: str, mapping: Mapping[str, str]) -> str:
     """Return `text` with each media marker replaced by `mapping[id]`; markers of unknown ids stay."""
+    check_types(
+        PromptError, "replace_markers", text=(text, str, "text"), mapping=(mapping, Mapping, "a mapping of ids to text")
+    )
     return MARKER.sub(lambda found: mapping.get(found[2], found[0]), text)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.prompt_files.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 
@@ -23,7 +23,6 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _MAX_CHARACTERS = 1 << 16
-_MAX_DEPTH = 64
 
 
 def _locale(value: str) -> str:
@@ -137,7 +136,7 @@ def _read_yaml(text: str, lines: dict[str, int], problems: list[tuple[int | None
         return given
     unreadable = "the front matter cannot be read"
     try:
-        loader = _loader_class()(text)
+        loader = strict_loader()(text)
         root = loader.get_single_node()
         if root is not None and not isinstance(root, yaml.MappingNode):
             problems.append((2, "the front matter must be keys with values, such as `role: system`"))
@@ -188,40 +187,3 @@ def _problem(error: ErrorDetails) -> str:
         return f"{path}: keys must be text: put {value!r} in quotes"
     expected = _EXPECTED.get(error["type"], error["msg"].removeprefix("Input should be "))
     return f"{path}: expected {expected}, got {value!r}"[:300]
-
-
-@cache
-def _loader_class() -> Any:
-    """Make a safe loader in which `no` is text, dates are text, keys come once, and nothing is written by alias."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        depth = 0
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            self.depth += 1
-            is_alias = self.check_event(yaml.AliasEvent)
-            if is_alias or self.depth > _MAX_DEPTH:
-                what = "aliases are not allowed: write it out" if is_alias else f"nests deeper than {_MAX_DEPTH} levels"
-                event: Any = self.get_event()  # type: ignore[no-untyped-call]
-                raise yaml.MarkedYAMLError(None, None, what, event.start_mark)
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            mapping = super().construct_mapping(node, deep=deep)
-            if len(mapping) < len(node.value):
-                what = "a key is here twice, with one value lost"
-                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
-            return mapping
-
-    dropped = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"}
-    Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in dropped]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
-    )
-    return Loader

@@ -12,7 +12,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError
+from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
 from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -64,6 +64,10 @@ class PromptFolder(Mapping[str, BasePrompt]):
     __slots__ = ("_given", "_label", "_lock", "_root", "_state")
 
     def __init__(self, root: Traversable, label: str) -> None:
+        if not callable(getattr(root, "iterdir", None)) or not isinstance(label, str):
+            raise PromptError(
+                f"PromptFolder: expected a folder and a label, got {brief(root)}; use PromptFolder.load(path)"
+            )
         self._root = root
         self._label = label
         self._lock = Lock()
@@ -77,6 +81,7 @@ class PromptFolder(Mapping[str, BasePrompt]):
         Raises:
             PromptFilesError: There is no such folder or no prompt in it, or files cannot be used.
         """
+        check_types(PromptError, "PromptFolder.load", path=(path, (str, Path), "the path of a folder"))
         return cls(Path(path), Path(path).as_posix())
 
     @classmethod

@@ -14,7 +14,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
 
@@ -43,7 +43,11 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
         return schema
     try:
         return TypeAdapter(schema)
-    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+    except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, TypeError) as error:
+        if isinstance(schema, str) or not isinstance(error, PydanticSchemaGenerationError | PydanticUserError):
+            raise PromptError(
+                f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}"
+            ) from error
         raise PromptError(
             f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
             "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"

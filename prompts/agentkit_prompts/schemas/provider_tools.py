@@ -13,7 +13,7 @@ from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
 from agentkit_prompts.schemas.provider_schema import fitted, flat_root, is_common_pattern
 
-__all__ = ["anthropic_form", "gemini_form", "openai_form"]
+__all__ = ["anthropic_form", "gemini_chat_form", "gemini_form", "openai_form"]
 
 _ROOT_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "enum", "not", "const", "if", "$ref", "nullable")
 
@@ -68,6 +68,11 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
     if parameters.get("properties"):
         spec["parameters"] = parameters
     return _frozen(spec)
+
+
+def gemini_chat_form(tool: ToolSpec) -> Mapping[str, Any]:
+    """Return an entry of `tools` of a chat-completions request to Gemini, whose own rules hold there too."""
+    return tool.native if tool.native is not None else FrozenDict(type="function", function=gemini_form(tool))
 
 
 def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:

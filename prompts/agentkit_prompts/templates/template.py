@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
-from agentkit_prompts.errors import PromptError, TemplateError
+from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import (
     JsonSchema,
@@ -95,6 +95,17 @@ class Template:
         places: Mapping[str, tuple[str, int]] | None = None,
         isolated: bool = False,
     ) -> None:
+        check_types(
+            PromptError,
+            "Template",
+            text=(text, (str, Mapping), "text, or a mapping of locales to text"),
+            file=(file, (str, Path, type(None)), "a path"),
+            first_line=(first_line, int, "a whole number"),
+            places=(places, (Mapping, type(None)), "a mapping of locales to a file and a line"),
+            isolated=(isolated, bool, "True or False"),
+        )
+        if wrong := [locale for locale, place in (places or {}).items() if not _is_place(place)]:
+            raise PromptError(f"Template: places[{brief(wrong[0])}]: expected a pair of a file and a line")
         texts = {"": text} if isinstance(text, str) else dict(text)
         if not texts or not all(isinstance(item, str) for item in texts.values()):
             raise PromptError("Template: expected text, or a mapping of at least one locale to text")
@@ -270,3 +281,7 @@ class Template:
             raise ValueError(f"expected a Template or its text, got {type(value).__name__}")
 
         return core_schema.no_info_plain_validator_function(coerce)
+
+
+def _is_place(place: object) -> bool:
+    return isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.errors import PromptError, nearest
+from agentkit_prompts.errors import PromptError, brief, check_types, nearest
 
 if TYPE_CHECKING:
     import tiktoken
@@ -71,6 +71,10 @@ class TiktokenCounter(_Exact):
     def __init__(self, encoding: str | tiktoken.Encoding = "cl100k_base") -> None:
         if isinstance(encoding, str):
             encoding = _encoding(encoding)
+        if isinstance(encoding, type) or not callable(getattr(encoding, "encode_ordinary", None)):
+            raise PromptError(
+                f"TiktokenCounter: expected the name of an encoding or an Encoding, got {brief(encoding)}"
+            )
         encode = encoding.encode_ordinary
         super().__init__(encoding.name, lambda text: len(encode(text)))
 
@@ -109,6 +113,7 @@ class TokenizersCounter(_Exact):
             from tokenizers import Tokenizer
         except ImportError as error:
             raise PromptError(f"TokenizersCounter needs tokenizers: {_INSTALL}") from error
+        check_types(PromptError, "TokenizersCounter", path=(path, (str, Path), "the path of a tokenizer.json"))
         file = Path(path)
         try:
             tokenizer = Tokenizer.from_str(file.read_text("utf-8"))

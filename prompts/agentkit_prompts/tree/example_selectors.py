@@ -32,6 +32,10 @@ class LengthSelector:
 
     def __init__(self, max_tokens: int, counter: TokenCounter = ESTIMATE) -> None:
         self.max_tokens = _whole("LengthSelector: max_tokens", max_tokens)
+        if not callable(getattr(counter, "count", None)):
+            raise PromptError(
+                f"LengthSelector: counter: expected something with a method `count`, got {brief(counter)}"
+            )
         self.counter = counter
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
@@ -57,6 +61,8 @@ class KeywordSelector:
 
     def __init__(self, k: int = 4, *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
         self.k = _whole("KeywordSelector: k", k)
+        if not callable(tokenize):
+            raise PromptError(f"KeywordSelector: tokenize: expected a function, got {brief(tokenize)}")
         self.tokenize = tokenize
         self._pools: dict[tuple[str, ...], BM25] = {}
 
@@ -92,6 +98,9 @@ class VectorSelector:
 
     def __init__(self, embedder: Embedder, k: int = 4) -> None:
         self.k = _whole(f"{type(self).__name__}: k", k)
+        if isinstance(embedder, type) or not callable(getattr(embedder, "embed", None)):
+            name = type(self).__name__
+            raise PromptError(f"{name}: embedder: expected an object with a method `embed`, got {brief(embedder)}")
         self._vectors = Vectors(embedder)
         self.blocking = not inspect.iscoroutinefunction(embedder.embed)
 

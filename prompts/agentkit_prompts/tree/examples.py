@@ -10,7 +10,7 @@ from pydantic import Field
 
 from agentkit_prompts.context.items import Selection, hash_of
 from agentkit_prompts.context.prompt_context import Example, PromptContext
-from agentkit_prompts.errors import PromptError
+from agentkit_prompts.errors import PromptError, check_types
 from agentkit_prompts.ranking.embedder import give_up
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Rendered
@@ -38,6 +38,12 @@ class StaticSelector:
     """Always the first `k` examples, or those with the given ids, in that order."""
 
     def __init__(self, k: int | None = None, *, ids: Sequence[str] | None = None) -> None:
+        check_types(
+            PromptError,
+            "StaticSelector",
+            k=(k, (int, type(None)), "a whole number of 0 or more"),
+            ids=(ids, (list, tuple, type(None)), "a list of ids"),
+        )
         if k is not None and k < 0:
             raise PromptError(f"StaticSelector: k must not be negative, got {k}")
         self.k = k

@@ -46,7 +46,7 @@ class Declared(_Model):
     def __init__(self, first: Any = _NOT_GIVEN, /, **data: Any) -> None:
         if first is not _NOT_GIVEN:
             if self._first in data:
-                raise TypeError(f"{type(self).__name__}: {self._first} is given twice")
+                raise PromptError(f"{type(self).__name__}: {self._first} is given twice")
             data[self._first] = first
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)

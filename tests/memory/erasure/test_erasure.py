@@ -30,6 +30,7 @@ from agentkit_memory import (
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.records import RecallLog
+from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 
@@ -383,9 +384,9 @@ def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> N
     with Memory.open(home, scope=ADA) as reader, Memory.open(home) as other:
         reader.facts.add(f"{MARKER} likes tea.")
         reader.worker().drain()
-        assert other.reembed(Words(), gate=None).left == ("bm25-1",)  # which the reader holds
+        assert other.reembed(Words(), gate=None).left == (SPACE,)  # which the reader holds
         proof = other.erase(ADA)
-        assert not proof.complete and proof.points is None and "bm25-1" in proof.note
+        assert not proof.complete and proof.points is None and SPACE in proof.note
         reader.recall("tea")  # and lets it go
         assert other.erase(ADA).complete
 

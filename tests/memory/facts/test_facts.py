@@ -257,3 +257,63 @@ def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_
     if first == "the fact" or replacement == "[redacted]":
         assert either.facts.list() == ()
     assert either.verify().ok
+
+
+def test_a_fact_is_updated_by_its_id(either: Memory) -> None:
+    fact = either.facts.add("Ada lives in Rome.", metadata={"by": "Bo"}, valid_from=5.0)
+    either.worker().drain()
+    changed = either.facts.update(fact.id, "Ada lives in Oslo.")
+    assert (changed.id, changed.text, changed.metadata, changed.valid_from) == (
+        fact.id,
+        "Ada lives in Oslo.",
+        {"by": "Bo"},
+        5.0,
+    )
+    for _ in range(2):
+        assert [found.text for found in either.recall("Where does Ada live?").knowledge] == ["Ada lives in Oslo."]
+        assert either.recall("Rome").knowledge == ()
+        either.worker().drain()
+    assert either.verify().ok
+    ended = either.facts.update(fact.id, valid_from=None, valid_to=10.0, metadata={})
+    assert (ended.text, ended.valid_from, ended.valid_to, ended.metadata) == ("Ada lives in Oslo.", None, 10.0, {})
+    assert either.recall("Ada").knowledge == ()
+    again = either.facts.add("Ada lives in Rome.")
+    assert again.id != fact.id and again.text == "Ada lives in Rome."
+    assert either.facts.add("Ada lives in Rome.") == again
+
+
+def test_what_cannot_be_updated_changes_nothing(memory: Memory) -> None:
+    fact = memory.facts.add("Ada lives in Rome.", valid_from=5.0)
+    with pytest.raises(NotFound, match="not in this scope"):
+        memory.within("other").facts.update(fact.id, "Ada lives in Oslo.")
+    with pytest.raises(FactError, match=r"it ends \(1.0\) before it begins"):
+        memory.facts.update(fact.id, "Ada lives in Oslo.", valid_to=1.0)
+    with pytest.raises(FactError, match="needs a text"):
+        memory.facts.update(fact.id, " ")
+    with pytest.raises(FactError, match=r"NUL.*metadata"):
+        memory.facts.update(fact.id, "a\0", metadata={"a": object()})
+    assert memory.facts.get(fact.id) == fact
+
+
+def test_facts_are_searched_among_many_other_things(memory: Memory) -> None:
+    for place in ("Rome", "Oslo"):
+        memory.facts.add(f"Ada lived in {place}.")
+    memory.facts.add("Bo likes tea.")
+    memory.session("s").append(*[Message("user", f"Where did Ada live in {number}?") for number in range(100)])
+    memory.worker().drain()
+    assert {fact.text for fact in memory.facts.search("Where did Ada live?")} == {
+        "Ada lived in Rome.",
+        "Ada lived in Oslo.",
+    }
+    assert len(memory.facts.search("Ada", limit=1)) == 1
+    assert memory.within("other").facts.search("Ada") == ()
+
+
+def test_a_fact_has_the_time_it_was_written_beside_the_time_it_holds(home: Path) -> None:
+    now = [100.0]
+    with Memory.open(home, clock=lambda: now[0]) as memory:
+        fact = memory.facts.add("Ada lives in Rome.", valid_from=7.0)
+        assert (fact.written_at, fact.valid_from) == (100.0, 7.0)
+        now[0] = 200.0
+        assert memory.facts.update(fact.id, metadata={"sure": True}).written_at == 200.0
+        assert memory.recall("Rome").knowledge[0].metadata["written_at"] == 200.0

@@ -285,7 +285,7 @@ def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: 
     assert done.why == "self-retrieval: 10 of 17 found, 90% needed"  # 10 are found by chance
     assert len(done.checks[0].examples) == 7
     assert (filled.model, best(filled, "burrow puma", policy="dense")) == ("good", "puma")
-    assert spaces(filled) == {"bm25-1+good": ("good", "active"), "bm25-1+bad": ("bad", "building")}
+    assert spaces(filled) == {f"{SPACE}+good": ("good", "active"), f"{SPACE}+bad": ("bad", "building")}
     with pytest.raises(
         ReembedError, match=r"a change to 'bad' was begun and is not finished: finish it, or abandon it"
     ):
@@ -479,7 +479,7 @@ def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home
         assert best(owner, "burrow puma", policy="dense") == "puma"
         done = change(str(home), home / "index", "two")
         assert (done.stdout, done.stderr) == ("True\n", "")
-        assert spaces(owner)["bm25-1+one"] == ("one", "retired")  # whose index is open here
+        assert spaces(owner)[f"{SPACE}+one"] == ("one", "retired")  # whose index is open here
         found = owner.recall("burrow puma", limit=1)
         assert Path(found[0].source or "").stem == "puma"
         assert any("read by model 'two'" in each for each in found.degraded)
@@ -632,3 +632,23 @@ def test_names_of_spaces_are_short_distinct_and_fit_for_files() -> None:
     assert len({name.lower() for name in names}) == len(models)
     assert all(len(name) <= 64 and name.isascii() and "/" not in name for name in names)
     assert names[:2] == [SPACE, f"{SPACE}+minilm"]
+
+
+@pytest.mark.parametrize("model", ["", "words-1"])
+def test_a_store_whose_texts_were_analysed_in_another_way_is_indexed_anew(home: Path, docs: Path, model: str) -> None:
+    embedder = Words() if model else None
+    write(docs)
+    with Memory.open(home, embedder=embedder) as memory:
+        memory.ingest(docs)
+        with memory._store.database.write() as connection:
+            for table in ("vector_spaces", "vector_state"):
+                connection.execute(text(f"UPDATE {table} SET space = replace(space, '{SPACE}', 'bm25-0')"))
+    (folder,) = (home / "index").iterdir()
+    folder.rename(folder.with_name(folder.name.replace(SPACE, "bm25-0")))
+    with Memory.open(home, embedder=embedder) as memory:
+        assert best(memory, "puma pond") == "puma", "while there is no index"
+        memory.worker().drain()
+        assert best(memory, "puma pond") == "puma"
+        memory._store.indexes.sweep()
+        whole(memory, model)
+        assert kept(memory) == ({model: 17} if model else {})

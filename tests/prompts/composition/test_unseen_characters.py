@@ -13,15 +13,28 @@ from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 
 LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 SELECTORS = [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0xE0000, 0xE0080), 0x3164, 0x115F, 0x1160, 0xFFA0]
+INHERITED = (
+    *("0300-036f", "0485-0486", "064b-0655", "0670", "0951-0954", "1ab0-1ace", "1cd0-1cd2", "1cd4-1ce0", "1ce2-1ce8"),
+    *("1ced", "1cf4", "1cf8-1cf9", "1dc0-1dff", "20d0-20f0", "302a-302d", "3099-309a", "fe20-fe2d", "101fd", "102e0"),
+    *("1133b", "1cf00-1cf2d", "1cf30-1cf46", "1d167-1d169", "1d17b-1d182", "1d185-1d18b", "1d1aa-1d1ad"),
+)
+"""The marks of the script "Inherited" in Scripts.txt of Unicode 16."""
+MARKS = {
+    at
+    for one in INHERITED
+    for first, last in [(one.partition("-")[0], one.rpartition("-")[2])]
+    for at in range(int(first, 16), int(last, 16) + 1)
+}
 UNSEEN = [
     character
     for character in map(chr, range(sys.maxunicode + 1))
-    if unicodedata.category(character) in ("Cc", "Cf", "Zs") or ord(character) in SELECTORS
+    if unicodedata.category(character) in ("Cc", "Cf", "Zs") or ord(character) in SELECTORS or ord(character) in MARKS
 ]
 
 
 def test_there_are_some() -> None:
-    assert len(UNSEEN) > 400
+    assert len(UNSEEN) > 900
+    assert {unicodedata.category(chr(mark)) for mark in MARKS} <= {"Mn", "Me", "Cn"}
     assert {"\xad", "\u2060", "\u0600", "\u06dd", "\u202e", "\U000e0041", "\ufe0f", "\ufeff"} <= set(UNSEEN)
 
 

@@ -251,7 +251,7 @@ def test_all_mistyped_fields_are_named_with_what_was_meant() -> None:
         TextPrompt("x", nam="y", colour="red")  # type: ignore[call-arg]
     with pytest.raises(PromptError, match=r"Layers: unknown field 'sytem' \(did you mean 'system'\?\)"):
         Layers(sytem="x")  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="template is given twice"):
+    with pytest.raises(PromptError, match="template is given twice"):
         TextPrompt("x", template="y")  # type: ignore[misc]
 
 

@@ -73,7 +73,7 @@ async def test_a_product_of_what_is_expected_and_items_is_not_written_out(item: 
 Wide = create_model("Wide", **{f"f{number}": (int, ...) for number in range(30)})  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("count", [30_000, 100_000])
+@pytest.mark.parametrize("count", [2_000, 30_000])
 async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_named(count: int) -> None:
     async def take(x: list[Wide]) -> str:  # type: ignore[valid-type]
         return f"{len(x)} taken"
@@ -81,9 +81,9 @@ async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_nam
     made = Tool.from_function(take, timeout=20)
     asking = asyncio.create_task(ask(made, x=[{}] * count))
     assert await longest_wait(asking) < 2
-    assert "more than 300,000 fields missing" in str(asking.result().content)
+    assert "more than 40,000 fields missing" in str(asking.result().content)
     whole = {f"f{number}": number for number in range(30)}
-    assert (await ask(made, x=[whole] * 6_000)).content == "6000 taken"
+    assert (await ask(made, x=[whole] * 1_000)).content == "1000 taken"
 
 
 class Left(BaseModel):
@@ -144,6 +144,17 @@ async def lists(x: list[int] | list[float] | tuple[bool, ...] | dict[str, int]) 
     return "taken"
 
 
+Four = [create_model(f"Four{name}", **{name: (int, ...)}) for name in "abcd"]  # type: ignore[call-overload]
+
+
+async def four(x: list[Four[0] | Four[1] | Four[2] | Four[3]]) -> str:  # type: ignore[valid-type]
+    return "taken"
+
+
+async def scalars(x: list[int | float | bool | date]) -> str:
+    return "taken"
+
+
 async def numbers(x: list[int]) -> str:
     return "taken"
 
@@ -173,6 +184,11 @@ def paired(count: int) -> Any:
         (numbers, ["x"] * 150_000),
         (numbers, "x" * 6_000_000),
         (numbers, {"x": ["x"] * 190_000}),
+        (four, [{}] * 9_900),
+        (four, ["text"] * 9_900),
+        (scalars, [{}] * 9_900),
+        (numbers, ["x"] * 39_000),
+        (numbers, [[]] * 1_600_000),
     ],
 )
 async def test_types_that_are_alike_and_values_that_are_large_end_and_block_nothing(function: Any, value: Any) -> None:
@@ -184,7 +200,7 @@ async def test_types_that_are_alike_and_values_that_are_large_end_and_block_noth
     assert result.status == "error", result.content
     assert isinstance(result.error, ToolArgumentError)
     assert len(result.content) < 20_000
-    assert longest < 5
+    assert longest < 1  # some 50 ms on a machine that has nothing else to do
 
 
 async def test_names_and_tags_that_a_model_makes_up_are_shown_in_short() -> None:
@@ -210,8 +226,8 @@ async def test_what_is_nested_little_is_taken_whatever_the_types_are() -> None:
         (listed, paired(5)),
         (hidden, levels("default", 5, None)),
         (lists, list(range(2_000))),
-        (numbers, list(range(30_000))),
-        (numbers, list(range(150_000))),
+        (numbers, list(range(12_000))),
+        (numbers, list(range(39_000))),
     ):
         assert (await ask(Tool.from_function(function), x=value)).content == "taken"
 

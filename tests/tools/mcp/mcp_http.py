@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MODES = ("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "fine")
+MODES = ("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded", "fine")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -50,6 +50,8 @@ class Handler(BaseHTTPRequestHandler):
             self.chunk(start)
             while True:
                 self.chunk(piece)
+        elif mode == "crowded":
+            self.answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": {"x": [' + b"[]," * 10_000_000 + b"[]]}}")
         elif mode == "packed":
             body = gzip.compress(b" " * 200_000_000, 1)
             self.answer(200, body, **{"Content-Encoding": "gzip"})

@@ -88,10 +88,18 @@ def malformed() -> list[Any]:
 
 
 def many() -> list[Any]:
-    return [{"name": f"tool_{at}", "description": "x" * 50, "inputSchema": {"type": "object"}} for at in range(100_000)]
+    return [
+        {"name": f"tool_{at}", "description": "x" * 50, "inputSchema": {"type": "object"}}
+        for at in range(100_000 if sys.argv[1] == "many" else 30_000)
+    ]
 
 
-MODES = {"malformed": malformed, "many": many}
+def crowded() -> list[Any]:
+    """Return as many empty lists as fit into 30 MB: reading them would take seconds and a gigabyte."""
+    return [[]] * 10_000_000
+
+
+MODES = {"crowded": crowded, "malformed": malformed, "many": many, "many_short": many}
 
 
 def main() -> None:

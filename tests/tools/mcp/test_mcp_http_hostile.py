@@ -30,6 +30,7 @@ TOLD = {
     "half": "",
     "other id": "",
     "deep": "",
+    "crowded": "more than 300,000 values",
 }
 
 

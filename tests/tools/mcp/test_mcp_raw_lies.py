@@ -160,15 +160,29 @@ def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() 
     assert "tool text: its JSON Schema cannot be used; inputSchema.type: Input should be 'object'" in problems
 
 
-def test_a_list_of_a_hundred_thousand_tools_costs_the_time_limit_and_closing_two_seconds() -> None:
+START_SECONDS = 2.0
+"""How long starting Python and importing the SDK may take on a busy machine."""
+
+
+@pytest.mark.parametrize(
+    ("mode", "complaint"),
+    [
+        ("crowded", "a line of more than 67,108,864 characters, or of more than 300,000 values"),
+        ("many", "or of more than 300,000 values"),
+        ("many_short", "the server's list of tools does not end: 30,000 so far"),
+    ],
+)
+def test_a_list_of_too_many_tools_costs_no_more_than_the_time_limit_and_closing_two_seconds(
+    mode: str, complaint: str
+) -> None:
     start = time.monotonic()
-    server = MCPToolset([sys.executable, str(PEER), "many"], connect_timeout=4)
-    with pytest.raises(MCPServerError, match=r"does not end|did not answer within 4 seconds|could be read"):
+    server = MCPToolset([sys.executable, str(PEER), mode], connect_timeout=4)
+    with pytest.raises(MCPServerError, match=rf"{complaint}|did not answer within 4 seconds"):
         list(server)
     listed = time.monotonic()
     server.close()
-    assert listed - start < 8  # promised: 4 seconds, on a machine that has nothing else to do
-    assert time.monotonic() - listed < 4  # promised: 2 seconds
+    assert listed - start < 4 + START_SECONDS
+    assert time.monotonic() - listed < 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -181,6 +195,8 @@ def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: P
     for _ in range(2):  # the second one meets the server while it is replaced
         with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
             list(server)
+    listed = time.monotonic()
     server.close()
-    assert time.monotonic() - start < 2 * 2 + 2 + 4  # promised: the limits and 2 seconds
+    assert listed - start < 2 * 2 + START_SECONDS
+    assert time.monotonic() - listed < 2
     assert [pid for pid in map(int, noted.read_text().split()) if is_alive(pid)] == []

@@ -1,7 +1,7 @@
-"""Encodings of text whose lines have a greatest length, so that a line without end takes no memory without end.
+"""Encodings of text whose lines are bounded, so that a line takes neither memory nor time without end.
 
 The SDK reads what a server writes in the encoding it is given, as much as comes before the next end of a line. In
-`bounded("utf-8")` a line that is too long becomes the notification `TOO_LONG`, and the rest of it is left out.
+`bounded("utf-8")` a line that is too long, or holds too many values, becomes the notification `TOO_LONG`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,21 @@ from __future__ import annotations
 import codecs
 from typing import Any
 
-__all__ = ["MAX_LINE_CHARS", "TOO_LONG", "bounded"]
+__all__ = ["MAX_LINE_CHARS", "MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
 
 MAX_LINE_CHARS = 64 * 1024 * 1024
+MAX_VALUES = 300_000
+"""JSON values of a message: while it is read, a microsecond each, nothing else of the process runs."""
 TOO_LONG = "agentkit/line_too_long"
 _PREFIX = "agentkit_bounded_lines_"
-_NOTICE = f'{{"jsonrpc": "2.0", "method": "{TOO_LONG}"}}\n'
+_NOTICE = f'{{"jsonrpc": "2.0", "method": "{TOO_LONG}"}}'
+
+
+def values_in(text: str | bytes) -> int:
+    """Return how many JSON values there may be in a text, at most: strings may hold what looks like more."""
+    if isinstance(text, str):
+        return text.count(",") + text.count("[") + text.count("{")
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def bounded(encoding: str) -> str:
@@ -42,14 +51,14 @@ class _Decoder(codecs.IncrementalDecoder):
         head, newline, tail = self._inner.decode(input, final).rpartition("\n")
         lines = ""
         if newline:
-            lines = self._ended(head)
+            lines = _of_few_values(self._ended(head))
             self._pieces, self._size, self._skips = [], 0, False
         if not self._skips:
             self._pieces.append(tail)
             self._size += len(tail)
             if self._size > MAX_LINE_CHARS:
                 self._pieces, self._skips = [], True
-                return lines + _NOTICE
+                return f"{lines}{_NOTICE}\n"
         return lines
 
     def _ended(self, head: str) -> str:
@@ -61,6 +70,12 @@ class _Decoder(codecs.IncrementalDecoder):
 
     def reset(self) -> None:
         self.__init__(self.errors)  # type: ignore[misc]
+
+
+def _of_few_values(lines: str) -> str:
+    if values_in(lines) <= MAX_VALUES:
+        return lines
+    return "\n".join([line if values_in(line) <= MAX_VALUES else _NOTICE for line in lines.split("\n")])
 
 
 def _search(name: str) -> codecs.CodecInfo | None:

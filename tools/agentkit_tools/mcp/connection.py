@@ -31,7 +31,8 @@ T = TypeVar("T")
 
 _LISTEN_AGAIN_SECONDS = 1.0
 _END_SECONDS = 0.3
-_LATE_SECONDS = 1.5
+_LATE_SECONDS = 0.25
+"""How long the thread of the session may take to say that the time is over, before this thread says so itself."""
 _PROBE_SECONDS = 10.0
 _MAX_REASON = 1_000
 

@@ -9,21 +9,25 @@ __all__ = ["MAX_LISTED", "PROBLEM", "readable"]
 MAX_LISTED = 20_000
 """Tools, resources or prompts that a server may list."""
 PROBLEM = "agentkit/problem"
-"""Under this name the `_meta` of a tool says why it is left out."""
+"""Under this name the `_meta` of a tool says why it is left out, and that of a list how much too long it was."""
 _VERSION = "2025-11-25"
 _CHUNK = 200
+_KINDS = ("tools", "resources", "prompts")
 _MAX_NAME = 100
 
 
 def readable(result: Any) -> Any:
     """Return the result of a request. If it lists tools, those that are none are replaced by ones that say why."""
+    for kind in _KINDS:  # the SDK would read them all before anybody could say that they are too many
+        listed = result.get(kind) if isinstance(result, dict) else None
+        if isinstance(listed, list) and len(listed) > MAX_LISTED:
+            return {kind: [], "_meta": {PROBLEM: len(listed)}}
     tools = result.get("tools") if isinstance(result, dict) else None
     if not isinstance(tools, list):
         return result
     made: list[Any] = []
-    kept = tools[: MAX_LISTED + 1]  # one too many tells that there are more
-    for start in range(0, len(kept), _CHUNK):
-        chunk = kept[start : start + _CHUNK]
+    for start in range(0, len(tools), _CHUNK):
+        chunk = tools[start : start + _CHUNK]
         made += chunk if not _fault(chunk) else [_or_problem(one) for one in chunk]
     return {**result, "tools": made}
 

@@ -16,7 +16,7 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 
-_STOP_SECONDS = 1.7
+_STOP_SECONDS = 1.5
 """How long stopping waits: a server that ignores every request to end is killed before."""
 _JOIN_SECONDS = 0.2
 _LAST_SECONDS = 0.3

@@ -53,14 +53,19 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
     for _ in range(_MAX_PAGES):
         page = await getattr(client, f"list_{kind}")(cursor=cursor)
         found += getattr(page, kind)
+        if isinstance(left_out := (page.meta or {}).get(PROBLEM), int):
+            raise _endless(kind, len(found) + left_out)
         if page.next_cursor is None and len(found) <= MAX_LISTED:
             return found
         if page.next_cursor == cursor or len(found) > MAX_LISTED:
             break
         cursor = page.next_cursor
-    raise MCPServerError(
-        f"the server's list of {kind} does not end: {len(found):,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are"
-        " allowed"
+    raise _endless(kind, len(found))
+
+
+def _endless(kind: str, count: int) -> MCPServerError:
+    return MCPServerError(
+        f"the server's list of {kind} does not end: {count:,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are allowed"
     )
 
 

@@ -12,6 +12,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.errors import check_types
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.export import to_mcp
@@ -107,6 +108,14 @@ def serve_mcp(
     Raises:
         ToolDefinitionError: Two tools have the same name.
     """
+    check_types(
+        ToolDefinitionError,
+        "serve_mcp",
+        port=(port, (int, type(None)), "a port"),
+        host=(host, str, "an address to listen on"),
+    )
+    if port is not None and not 0 <= port < 65536:
+        raise ToolDefinitionError(f"serve_mcp: port: expected a number from 0 to 65535, got {port}")
     server = mcp_server(tools, **options)
     if port is None:
         asyncio.run(_serve_pipes(server))

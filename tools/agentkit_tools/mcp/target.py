@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
 
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
-from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, TOO_LONG, bounded
+from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded, values_in
 from agentkit_tools.mcp.listed_tools import readable
 
 if TYPE_CHECKING:
@@ -197,17 +197,23 @@ async def _limit(response: Response) -> None:
     import httpx2
 
     encoding = response.headers.get("Content-Encoding", "identity")
+    is_events = response.headers.get("Content-Type", "").startswith("text/event-stream")
     inner = response.stream
 
     class Limited(httpx2.AsyncByteStream):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if encoding.lower() != "identity":
                 raise httpx2.StreamError(f"the answer is packed ({encoding[:20]}), which was not asked for")
-            left = _MAX_BYTES
+            left, values = _MAX_BYTES, 0
             async for piece in inner:  # type: ignore[union-attr]
                 left -= len(piece)
                 if left < 0:
                     raise httpx2.StreamError(f"the answer has more than {_MAX_BYTES:,} bytes")
+                values += values_in(piece)
+                if values > MAX_VALUES:
+                    raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")
+                if is_events and b"\n\n" in piece:  # each event is a message of its own
+                    values = 0
                 yield piece
 
         async def aclose(self) -> None:
@@ -268,7 +274,10 @@ async def _watched(
             try:
                 async for message in read:
                     if getattr(getattr(message, "message", None), "method", None) == TOO_LONG:
-                        text = f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters"
+                        text = (
+                            f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters, or of more"
+                            f" than {MAX_VALUES:,} values"
+                        )
                         fault = MCPServerError(text)
                         break
                     if isinstance(result := getattr(getattr(message, "message", None), "result", None), dict):

@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
 
+from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
 __all__ = ["Guard", "Resolver", "WebAddress", "is_public", "read_address"]
@@ -115,6 +116,20 @@ class Guard:
     def __init__(
         self, *, hosts: Collection[str] | None, networks: Iterable[str], ports: Collection[int] | None
     ) -> None:
+        check_types(
+            ToolDefinitionError,
+            "http tool",
+            hosts=(hosts, (list, tuple, set, frozenset, type(None)), "a list of hosts"),
+            networks=(networks, (list, tuple, set, frozenset), "a list of networks"),
+            ports=(ports, (list, tuple, set, frozenset, range, type(None)), "a list of ports"),
+        )
+        check_types(
+            ToolDefinitionError,
+            "http tool",
+            **{f"hosts[{at}]": (host, str, "the name of a host") for at, host in enumerate(hosts or ())},
+            **{f"networks[{at}]": (one, str, "a network") for at, one in enumerate(networks)},
+            **{f"ports[{at}]": (port, int, "a whole number") for at, port in enumerate(ports or ())},
+        )
         self.hosts = None if hosts is None else [host.lower() for host in hosts]
         self.networks: list[IPv4Network | IPv6Network] = []
         self.ports = ports

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 
 __all__ = ["Entry", "Folder", "as_text"]
@@ -50,6 +51,13 @@ class Folder:
     def __init__(self, root: str | os.PathLike[str], *, hidden: bool = False, max_bytes: int = 1_000_000) -> None:
         if not os.supports_dir_fd >= _NEEDED or os.scandir not in os.supports_fd:
             raise ToolDefinitionError("file tools need an operating system that opens files relative to a folder")
+        check_types(
+            ToolDefinitionError,
+            "file tools",
+            root=(root, (str, os.PathLike), "the path of a folder"),
+            hidden=(hidden, bool, "True or False"),
+            max_bytes=(max_bytes, int, "a whole number of bytes"),
+        )
         if max_bytes < 1:
             raise ToolDefinitionError(f"file tools: max_bytes={max_bytes!r} must be 1 or more")
         try:

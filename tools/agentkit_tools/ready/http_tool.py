@@ -8,6 +8,7 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING, Annotated, Any, cast
 from urllib.parse import urljoin
 
+from agentkit_prompts.errors import brief, check_types
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ToolDefinitionError, ToolError
 from agentkit_tools.ready.addresses import Guard, Resolver, WebAddress, read_address
@@ -78,6 +79,15 @@ def http_tool(
         raise ToolDefinitionError(
             "http_tool needs the extra `http`: pip install 'agentkit-prompt-tree[http]'"
         ) from error
+    check_types(
+        ToolDefinitionError,
+        "http tool",
+        max_bytes=(max_bytes, int, "a whole number of bytes"),
+        redirects=(redirects, int, "a whole number"),
+        timeout=(timeout, (int, float), "a number of seconds"),
+    )
+    if resolve is not None and not callable(resolve):
+        raise ToolDefinitionError(f"http tool: resolve: expected a function, got {brief(resolve)}")
     if max_bytes < 1 or redirects < 0:
         raise ToolDefinitionError(
             f"http tool: max_bytes={max_bytes} must be 1 or more, redirects={redirects} 0 or more"

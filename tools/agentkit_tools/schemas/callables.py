@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.dataclasses import is_pydantic_dataclass
 
+from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError
 
 __all__ = [
@@ -135,6 +136,7 @@ def wire_name(name: str) -> str:
     stay apart, in every process and whatever other tools there are. A name that somebody made to look like the changed
     form of another one meets it, and is refused with it where tools are put together.
     """
+    check_types(ToolDefinitionError, "wire_name", name=(name, str, "a name"))
     if _ACCEPTED.fullmatch(name):
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()

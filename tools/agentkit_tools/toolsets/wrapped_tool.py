@@ -7,8 +7,10 @@ from functools import partial
 from typing import Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.errors import check_types
 from agentkit_tools.calling.deadline import outcome
 from agentkit_tools.calling.tool_result import ToolResult, failed
+from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -27,6 +29,12 @@ class WrappedTool(Tool):
     __slots__ = ("_arounds",)
 
     def __init__(self, inner: Tool, around: Around) -> None:
+        check_types(
+            ToolDefinitionError,
+            "WrappedTool",
+            inner=(inner, Tool, "a Tool"),
+            around=(around, Callable, "an async function"),  # type: ignore[arg-type]
+        )
         for slot in Tool.__slots__:
             if slot != "__weakref__":
                 setattr(self, slot, getattr(inner, slot))

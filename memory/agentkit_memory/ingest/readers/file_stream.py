@@ -6,16 +6,17 @@ import codecs
 import hashlib
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
 
-__all__ = ["FileStream"]
+__all__ = ["FileStream", "GivenStream"]
 
 _PIECE = 256 * 1024
 _MAX_PROBLEMS = 10
@@ -134,13 +135,16 @@ class FileStream:
             damage = IngestError(self.file.source, "; ".join(self._problems) + more)
             if not self.options.lenient:
                 raise damage
+        if self._is_changed():
+            raise IngestError(self.file.source, "was changed while it was read; ingest it again")
+        return damage
+
+    def _is_changed(self) -> bool:
         try:
             now = _stamp(self.file.path.stat())
         except OSError as error:
             raise self._unreadable(error) from error
-        if not now == self.stamp == _stamp(os.fstat(self.stream.fileno())):
-            raise IngestError(self.file.source, "was changed while it was read; ingest it again")
-        return damage
+        return not now == self.stamp == _stamp(os.fstat(self.stream.fileno()))
 
     def _opened(self) -> BinaryIO:
         path, folder = self.file.path, self.file.folder
@@ -185,6 +189,26 @@ class FileStream:
         return IngestError(
             self.file.source, f"cannot be read ({reason(error)}); check that it is there, and check its permissions"
         )
+
+
+class GivenStream(FileStream):
+    """One pass over bytes that were given: in a file without a name, since readers need one."""
+
+    def __init__(self, file: SourceFile, content: bytes, options: IngestOptions) -> None:
+        self.file, self.options = file, options
+        self._on_bytes = None
+        self._hash = hashlib.blake2b(digest_size=24)
+        self._problems, self._more = [], 0
+        self.stamp, self.changed_ns = "", 0
+        try:
+            self.stream = cast("BinaryIO", tempfile.TemporaryFile(buffering=0))  # noqa: SIM115 - closed on exit
+            self.stream.write(content)
+            self.stream.seek(0)
+        except OSError as error:
+            raise IngestError(file.source, f"cannot be read by way of a temporary file ({reason(error)})") from error
+
+    def _is_changed(self) -> bool:
+        return False
 
 
 def _stamp(status: os.stat_result) -> str:

@@ -19,11 +19,15 @@ from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
 
-CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_500_000, seconds=3.0)
+CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_000_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
 
 _MAX_FIELD = 10_000
+_INSPECTED = 25
+"""Steps of reading what may not be there: the sandbox tries both ways and makes an undefined value."""
 _MAX_QUICK_SEARCH = 1 << 16
+_MAX_STEPS_AHEAD = 10_000
+"""Steps that are taken before they are charged."""
 _MAX_WRITTEN = 250
 """Levels of a value that is written out: namespaces in lists count as more than one."""
 _CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -85,6 +89,31 @@ class Bounds(Meter):
             self.chars(len(value))
         elif kind is int:
             refuse_large(value.bit_length())
+        return value
+
+    def room(self, size: int) -> bool:
+        """Charge a text of `size` characters that is about to be made; always true."""
+        if size > self.limits.output_chars:
+            self.too_long(size)
+        self.left -= 4 + (size >> 4)
+        if self.left < self.gate:
+            self._check()
+        return True
+
+    def added(self, left: Any, right: Any) -> Any:
+        """Return `left + right`."""
+        if isinstance(left, str | bytes) and isinstance(right, str | bytes):
+            self.room(len(left) + len(right))
+            return left + right  # type: ignore[operator]
+        self.pay("operator.+", left, right)
+        made = left + right
+        if type(made) is int:
+            refuse_large(made.bit_length())
+        return made
+
+    def inspected(self, value: Any) -> Any:
+        """Return a value of which the sandbox is asked for more than a key that it has, charged."""
+        self.charge(_INSPECTED)
         return value
 
     def multiplied(self, left: Any, right: Any) -> Any:
@@ -155,7 +184,7 @@ class Bounds(Meter):
         for _ in range(_MAX_WRITTEN):
             inner: list[Any] = []
             for container in level:
-                self.charge(12 + 4 * len(container))
+                self.charge(16 + 5 * len(container))
                 steps = 0
                 for item in container:
                     kind = type(item)
@@ -172,8 +201,13 @@ class Bounds(Meter):
                         total += len(item)
                         steps += len(item) >> 4
                     elif isinstance(item, dict):
+                        steps += 20
+                        if steps > _MAX_STEPS_AHEAD:
+                            self.charge(steps)
+                            steps = 0
                         inner += (item.keys(), item.values())
                     elif isinstance(item, _CONTAINERS) or kind in _VIEWS:
+                        steps += 8
                         inner.append(item)
                     elif isinstance(item, Namespace):
                         inner.append([item._Namespace__attrs])
@@ -264,4 +298,4 @@ OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {
     "//": Bounds.divided,
     "-": Bounds.less,
 }
-"""The operators that are bounded before they run; what `+` makes is charged at once."""
+"""The operators that are bounded before they run; `+` is `Bounds.added`."""

@@ -89,6 +89,7 @@ def _method(bounds: Bounds, owner: Any, name: str, args: tuple[Any, ...], kwargs
     if name == "fromkeys":
         if not args:
             return args
+        bounds.charge(30)
         keys = bounds.listed(args[0], 4)
         bounds.walk("function.dict.fromkeys", list(keys))
         return (keys, *map(bounds.weighed, args[1:]))
@@ -219,7 +220,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         if type(value) is not str or args or kwargs:
             return filtered(context, value, *args, **kwargs)
         bounds: Bounds = context.bounds  # type: ignore[attr-defined]
-        bounds.left -= 15 + worst(value)
+        bounds.left -= 20 + worst(value)
         if bounds.left < bounds.gate:
             bounds.charge(0)
         return run(value, *args, **kwargs)

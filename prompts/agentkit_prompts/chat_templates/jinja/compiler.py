@@ -27,6 +27,8 @@ DICT_NAMES = frozenset(dir(dict))
 
 _MAX_SUM = 6
 _MAX_FREE = 256
+_ARGUMENT = 8
+"""Steps of each argument that is spread out of a list or a mapping."""
 _NAMES = (
     "text",
     "printed",
@@ -40,6 +42,10 @@ _NAMES = (
     "nest",
     "clock",
     "concat",
+    "added",
+    "room",
+    "listed",
+    "inspected",
 )
 _LITERALS = (nodes.List, nodes.Tuple)
 
@@ -80,7 +86,7 @@ class QuickCodeGenerator(CodeGenerator):
             temp = self.temporary_identifier()
             self.write(f"({temp}.{node.attr} if type({temp} := ")
             self.visit(node.node, frame)
-            self.write(f") is LoopContext else environment.getattr({temp}, {node.attr!r}))")
+            self.write(f") is LoopContext else environment.getattr({self.inspected(temp)}, {node.attr!r}))")
         elif node.attr in DICT_NAMES:
             super().visit_Getattr(node, frame)
         else:
@@ -91,6 +97,11 @@ class QuickCodeGenerator(CodeGenerator):
             self._key(node.node, node.arg.value, "getitem", frame)
         else:
             super().visit_Getitem(node, frame)
+
+    @staticmethod
+    def inspected(temp: str) -> str:
+        """Return the code of a value of which more is read than a key that it has."""
+        return temp
 
     def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
         operands = _operands(node)
@@ -109,8 +120,18 @@ class QuickCodeGenerator(CodeGenerator):
             self.write(f"{' & ' if position else ''}(type({temp} := ")
             self.visit(one, frame)
             self.write(") is str)")
+        self.write(self.room_for([temp for _, temp in tested], sum(len(text or "") for text in texts)))
         summed = [temp or repr(text) for text, temp in zip(texts, temps, strict=True)]
-        self.write(f" else {'(' * (len(summed) - 2)}{') + '.join([' + '.join(summed[:2]), *summed[2:]])})")
+        self.write(f" else {self.summed(summed)})")
+
+    def room_for(self, temps: list[str], size: int) -> str:
+        """Return the code of what else must hold before texts of these names, and `size` characters, are joined."""
+        return ""
+
+    @staticmethod
+    def summed(codes: list[str]) -> str:
+        """Return the code of a sum of at least two, from left to right."""
+        return f"{'(' * (len(codes) - 2)}{') + '.join([' + '.join(codes[:2]), *codes[2:]])}"
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
         super().visit_Add(node, frame)
@@ -131,7 +152,7 @@ class QuickCodeGenerator(CodeGenerator):
         temp = self.temporary_identifier()
         self.write(f"({temp}[{key!r}] if type({temp} := ")
         self.visit(owner, frame)
-        self.write(f") is dict and {key!r} in {temp} else environment.{otherwise}({temp}, {key!r}))")
+        self.write(f") is dict and {key!r} in {temp} else environment.{otherwise}({self.inspected(temp)}, {key!r}))")
 
 
 class BoundedCodeGenerator(QuickCodeGenerator):
@@ -143,6 +164,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         self._bodies: list[int] = []
         self._rounds: set[int] = set()
         self._conditions: set[int] = set()
+        self._spread: set[int] = set()
 
     def write_commons(self) -> None:
         super().write_commons()
@@ -156,6 +178,12 @@ class BoundedCodeGenerator(QuickCodeGenerator):
             self._conditions.remove(id(node))
             self.write("looked() and ")
             self.visit(node, *args, **kwargs)
+            return None
+        if id(node) in self._spread:
+            self._spread.remove(id(node))
+            self.write("listed(")
+            super().visit(node, *args, **kwargs)
+            self.write(f", {_ARGUMENT})")
             return None
         if weight is None:
             return super().visit(node, *args, **kwargs)
@@ -213,16 +241,29 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         self._call("joined((", node.nodes, frame)
         self.write(", ))")
 
-    def visit_Add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        bare = _is_number(node.left) or _is_number(node.right)
-        self.write("(" if bare else "grown(")
-        super().visit_Add(node, frame)
-        self.write(")")
+    def room_for(self, temps: list[str], size: int) -> str:
+        return f" and room({' + '.join([str(size), *(f'len({temp})' for temp in temps)])})"
+
+    @staticmethod
+    def summed(codes: list[str]) -> str:
+        made = codes[0]
+        for code in codes[1:]:
+            made = f"added({made}, {code})"
+        return made
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        self._call("(", [node.left], frame)
-        self._call(" + ", [node.right], frame)
+        is_number = _is_number(node.left) or _is_number(node.right)
+        self._call("(" if is_number else "added(", [node.left], frame)
+        self._call(" + " if is_number else ", ", [node.right], frame)
         self.write(")")
+
+    @staticmethod
+    def inspected(temp: str) -> str:
+        return f"inspected({temp})"
+
+    def signature(self, node: nodes.Call | nodes.Filter | nodes.Test, frame: Frame, extra_kwargs: Any = None) -> None:
+        self._spread.update(id(one) for one in (node.dyn_args, node.dyn_kwargs) if one is not None)
+        super().signature(node, frame, extra_kwargs)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:
         if isinstance(node.arg, nodes.Slice):
@@ -233,7 +274,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
             super().visit_Getitem(node, frame)
         else:
             temp = self.temporary_identifier()
-            self._call(f"environment.getitem(({temp} := ", [node.node], frame)
+            self._call(f"environment.getitem(inspected({temp} := ", [node.node], frame)
             self._call(f"), looked_up({temp}, ", [node.arg], frame)
             self.write("))")
 

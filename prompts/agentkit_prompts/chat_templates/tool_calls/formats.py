@@ -17,18 +17,30 @@ from agentkit_prompts.chat_templates.tool_calls.json_calls import (
     named_call,
     only_json,
 )
-from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python, python_calls
+from agentkit_prompts.chat_templates.tool_calls.python_calls import fenced_python, only_python, python_calls
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Reader
-from agentkit_prompts.chat_templates.tool_calls.tagged_calls import function_tag, glm_call, parameter_tags
+from agentkit_prompts.chat_templates.tool_calls.tagged_calls import function_tag, glm_call, invoke_calls, parameter_tags
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
-__all__ = ["HARMONY", "TOOL_CALL_FORMATS", "Form", "bare_readers", "checked_format", "format_of_texts", "forms_of"]
+__all__ = [
+    "FUNCTIONARY",
+    "HARMONY",
+    "TOOL_CALL_FORMATS",
+    "Form",
+    "bare_readers",
+    "checked_format",
+    "format_of_texts",
+    "forms_of",
+]
 
 HARMONY = "harmony"
 """The format of gpt-oss: not calls in a text, but a whole reply of messages on channels."""
+FUNCTIONARY = "functionary"
+"""That of functionary 3.0 and 3.2: a whole reply of messages, each behind the name of who is to read it."""
 
 _DEEPSEEK = len("<｜tool▁call▁begin｜>")
 _KIMI = len("<|tool_call_begin|>")
+_DSML = "<｜DSML｜invoke name="
 
 
 class Form(NamedTuple):
@@ -62,10 +74,15 @@ _FORMS = (
     Form(
         "deepseek", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls, len("<｜tool▁call▁begin｜>"), True
     ),
+    Form("deepseek_v3_2", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", invoke_calls("｜DSML｜")),
+    Form("deepseek_v3_2", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", invoke_calls("｜DSML｜")),
+    Form("deepseek_v3_2", _DSML, "", invoke_calls("｜DSML｜"), len(_DSML)),
+    Form("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>", invoke_calls("")),
     Form("kimi_k2", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", kimi_calls),
     Form("kimi_k2", "<|tool_call_begin|>", "<|tool_calls_section_end|>", kimi_calls, _KIMI, True),
     Form("llama4", "<|python_start|>", "<|python_end|>", python_calls),
     Form("lfm2", "<|tool_call_start|>", "<|tool_call_end|>", python_calls),
+    Form("minicpm", "<|tool_call_start|>", "<|tool_call_end|>", fenced_python),
     Form("jamba", "<tool_calls>", "</tool_calls>", json_calls),
     Form("phi4", "functools[", "", json_calls, 1),
     Form("phi4", "<|tool_call|>", "<|/tool_call|>", json_calls),
@@ -83,6 +100,10 @@ _BARE: dict[str, tuple[Reader, ...]] = {
 """What reads a reply that is nothing but calls of tools there are; JSON in every other format."""
 
 _SIGNS = (
+    ("minimax_m2", r"<minimax:tool_call>"),
+    ("deepseek_v3_2", r"｜DSML｜"),
+    (FUNCTIONARY, r">>>(?:all\b|\$\{recipient\})"),
+    ("minicpm", r"<\|thought_start\|>|<\|tool_call_start\|>\s*+```"),
     ("qwen3_coder", r"<parameter="),
     ("seed_oss", r"<seed:tool_call>"),
     ("glm4_5", r"<arg_key>"),
@@ -104,7 +125,7 @@ _SIGNS = (
 )
 """What a chat template of a format writes, the surest first."""
 
-TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY)
+TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY, FUNCTIONARY)
 """The names of all formats."""
 
 

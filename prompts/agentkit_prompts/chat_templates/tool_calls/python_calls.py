@@ -1,4 +1,4 @@
-"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, and the `tool_code` of Gemma 3.
+"""Calls written as Python: `[get_weather(city="Oslo"), ...]` of Llama 3.2 and 4, the code of Gemma 3 and MiniCPM.
 
 Only names, brackets and literals are read; nothing is ever evaluated.
 """
@@ -12,8 +12,10 @@ from typing import Any
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, made_call
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["only_python", "python_calls", "python_value"]
+__all__ = ["fenced_python", "only_python", "python_calls", "python_value"]
 
+_FENCE = re.compile(r"\s*+```(?:python)?+\s*+")
+_FENCE_END = re.compile(r"\s*+```")
 _SPACE = re.compile(r"\s*+")
 _SEPARATOR = re.compile(r"[\s;]*+")
 _NAME = re.compile(r"[^\W\d]\w*+(?:[.:/-]\w++)*+")
@@ -68,6 +70,14 @@ def python_calls(reply: ReplyText, start: int) -> Found:
     except _NotPythonError:
         return None
     return (calls, end) if calls else None
+
+
+def fenced_python(reply: ReplyText, start: int) -> Found:
+    """Read the calls in a code fence."""
+    fence = _FENCE.match(reply.text, start)
+    found = fence and python_calls(reply, fence.end())
+    end = found and _FENCE_END.match(reply.text, found[1])
+    return (found[0], end.end()) if found and end else None
 
 
 def only_python(reply: ReplyText, start: int) -> Found:

@@ -1,7 +1,7 @@
-"""Calls whose arguments stand between tags, each as plain text: Qwen3-Coder and GLM-4.5.
+"""Calls whose arguments stand between tags, each as plain text: Qwen3-Coder, GLM-4.5, MiniMax-M2, DeepSeek V3.2.
 
-The text of an argument says nothing of its type: a parameter of the tool that takes text gets it as it is, any other
-is read as JSON, or as Python writes it.
+The text of an argument says nothing of its type, unless its tag does: a parameter of the tool that takes text gets it
+as it is, any other is read as JSON, or as Python writes it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
+from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["function_tag", "glm_call", "parameter_tags", "typed"]
+__all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
 
 _FUNCTION = re.compile(r"\s*+<function=")
 _FUNCTION_NAME = re.compile(r"\s*+([\w.:/-]++)\s*+>")
-_PARAMETER = re.compile(r"\s*+<parameter=([^<>\n]++)>")
+_PARAMETER = re.compile(r"\s*+<parameter=(?P<key>[^<>\n]++)>")
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
-_KEY = re.compile(r"\s*+<arg_key>([^<>]*+)</arg_key>\s*+<arg_value>")
+_KEY = re.compile(r"\s*+<arg_key>(?P<key>[^<>]*+)</arg_key>\s*+<arg_value>")
+_NAMED = r"""(?P<quote>["']?)(?P<key>[^<>"'\n]++)(?P=quote)"""
+_STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<string>true|false)(?P=mark))?"""
 _SPACE = re.compile(r"\s*+")
 _MAX_DEPTH = 20
 """References that are followed to the type of a parameter."""
@@ -52,8 +56,7 @@ def parameter_tags(reply: ReplyText, start: int) -> Found:
     found = named and _tagged(reply, named.end(), _PARAMETER, "</parameter>", "</function>")
     if not named or not found:
         return None
-    values = {key: text.removeprefix("\n").removesuffix("\n") for key, text in found[0].items()}
-    return _call(reply, named[1], values, found[1])
+    return _call(reply, named[1], [(tag, _unbroken(text)) for tag, text in found[0]], found[1])
 
 
 def glm_call(reply: ReplyText, start: int) -> Found:
@@ -63,37 +66,83 @@ def glm_call(reply: ReplyText, start: int) -> Found:
     return _call(reply, named[1], *found) if named and found else None
 
 
+def invoke_calls(prefix: str) -> Reader:
+    """Return what reads `<invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>`, several in a row.
+
+    The names of the tags begin with `prefix`. With `string="true"` an argument is its text, with `string="false"` it
+    is JSON. One JSON object may stand in the place of all arguments.
+    """
+    opening = re.compile(rf"\s*+<{prefix}invoke\s++name={_NAMED}\s*+>")
+    parameter = re.compile(rf"\s*+<{prefix}parameter\s++name={_NAMED}{_STRING}\s*+>")
+    closing, behind = f"</{prefix}parameter>", f"</{prefix}invoke>"
+
+    def one(reply: ReplyText, named: re.Match[str]) -> Found:
+        body = _SPACE.match(reply.text, named.end()).end()  # type: ignore[union-attr]
+        if (whole := decoded(reply.text, body)) is not None:
+            call = made_call(named["key"], whole[0])
+            return None if call is None else ([call], whole[1])
+        tagged = _tagged(reply, named.end(), parameter, closing, behind)
+        return tagged and _call(reply, named["key"], [(tag, _unbroken(text)) for tag, text in tagged[0]], tagged[1])
+
+    def read(reply: ReplyText, start: int) -> Found:
+        calls: list[ToolCall] = []
+        while (named := opening.match(reply.text, start)) and (found := one(reply, named)):
+            end = _SPACE.match(reply.text, found[1]).end()  # type: ignore[union-attr]
+            if not reply.text.startswith(behind, end):
+                break
+            calls += found[0]
+            start = end + len(behind)
+        return (calls, start) if calls else None
+
+    return read
+
+
+_Tagged: TypeAlias = "list[tuple[re.Match[str], str]]"
+"""What opened each argument, and its text."""
+
+
+def _unbroken(text: str) -> str:
+    """Return the text of an argument without the line breaks that set it apart from its tags."""
+    return text.removeprefix("\n").removesuffix("\n")
+
+
 def _tagged(
     reply: ReplyText, at: int, opening: re.Pattern[str], closing: str, behind: str
-) -> tuple[dict[str, str], int] | None:
-    """Return the text of each argument by its key, and where the last one ends: there `behind` has to stand.
+) -> tuple[_Tagged, int] | None:
+    """Return the text of each argument, and where the last one ends: there `behind` has to stand.
 
     An argument may hold what opens another call. So no text is copied before all of it is known to be well formed, and
     a place from where it is not is noted.
     """
     text = reply.text
-    given: dict[str, tuple[int, int]] = {}
+    given: list[tuple[re.Match[str], int]] = []
     places: list[int] = []
     while (opened := opening.match(text, at)) is not None:
         end = -1 if reply.is_dead(closing, at) else reply.find(closing, opened.end())
         if end < 0:
             reply.bury(closing, places)
             return None
-        given[opened[1].strip()] = opened.end(), end
+        given.append((opened, end))
         at = end + len(closing)
         places.append(at)
     if not text.startswith(behind, _SPACE.match(text, at).end()):  # type: ignore[union-attr]
         reply.bury(closing, places)
         return None
-    return {key: text[start:end] for key, (start, end) in given.items()}, at
+    return [(opened, text[opened.end() : end]) for opened, end in given], at
 
 
-def _call(reply: ReplyText, name: str, values: Mapping[str, str], end: int) -> Found:
+def _call(reply: ReplyText, name: str, tagged: _Tagged, end: int) -> Found:
     root = reply.schemas.get(name, {})
     properties = root.get("properties")
     known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
     other = root.get("additionalProperties", {})
-    call = made_call(name, {key: typed(text, known.get(key, other), root) for key, text in values.items()})
+    values: dict[str, object] = {}
+    for opened, text in tagged:
+        given = opened.groupdict()
+        key, is_string = given["key"].strip(), given.get("string")
+        schema = {"type": "string"} if is_string == "true" else {} if is_string == "false" else known.get(key, other)
+        values[key] = typed(text, schema, root)
+    call = made_call(name, values)
     return None if call is None else ([call], end)
 
 

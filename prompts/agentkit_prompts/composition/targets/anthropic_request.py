@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["anthropic_payload"]
 
 _CACHE = FrozenDict(type="ephemeral")
+_UNMARKED = ("thinking", "redacted_thinking")
+"""Blocks that the API takes no cache mark at."""
 
 
 def anthropic_payload(composition: Contents) -> dict[str, Any]:
@@ -35,26 +37,97 @@ def anthropic_payload(composition: Contents) -> dict[str, Any]:
     """
     points = breakpoints(composition)
     system = _system(composition.system, [point.offset for point in points if point.after in ("static", "session")])
-    turns: list[Turn] = []
-    for role, blocks in composition.conversation.derive(anthropic_message):
-        if role == "system":
-            system += blocks
-        elif blocks:
-            turns.append((role, blocks))
-    if turns and any(point.after == "conversation" for point in points):
-        role, blocks = turns[-1]
-        turns[-1] = (role, (*blocks[:-1], _cached(blocks[-1])))
-    _add(turns, composition.user)
+    turns = composition.conversation.folded(anthropic_message, _Turns).copy()
+    system += turns.system
+    if any(point.after == "conversation" for point in points):
+        turns.mark_end()
+    turns.add_text(composition.user)
     if len(composition.intermediate):
-        turns += [turn for turn in composition.intermediate.derive(anthropic_message) if turn[1]]
-        _add(turns, composition.closing)
+        for turn in composition.intermediate.derive(anthropic_message):
+            turns.add(turn)
+        turns.add_text(composition.closing)
     payload: dict[str, Any] = {"system": system} if system else {}
-    payload["messages"] = _messages(_unique_ids(turns))
+    payload["messages"] = turns.opened()
     if composition.tools:
         payload["tools"] = composition.declarations.derive(_tools)
     if composition.output_schema is not None:
         payload["output_config"] = {"format": {"type": "json_schema", "schema": composition.output_schema}}
     return payload
+
+
+class _Turns:
+    """Messages of a request while they are put together: neighbours of one role are one, calls have ids of their own.
+
+    The API wants every id once, and models start anew each run: a call whose id an earlier one has is renamed.
+    """
+
+    __slots__ = ("_next_of", "_renamed", "_seen", "messages", "system")
+
+    def __init__(self) -> None:
+        self.system: list[FrozenDict] = []
+        """Blocks of system messages in the conversation."""
+        self.messages: list[FrozenDict] = []
+        self._seen: set[str] = set()
+        self._next_of: dict[str, int] = {}
+        self._renamed: dict[str, str] = {}
+        """Of the calls of the latest assistant message."""
+
+    def copy(self) -> _Turns:
+        made = _Turns()
+        made.system, made.messages = [*self.system], [*self.messages]
+        made._seen, made._next_of, made._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
+        return made
+
+    def add(self, turn: Turn) -> None:
+        """Add what one message amounts to."""
+        role, blocks = turn
+        if role == "system":
+            self.system += blocks
+        elif blocks:
+            blocks = self._with_own_ids(blocks)
+            if self.messages and self.messages[-1]["role"] == role:
+                blocks = (*self.messages.pop()["content"], *blocks)
+            self.messages.append(FrozenDict(role=role, content=FrozenList(blocks)))
+
+    def add_text(self, rendered: Rendered) -> None:
+        """Add what the user is to say."""
+        if rendered.media:
+            self.add(("user", tuple(anthropic_blocks(to_parts(rendered)))))
+        elif rendered.text.strip():
+            self.add(("user", (FrozenDict(type="text", text=rendered.text),)))
+
+    def mark_end(self) -> None:
+        """Set a cache mark at the last block that can have one."""
+        if not self.messages:
+            return
+        blocks = [*self.messages[-1]["content"]]
+        at = next((at for at in reversed(range(len(blocks))) if blocks[at]["type"] not in _UNMARKED), None)
+        if at is not None:
+            blocks[at] = _cached(blocks[at])
+            self.messages[-1] = FrozenDict(role=self.messages[-1]["role"], content=FrozenList(blocks))
+
+    def opened(self) -> list[FrozenDict]:
+        """Return the messages, the first of them from the user."""
+        if self.messages and self.messages[0]["role"] == "assistant":
+            opening = FrozenDict(type="text", text=OPENING)
+            return [FrozenDict(role="user", content=FrozenList([opening])), *self.messages]
+        return self.messages
+
+    def _with_own_ids(self, blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
+        calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if not calls:
+            is_result = bool(self._renamed) and blocks[0]["type"] == "tool_result"
+            return tuple([_renamed(block, "tool_use_id", self._renamed) for block in blocks]) if is_result else blocks
+        self._renamed = {}
+        for own in calls:
+            name = own
+            while name in self._seen:
+                self._next_of[own] = self._next_of.get(own, 1) + 1
+                name = f"{own}_{self._next_of[own]}"
+            self._seen.add(name)
+            if name != own:
+                self._renamed[own] = name
+        return tuple([_renamed(block, "id", self._renamed) for block in blocks]) if self._renamed else blocks
 
 
 def _tools(declared: Declarations) -> FrozenList:
@@ -79,49 +152,6 @@ def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
     elif blocks and start < len(text):
         blocks[-1] = FrozenDict({**blocks[-1], "text": blocks[-1]["text"] + text[start:]})
     return blocks
-
-
-def _add(turns: list[Turn], rendered: Rendered) -> None:
-    if rendered.media:
-        turns.append(("user", tuple(anthropic_blocks(to_parts(rendered)))))
-    elif rendered.text.strip():
-        turns.append(("user", (FrozenDict(type="text", text=rendered.text),)))
-
-
-def _messages(turns: Sequence[Turn]) -> list[FrozenDict]:
-    """Merge turns of the same role."""
-    merged: list[tuple[str, list[FrozenDict]]] = []
-    for role, blocks in turns:
-        if merged and merged[-1][0] == role:
-            merged[-1][1].extend(blocks)
-        else:
-            merged.append((role, list(blocks)))
-    if merged and merged[0][0] == "assistant":
-        merged.insert(0, ("user", [FrozenDict(type="text", text=OPENING)]))
-    return [FrozenDict(role=role, content=FrozenList(blocks)) for role, blocks in merged]
-
-
-def _unique_ids(turns: list[Turn]) -> list[Turn]:
-    """Rename the tool calls whose id an earlier one has: the API wants every id once, models start anew each run."""
-    seen: set[str] = set()
-    next_of: dict[str, int] = {}
-    renamed: dict[str, str] = {}
-    for number, (role, blocks) in enumerate(turns):
-        if calls := [block["id"] for block in blocks if block["type"] == "tool_use"]:
-            renamed = {}
-            for own in calls:
-                name = own
-                while name in seen:
-                    next_of[own] = next_of.get(own, 1) + 1
-                    name = f"{own}_{next_of[own]}"
-                seen.add(name)
-                if name != own:
-                    renamed[own] = name
-            if renamed:
-                turns[number] = (role, tuple(_renamed(block, "id", renamed) for block in blocks))
-        elif renamed and blocks[0]["type"] == "tool_result":
-            turns[number] = (role, tuple(_renamed(block, "tool_use_id", renamed) for block in blocks))
-    return turns
 
 
 def _renamed(block: FrozenDict, key: str, names: dict[str, str]) -> FrozenDict:

@@ -10,7 +10,7 @@ from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
-from agentkit_prompts.schemas.provider_tools import openai_form
+from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -48,7 +48,9 @@ def openai_payload(
     declared = composition.declarations
     if declared.tools:
         is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
-        payload["tools"] = declared.derive(_tools if is_official else _tools_of_others)
+        is_gemini = required == "thought_signature"
+        write = _tools_of_gemini if is_gemini else _tools if is_official else _tools_of_others
+        payload["tools"] = declared.derive(write)
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
         if declared.output.strict:
@@ -63,6 +65,10 @@ def _tools(declared: Declarations) -> FrozenList:
 
 def _tools_of_others(declared: Declarations) -> FrozenList:
     return FrozenList([openai_form(tool, is_official=False) for tool in declared.tools])
+
+
+def _tools_of_gemini(declared: Declarations) -> FrozenList:
+    return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:

@@ -26,7 +26,7 @@ def openai_message(message: Message) -> FrozenDict:
 
 Required: TypeAlias = Literal["reasoning_content", "thought_signature"]
 """What an endpoint wants in every reply that it is sent, also in those it did not write itself: DeepSeek what the model
-thought, Gemini a signature of the first tool call."""
+thought, Gemini a signature of the first tool call (and tools in the form that it takes)."""
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Google's word for a call that another model made."""
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MediaKind, Part, Text, Url, with_opaque
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["responses_items"]
+__all__ = ["ITEMS", "responses_items"]
 
+ITEMS = "items"
+"""What a message of several items keeps of them, in their order: the keys of each message and its number of parts."""
 _FORM = ("responses",)
 _TAKEN: tuple[MediaKind, ...] = ("image", "file")
 
@@ -28,21 +31,50 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
         made: dict[str, Any] = {"type": "function_call_output", "call_id": message.tool_call_id}
         made["output"] = _content([of_result(part, _TAKEN) for part in message.parts], "input_text")
         return (with_opaque(made, message.opaque, _FORM),)
-    is_output = message.role == "assistant" and "responses" in message.opaque
-    items: list[tuple[int, FrozenDict]] = []
-    if message.parts or not message.tool_calls:
-        kind = "output_text" if message.role == "assistant" else "input_text"
-        item = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_output)}
-        items.append((0, with_opaque(item, message.opaque, _FORM)))
-    for place, call in enumerate(message.tool_calls, len(message.parts)):
-        made = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
-        items.append((place, with_opaque(made, call.opaque, _FORM)))
-    own = [
+    own = message.opaque.get("responses")
+    thoughts = [
         (thought.at, FrozenDict(freeze(thought.opaque["responses"])))
         for thought in message.thinking
         if "responses" in thought.opaque
     ]
-    return tuple([item for _, item in sorted([*own, *items], key=lambda pair: pair[0])])
+    calls = [_call(call) for call in message.tool_calls]
+    if own is not None and ITEMS in own:
+        found = _ordered(message.parts, calls, [thought for _, thought in thoughts], own[ITEMS])
+        if found is not None:
+            return found
+        own = None
+    items: list[tuple[int, FrozenDict]] = []
+    if message.parts or not calls:
+        kind = "output_text" if message.role == "assistant" else "input_text"
+        is_listed = message.role == "assistant" and own is not None
+        item = {"role": message.role, "content": _content(message.parts, kind, is_listed=is_listed)}
+        items.append((0, FrozenDict(item) if own is None else with_opaque(item, message.opaque, _FORM)))
+    items += enumerate(calls, len(message.parts))
+    return tuple([item for _, item in sorted([*thoughts, *items], key=lambda pair: pair[0])])
+
+
+def _call(call: ToolCall) -> FrozenDict:
+    made = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": clean(call.arguments)}
+    return with_opaque(made, call.opaque, _FORM)
+
+
+def _ordered(
+    parts: Sequence[Part], calls: Sequence[FrozenDict], thoughts: Sequence[FrozenDict], order: Any
+) -> tuple[FrozenDict, ...] | None:
+    """Return the items of a reply as they came; None where the message was changed since, and has others."""
+    left: dict[str, deque[Any]] = {"parts": deque(parts), "function_call": deque(calls), "thinking": deque(thoughts)}
+    made: list[FrozenDict] = []
+    for entry in order if isinstance(order, list | tuple) else ():
+        kept = dict(entry) if isinstance(entry, Mapping) else {}
+        count, kind = kept.pop("parts", None), kept.get("type")
+        if isinstance(count, int) and 0 <= count <= len(left["parts"]):
+            content = FrozenList([_part(left["parts"].popleft(), "output_text") for _ in range(count)])
+            made.append(with_opaque({"role": "assistant", "content": content}, {"responses": kept}, _FORM))
+        elif count is None and isinstance(kind, str) and left.get(kind):
+            made.append(left[kind].popleft())
+        else:
+            return None
+    return None if any(left.values()) else tuple(made)
 
 
 def _content(parts: Sequence[Part], kind: str, *, is_listed: bool = False) -> Any:

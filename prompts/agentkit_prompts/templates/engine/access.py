@@ -25,6 +25,10 @@ _READABLE: WeakValueDictionary[str, set[type]] = WeakValueDictionary()
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 _MAX_TYPES = 1000
 _MAX_FREE_KEY = 256
+_ABSENT = 20
+"""Steps of making an undefined value, after an exception."""
+_LOOKED_UP = 10
+"""Steps of finding out whether the class of an object lets an attribute be read."""
 MAPPINGS = frozenset({dict, FrozenDict, MappingProxyType, ReadOnlyDict})
 """Mappings whose keys can be read without running anybody's code."""
 _DATE = frozenset({"year", "month", "day"})
@@ -63,7 +67,9 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
         try:
             return value[name]
         except KeyError:
+            meter.charge(_ABSENT)
             return Undefined(name, value)
+    meter.charge(_LOOKED_UP)
     if isinstance(value, Undefined):
         value.fail()
     if name[:1] == "_":
@@ -92,12 +98,14 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
 def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
+    meter.charge(4)
     if isinstance(key, tuple | frozenset) or (isinstance(key, str) and len(key) > _MAX_FREE_KEY):
         meter.key(key, len(value) if kind in MAPPINGS else 0)
     if kind in MAPPINGS:
         try:
             return value[key]
         except KeyError:
+            meter.charge(_ABSENT)
             return Undefined(key, value)
         except TypeError:
             raise Fault(f"a {type(key).__name__} cannot be a key") from None
@@ -108,10 +116,10 @@ def element(meter: Meter, value: Any, key: Any) -> Any:
     if isinstance(key, str):
         return attribute(meter, value, str.__str__(key))
     if type(key) is int and (isinstance(value, list | tuple | str | range) or _has_own_elements(kind)):
-        meter.charge(1)
         try:
             return value[key]
         except LookupError:
+            meter.charge(_ABSENT)
             return Undefined(key, value)
     raise Fault(f"{kind.__name__} has no elements that a {type(key).__name__} could name")
 

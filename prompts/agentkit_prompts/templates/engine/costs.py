@@ -24,11 +24,18 @@ CODECS = frozenset({"ascii", "latin-1", "latin1", "utf-8", "utf8"})
 CODEC_ERRORS = frozenset({"backslashreplace", "ignore", "replace", "strict", "surrogatepass"})
 """Error handlers that templates may name."""
 NODE_STEPS: Mapping[type[nodes.Node], int] = {
-    nodes.Test: 12,
-    nodes.Slice: 12,
-    nodes.Call: 8,
-    nodes.Dict: 8,
+    nodes.Test: 16,
+    nodes.Slice: 16,
+    nodes.Call: 12,
+    nodes.Dict: 16,
+    nodes.List: 6,
+    nodes.Tuple: 6,
     nodes.Mod: 8,
+    nodes.Add: 4,
+    nodes.Mul: 4,
+    nodes.Sub: 4,
+    nodes.Compare: 4,
+    nodes.Concat: 6,
 }
 """Steps of one evaluation of a node in a loop or a macro, on top of what its operands cost; of any other node it is 1.
 
@@ -64,8 +71,8 @@ _COMPARISONS = (
     *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "le", "lessthan", "lt", "ne"),
 )
 
-_CASE = Cost(worst.linear(4), "each character is looked up in the Unicode tables; 12 ns where it becomes three")
-_KIND = Cost(worst.linear(8), "each character is looked up in the Unicode tables")
+_CASE = Cost(worst.linear(4, 4), "each character is looked up in the Unicode tables; 12 ns where it becomes three")
+_KIND = Cost(worst.linear(8, 4), "each character is looked up in the Unicode tables")
 _COPY = Cost(worst.linear(16), "compares one end and copies the rest")
 _FIND = Cost(
     worst.forward,
@@ -114,7 +121,8 @@ COSTS: dict[str, Cost] = {
     # methods of other values, by what holds them
     "bytes.decode": Cost(worst.linear(2), "an escape of four characters for every byte; CODECS only"),
     "bytes.hex": Cost(worst.linear(8), "writes two characters for every byte"),
-    **dict.fromkeys(("dict.copy", "dict.items", "dict.keys", "dict.values", "list.copy"), _LIST),
+    **dict.fromkeys(("dict.items", "dict.keys", "dict.values", "list.copy"), _LIST),
+    "dict.copy": Cost(worst.each(4), "a key and a reference for each item"),
     "dict.get": Cost(worst.fixed(4), "hashes the key and finds it", "measure"),
     **dict.fromkeys(("list.count", "list.index", "tuple.count", "tuple.index"), _FOUND),
     **dict.fromkeys(("range.count", "range.index"), Cost(worst.each(2, 10), "looks at each number of the range")),
@@ -141,7 +149,7 @@ COSTS: dict[str, Cost] = {
     "filter.striptags": Cost(worst.tags, "the text is copied for each tag that is cut out of it"),
     "filter.title": Cost(worst.title, "a regular expression splits the text into words, each made anew"),
     "filter.trim": _STRIP,
-    "filter.truncate": Cost(worst.linear(8), "copies the text, and searches one space from the right"),
+    "filter.truncate": Cost(worst.linear(8, 20), "copies the text, and searches one space from the right"),
     "filter.urlencode": Cost(worst.per_char(2), "three characters for every byte, one by one"),
     "filter.urlize": Cost(worst.urlize, "regular expressions at every word; brackets around it are moved one by one"),
     "filter.wordcount": Cost(worst.per_char(1), "a regular expression finds a word at every second character"),
@@ -166,7 +174,7 @@ COSTS: dict[str, Cost] = {
     **dict.fromkeys([f"filter.{name}" for name in ("reject", "rejectattr", "select", "selectattr")], _SELECT),
     "filter.reverse": Cost(worst.each(2), "a reference or a character for each item"),
     "filter.slice": Cost(worst.columns, "a list for each column"),
-    "filter.sort": Cost(worst.named(14), "a key for each item, and their sorting", "sort"),
+    "filter.sort": Cost(worst.named(24), "a key for each item, and their sorting", "sort"),
     "filter.sum": Cost(worst.summed, "adds items one by one; lists copy what came before each time"),
     "filter.tojson": Cost(worst.indented, "an indent for every line, times its depth; values as they are written"),
     "filter.unique": Cost(worst.distinct, "hashes each item; what an attribute holds may all have one hash", "hash"),

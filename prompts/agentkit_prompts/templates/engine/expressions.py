@@ -169,7 +169,7 @@ class Expressions(NodeVisitor):
         """Return the code of the tuple and the dict of arguments."""
         args = "".join(self.expression(item, frame) + ", " for item in node.args)
         if node.dyn_args is not None:
-            args += f"*meter.items({self.expression(node.dyn_args, frame)}), "
+            args += f"*meter.items({self.expression(node.dyn_args, frame)}, 4), "
         pairs = [f"{pair.key!r}: {self.expression(pair.value, frame)}" for pair in node.kwargs]
         if caller is not None:
             pairs.append(f"'caller': {caller}")
@@ -256,6 +256,7 @@ def _unpack(meter: Meter, value: Any, count: int) -> Any:
 
 def _mapping(meter: Meter, pairs: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
     made: dict[Any, Any] = {}
+    meter.charge(8 + 8 * len(pairs))
     for key, value in pairs:
         if not isinstance(key, str):
             meter.key(key, len(made))
@@ -267,7 +268,7 @@ def _keywords(meter: Meter, value: Any) -> dict[str, Any]:
     require(value)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise Fault("** takes a mapping whose keys are text")
-    meter.charge(8 * len(value))
+    meter.charge(16 * len(value))
     return value
 
 

@@ -89,6 +89,7 @@ def concat(meter: Meter, literals: frozenset[str], buffer: list[str]) -> str:
 def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_keys: bool = False) -> str:
     """Return canonical JSON: keys in insertion order, characters as they are, objects by their public fields."""
     before = meter.left
+    meter.charge(60)
     data = _as_data(meter, value, 0)
     if indent is not None or sort_keys:  # written by Python code then, not by C
         meter.charge(4 * (before - meter.left))
@@ -186,7 +187,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
     deeper = depth + 1
     if kind is list or kind is tuple:
-        meter.charge(24 + 4 * len(value))  # type: ignore[arg-type]
+        meter.charge(50 + 4 * len(value))  # type: ignore[arg-type]
         items: Iterable[object] = value  # type: ignore[assignment]
         listed = [item if type(item) in _LEAVES else _as_data(meter, item, deeper) for item in items]
         meter.charge(10 * list(map(type, listed)).count(float))
@@ -194,7 +195,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         meter.chars(sum([len(item) for item in listed if type(item) is str]))
         return listed
     if kind is dict or isinstance(value, Mapping):
-        meter.charge(40 + 8 * len(value))  # type: ignore[arg-type]
+        meter.charge(60 + 10 * len(value))  # type: ignore[arg-type]
         made = {
             key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
             for key, item in value.items()  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
-_CALL = 5
+_CALL = 6
 """Steps of calling anything at all."""
 _SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100
@@ -117,7 +117,7 @@ class Meter:
         self.depth += 1
         if self.depth > _MAX_CALL_DEPTH:
             raise Fault(f"macros or recursive loops nest deeper than {_MAX_CALL_DEPTH}")
-        self.charge(25)
+        self.charge(40)
 
     def items(self, value: object, weight: int = 1) -> Sequence[Any]:
         """Return what a loop over `value` visits, `weight` steps charged for each item.
@@ -173,7 +173,7 @@ class Meter:
         if known is None:
             if above > _MAX_NESTING:
                 self._too_deep()
-            self.charge(15 + 2 * len(value))
+            self.charge(40 + 3 * len(value))
             inner = 0
             for item in value.values() if isinstance(value, dict) else value:
                 if isinstance(item, _CONTAINERS):
@@ -196,7 +196,7 @@ class Meter:
         for _ in range(_MAX_NESTING + 4):  # what is measured may stand in a list of keys, or of arguments
             inner: list[Any] = []
             for value in level:
-                self.charge(12 + len(value))
+                self.charge(18 + 2 * len(value))
                 steps = 0
                 for item in value.values() if isinstance(value, dict) else value:
                     kind = type(item)

@@ -108,7 +108,7 @@ class Trace:
 def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> None:
     """Print a group some of whose values are not plain text yet."""
     meter = trace.meter
-    meter.charge(20 + 14 * len(values))
+    meter.charge(30 + 20 * len(values))
     given = iter(values)
     texts: list[str] = []
     marks: list[Piece] = []

@@ -56,6 +56,8 @@ _QUICK_SEARCH = 30_000
 _QUICK_NEEDLE = 100
 _SHORT_SEARCH = 2_500
 _RUN = re.compile(r"\s+|\S+")
+_MAX_LOOKED_AT = 150_000
+"""Characters in which the longest word is looked for; a longer text may be one word."""
 
 
 def size_of(value: object) -> int:
@@ -99,7 +101,7 @@ def strip(value: Any, chars: Any = None, *args: Any, **_: Any) -> int:
 
 def affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
     parts = part if isinstance(part, tuple) else (part,)
-    return 1 + len(parts) + sum([min(size_of(value), size_of(one)) for one in parts]) // 16
+    return 4 + 4 * len(parts) + sum([min(size_of(value), size_of(one)) for one in parts]) // 16
 
 
 def split(search: Callable[..., int]) -> Callable[..., int]:
@@ -130,6 +132,8 @@ def whole_number(value: Any, default: Any = 0, base: Any = 10, *args: Any, **_: 
 
 def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: Any = "\n", *args: Any, **_: Any) -> int:
     columns = max(1, _whole(width))
+    if size_of(value) > _MAX_LOOKED_AT:
+        return size_of(value) ** 2 // (32 * columns) + 6 * size_of(value)
     lines = size_of(value) // columns + len(value.splitlines()) + 1
     longest = max(map(len, _RUN.findall(value)), default=0)
     return 6 * size_of(value) + 40 * lines + longest * longest // (32 * columns) + lines * size_of(wrapstring) // 16
@@ -137,7 +141,7 @@ def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: An
 
 def title(value: str, *args: Any, **_: Any) -> int:
     words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
-    return 6 + size_of(value) // 2 + 8 * words
+    return 10 + size_of(value) // 2 + 8 * words
 
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
@@ -146,8 +150,12 @@ def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
 
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
+    if size_of(value) > _MAX_LOOKED_AT:
+        return size_of(value) ** 2 // 8
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+    return (
+        60 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+    )
 
 
 def printed_int(value: Any) -> int:
@@ -176,7 +184,7 @@ def named(steps: int, base: int = 40) -> Callable[..., int]:
     def worst(value: Any, *args: Any, **keywords: Any) -> int:
         names = [one for one in (*args, *keywords.values()) if isinstance(one, str)]
         parts = sum([1 + one.count(".") + one.count(",") for one in names])
-        return base + count_of(value) * (steps + 10 * parts) + 8 * parts
+        return base + count_of(value) * (steps + (10 if parts < 4 else 25) * parts) + 8 * parts
 
     return worst
 
@@ -240,11 +248,11 @@ def rounded(value: Any, precision: Any = 0, *args: Any, **_: Any) -> int:
 def tags(value: Any, *args: Any, **_: Any) -> int:
     size = size_of(value)
     opened: int = value.count("<")
-    return 4 * size + opened * size // 256
+    return 40 + 4 * size + opened * size // 256
 
 
 def filled(template: Any, *args: Any, **keywords: Any) -> int:
-    return 40 + size_of(template) // 4 + 40 * _fields(template)
+    return 60 + size_of(template) // 2 + 40 * _fields(template)
 
 
 def _fields(template: Any) -> int:

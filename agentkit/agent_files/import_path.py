@@ -1,0 +1,78 @@
+"""Objects by their import path: `package.module:name`, or `./file.py:name` for a file that is no part of a package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agentkit.errors import AgentDefinitionError
+from agentkit_prompts.errors import nearest
+
+__all__ = ["imported"]
+
+
+def imported(path: str, base: Path) -> Any:
+    """Import a module and return what it calls by the name.
+
+    Args:
+        path: `package.module:name`, where the module is found as Python finds it; or `./file.py:name`, a file from
+            `base` on. The name may have dots.
+        base: The folder that files are named from.
+
+    Raises:
+        AgentDefinitionError: There is no such module, it failed when it was imported, or it has no such name.
+    """
+    where, colon, name = path.rpartition(":")
+    if not colon or not where or not name:
+        raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`")
+    module = _of_file(where, base) if where.endswith(".py") else _of_name(where)
+    found: Any = module
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = [one for one in vars(found) if not one.startswith("_")] if hasattr(found, "__dict__") else []
+            raise AgentDefinitionError(f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}") from None
+    return found
+
+
+def _of_name(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise AgentDefinitionError(
+                f"there is no module {name!r:.80}: install it, run from the folder it is in, or name its file, "
+                "such as ./tools.py:name"
+            ) from None
+        raise AgentDefinitionError(f"module {name!r:.80} could not be imported: {error}") from error
+    except Exception as error:
+        raise AgentDefinitionError(
+            f"module {name!r:.80} could not be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _of_file(where: str, base: Path) -> ModuleType:
+    file = (base / where).resolve()
+    if not file.is_file():
+        raise AgentDefinitionError(f"there is no file {file}")
+    name = f"{file.stem}_{hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()}"
+    if (known := sys.modules.get(name)) is not None:  # two agents that use one file share its objects
+        return known
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if not isinstance(error, Exception):
+            raise
+        raise AgentDefinitionError(f"{file} could not be imported: {type(error).__name__}: {error}") from error
+    return module

@@ -1,0 +1,326 @@
+"""`load_agent`: an agent from its file, or from a Python module."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentkit.agent import Agent
+from agentkit.agent_files.agent_file import (
+    AgentFile,
+    AgentTool,
+    CompactionPart,
+    MCPTool,
+    MemoryPart,
+    ModelPart,
+    is_import_path,
+)
+from agentkit.agent_files.import_path import imported
+from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, read_yaml
+from agentkit.compaction import Compaction, Summarise, Trim
+from agentkit.errors import AgentDefinitionError, AgentError
+from agentkit.models import model_names
+from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelError
+from agentkit.models.settings import ModelSettings
+from agentkit.recaller import RecallOptions
+from agentkit.run.limits import Limits
+from agentkit_memory import Memory, Scope, StoreError
+from agentkit_prompts.errors import PromptError, PromptFilesError
+from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
+from agentkit_prompts.tokens.budget import Budget
+from agentkit_tools import MCPToolset, ToolError, TurnTools
+
+__all__ = ["AgentFileError", "LoadedAgent", "OpenMemory", "load_agent"]
+
+OpenMemory = Callable[..., Memory]
+"""Opens the memory in a folder or at an address; takes `scope`, `index` and `embedder` by name."""
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_TENANT = "local"
+_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
+"""What building a part of an agent may raise."""
+
+
+class AgentFileError(AgentDefinitionError):
+    """An agent file that cannot be used.
+
+    Attributes:
+        problems: Everything that is wrong, each with its file and line.
+    """
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedAgent:
+    """An agent, and what belongs to it."""
+
+    agent: Agent[Any, Any]
+    source: str
+    """The file or the import path it is from."""
+    description: str = ""
+    version: str = ""
+    """Hash of the agent file and its prompts, 16 hex digits; empty for an agent of a module."""
+    memory: Memory | None = None
+    """The memory of the agent, if it is one of ours."""
+    _opened: list[Any] = field(default_factory=list, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the agent."""
+        return self.agent.name
+
+    def close(self) -> None:
+        """Close what was opened for the agent: its memory, its MCP servers."""
+        for one in self._opened:
+            one.close()
+
+
+def load_agent(
+    source: str | os.PathLike[str],
+    *,
+    home: str | os.PathLike[str] | None = None,
+    model: Model | str | None = None,
+    open_memory: OpenMemory = Memory.open,
+) -> LoadedAgent:
+    """Return the agent of an agent file, or of a Python module.
+
+    A file is code: it imports Python by name and may start programs. Load only files that you trust.
+
+    Args:
+        source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
+        home: The folder of the memory, in place of what the file says; a file without memory stays without.
+        model: Answers in place of the model of the file.
+        open_memory: Opens the memory that a file asks for.
+
+    Raises:
+        AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
+        AgentDefinitionError: There is no such module or name, or it is no agent.
+    """
+    return _load(source, home, model, open_memory, ())
+
+
+def _load(
+    source: str | os.PathLike[str],
+    home: str | os.PathLike[str] | None,
+    model: Model | str | None,
+    open_memory: OpenMemory,
+    inside: tuple[Path, ...],
+) -> LoadedAgent:
+    text = os.fspath(source)
+    if is_import_path(text) and not Path(text).exists():
+        return _of_module(text, model)
+    return _Building(Path(text), home, model, open_memory, inside).loaded()
+
+
+def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
+    found = imported(path, Path())
+    if not isinstance(found, Agent) and callable(found):
+        try:
+            found = found()
+        except _ERRORS as error:
+            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Agent):
+        raise AgentDefinitionError(
+            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}"
+        )
+    if model is not None:
+        found = found.but(model=model)
+    return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
+
+
+class _Building:
+    """Builds the agent of one file, and gathers what is wrong with it."""
+
+    def __init__(
+        self,
+        path: Path,
+        home: str | os.PathLike[str] | None,
+        model: Model | str | None,
+        open_memory: OpenMemory,
+        inside: tuple[Path, ...],
+    ) -> None:
+        self._path = path
+        self._base = path.parent
+        self._home = home
+        self._model = model
+        self._open_memory = open_memory
+        self._inside = (*inside, path.resolve())
+        self._problems: list[Problem] = []
+        self._opened: list[Any] = []
+
+    def loaded(self) -> LoadedAgent:
+        """Return the agent.
+
+        Raises:
+            AgentFileError: Names everything that is wrong.
+        """
+        try:
+            found = self._built()
+        except BaseException:
+            self._close()
+            raise
+        if found is None or self._problems:
+            self._close()
+            raise AgentFileError(self._problems)
+        return found
+
+    def _close(self) -> None:
+        for one in self._opened:
+            one.close()
+
+    def _built(self) -> LoadedAgent | None:
+        file = read_yaml(self._path, self._problems)
+        spec = None if file is None else file.validated(AgentFile, self._problems)
+        if file is None or spec is None:
+            return None
+        given: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}
+        version = hashlib.blake2b(file.text.encode(), digest_size=8)
+        model: Any = None
+        with self._at(file, ("model",)):
+            model = self._model_of(spec.model)
+        layers: Any = spec.instructions
+        if spec.layers is not None:
+            with self._at(file, ("layers",)):
+                folder = PromptFolder.load(self._base / spec.layers)
+                version.update(folder.version.encode())
+                layers = folder.layers(system=spec.instructions) if spec.instructions else folder.layers()
+        given["tools"] = [
+            tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
+        ]
+        with self._at(file, ("limits",)):
+            given["limits"] = Limits(**spec.limits.model_dump(exclude_none=True))
+        if spec.budget is not None:
+            with self._at(file, ("budget",)):
+                budget = spec.budget
+                given["budget"] = budget if isinstance(budget, int) else Budget(budget.limit, budget.reserve)
+        if spec.recall is not None:
+            with self._at(file, ("recall",)):
+                recall = spec.recall.model_dump(exclude_none=True)
+                if "roles" in recall:
+                    recall["roles"] = tuple(recall["roles"])
+                given["recall"] = RecallOptions(**recall)
+        if spec.compaction is not None:
+            with self._at(file, ("compaction",)):
+                given["compaction"] = _compaction(spec.compaction, model)
+        if spec.output is not None:
+            with self._at(file, ("output",)):
+                given["output"] = imported(spec.output, self._base)
+        memory = None
+        if spec.memory is not None and not self._problems:  # last: it makes a folder
+            with self._at(file, ("memory",)):
+                memory = self._memory(spec.memory if isinstance(spec.memory, MemoryPart) else MemoryPart())
+                given["memory"] = memory
+        if self._problems:
+            return None
+        agent: Any = None
+        with self._at(file, ()):
+            agent = Agent(model, layers, **given)
+        return LoadedAgent(agent, self._path.as_posix(), spec.description, version.hexdigest(), memory, self._opened)
+
+    @contextmanager
+    def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
+        """Note what goes wrong in the block as a problem of that place."""
+        try:
+            yield
+        except AgentFileError as error:
+            self._problems += error.problems
+        except PromptFilesError as error:
+            self._problems += [file.problem(place, str(one)) for one in error.errors]
+        except _ERRORS as error:
+            self._problems.append(file.problem(place, str(error) or type(error).__name__))
+
+    def _model_of(self, wanted: str | ModelPart) -> Model:
+        if self._model is not None:
+            return model_names.model(self._model) if isinstance(self._model, str) else self._model
+        if isinstance(wanted, str):
+            return model_names.model(wanted)
+        return model_names.model(wanted.name, settings=ModelSettings(**wanted.settings))
+
+    def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
+        with self._at(file, place):
+            if isinstance(entry, str):
+                return [_as_tool(imported(entry, self._base), entry)]
+            if isinstance(entry, MCPTool):
+                return [self._mcp(entry)]
+            known = self._base / entry.agent
+            if not is_import_path(entry.agent) and known.resolve() in self._inside:
+                names = " -> ".join(path.name for path in (*self._inside, known.resolve()))
+                raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
+            source = entry.agent if is_import_path(entry.agent) else known
+            inner = _load(source, self._home, None, self._open_memory, self._inside)
+            self._opened += inner._opened
+            version.update(inner.version.encode())
+            return [inner.agent.as_tool(name=entry.name, description=entry.description)]
+        return []
+
+    def _mcp(self, entry: MCPTool) -> Any:
+        policy: dict[str, Any] = {} if entry.approval is None else {"approval": entry.approval}
+        if isinstance(entry.mcp, str):
+            if entry.env:
+                raise AgentDefinitionError("env is for a command: an address takes headers")
+            headers = _expanded(entry.headers) or None
+            server = MCPToolset(entry.mcp, headers=headers, **policy)
+        else:
+            if entry.headers:
+                raise AgentDefinitionError("headers are for an address: a command takes env")
+            server = MCPToolset(entry.mcp, env=_expanded(entry.env) or None, cwd=self._base, **policy)
+        self._opened.append(server)
+        if (prefix := entry.prefix) is None:
+            return server
+
+        async def prefixed(context: Any) -> Any:
+            return (await server.at(context)).prefixed(prefix)
+
+        return TurnTools(prefixed)
+
+    def _memory(self, part: MemoryPart) -> Memory:
+        target: Any = self._home
+        if target is None:
+            target = part.home if "://" in part.home else self._base / part.home
+        index: Any = part.index
+        if index is not None and "://" not in index:
+            index = self._base / index
+        memory = self._open_memory(target, scope=Scope(_TENANT), index=index, embedder=part.embedder)
+        self._opened.append(memory)
+        return memory
+
+
+def _as_tool(found: Any, path: str) -> Any:
+    """Return what an import path names as what an agent takes as a tool."""
+    if isinstance(found, type) or not (callable(found) or hasattr(found, "at")):
+        raise AgentDefinitionError(
+            f"{path!r}: expected a function, a tool or a toolset, got {getattr(found, '__name__', None) or found!r:.60}"
+        )
+    return found
+
+
+def _compaction(part: CompactionPart, model: Model) -> Compaction:
+    if part.kind == "trim":
+        if part.model is not None:
+            raise AgentDefinitionError("model is for `kind: summarise`: nothing is written by a model here")
+        return Trim(tokens=part.tokens, keep=part.keep)
+    writer = model if part.model is None else model_names.model(part.model)
+    return Summarise(writer, tokens=part.tokens, keep=part.keep)
+
+
+def _expanded(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values with `${NAME}` replaced by variables of the environment.
+
+    Raises:
+        AgentDefinitionError: Names every variable that is not set.
+    """
+    names = {name for value in values.values() for name in _VARIABLE.findall(value)}
+    if missing := sorted(name for name in names if name not in os.environ):
+        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}")
+    return {key: _VARIABLE.sub(lambda match: os.environ[match[1]], value) for key, value in values.items()}

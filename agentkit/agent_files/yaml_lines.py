@@ -1,0 +1,200 @@
+"""YAML whose values know their lines, so that what is wrong with one of them is found in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.prompt_files.strict_yaml import strict_loader
+
+__all__ = ["Place", "Problem", "YamlFile", "read_yaml"]
+
+Place: TypeAlias = tuple[str | int, ...]
+"""Keys and indices from the root of a file to a value."""
+M = TypeVar("M", bound=BaseModel)
+
+_MAX_BYTES = 1 << 20
+_MAX_VALUE = 80
+"""Characters of a wrong value that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a file."""
+
+    file: str
+    line: int | None
+    """Counted from 1; None where it is about the file as a whole."""
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class YamlFile:
+    """A file that was read: its data, and the line of each value."""
+
+    name: str
+    """The file as errors name it."""
+    data: Any
+    lines: Mapping[Place, int]
+    text: str
+
+    def line(self, place: Sequence[str | int]) -> int | None:
+        """Return the line of a value; steps that the file does not have, such as the arm of a union, are left out."""
+        return self.lines.get(self._known(place))
+
+    def problem(self, place: Sequence[str | int], what: str) -> Problem:
+        """Return what is wrong with a value."""
+        shown = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).removeprefix(".")
+        return Problem(self.name, self.line(place), f"{shown}: {what}" if shown else what)
+
+    def validated(self, model: type[M], problems: list[Problem]) -> M | None:
+        """Return the data as a model; what is wrong with it is added to `problems`."""
+        if not isinstance(self.data, Mapping):
+            keys = ", ".join(list(model.model_fields)[:4])
+            problems.append(Problem(self.name, 1, f"expected keys with values, such as {keys}"))
+            return None
+        try:
+            return model.model_validate(self.data)
+        except ValidationError as error:
+            found: dict[tuple[Place, bool], list[str]] = {}
+            for item in error.errors(include_url=False):
+                place, what, is_value = self._of(item, model)
+                found.setdefault((place, is_value), []).append(what)
+            made = []
+            for (place, is_value), texts in found.items():
+                what = " or ".join(dict.fromkeys(texts))  # a union has one error per arm
+                got = f", got {brief(self._at(place), _MAX_VALUE)}" if is_value else ""
+                made.append(self.problem(place, what + got))
+            problems += sorted(made, key=lambda one: one.line or 0)
+            return None
+
+    def _of(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
+        """Return where a value is wrong, what is wrong with it, and whether the value is worth showing."""
+        place = self._known(error["loc"])
+        if error["type"] == "extra_forbidden":
+            return place, f"unknown key{nearest(str(place[-1]), _names(model, error['loc'][:-1]))}", False
+        if error["type"] == "missing":
+            return (*place, error["loc"][-1]), "is missing", False
+        text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        text = re.sub(r" or instance of \w+$", "", text)
+        return place, text if error["type"] in ("value_error", "assertion_error") else f"expected {text}", True
+
+    def _at(self, place: Place) -> Any:
+        found = self.data
+        for step in place:
+            found = found[step]
+        return found
+
+    def _known(self, loc: Sequence[str | int]) -> Place:
+        found: Place = ()
+        for step in loc:
+            if (*found, step) in self.lines:
+                found = (*found, step)
+        return found
+
+
+def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
+    """Read a file; what cannot be read is added to `problems`. No tag of YAML makes an object, and aliases are refused.
+
+    Args:
+        path: The file.
+        problems: Where to put what is wrong.
+    """
+    import yaml
+
+    name = path.as_posix()
+    try:
+        if path.is_dir():
+            raise ValueError("it is a folder")
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ValueError(f"it has more than the {_MAX_BYTES:,} bytes that are read")
+        text = raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        problems.append(Problem(name, None, "there is no such file"))
+        return None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problems.append(Problem(name, line, "it is not UTF-8 text"))
+        return None
+    except (OSError, ValueError) as error:
+        problems.append(Problem(name, None, f"cannot be read: {getattr(error, 'strerror', None) or error}"))
+        return None
+    lines: dict[Place, int] = {}
+    try:
+        loader = strict_loader()(text)
+        root = loader.get_single_node()
+        if root is None:
+            problems.append(Problem(name, 1, "the file is empty"))
+            return None
+        twice: list[Problem] = []
+        _note(
+            root, (), lines, lambda key, line: twice.append(Problem(name, line, f"the key {key!r:.80} is here twice"))
+        )
+        if twice:
+            problems += twice
+            return None
+        return YamlFile(name, loader.construct_document(root), lines, text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = f"not YAML: {error.problem or error.context}"
+        problems.append(Problem(name, mark.line + 1 if mark else None, what))
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problems.append(Problem(name, line, f"not YAML: {error.reason}"))
+    except (ValueError, OverflowError, RecursionError) as error:
+        problems.append(Problem(name, 1, f"not YAML: {error}"))
+    return None
+
+
+def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any, int], object]) -> None:
+    """Note the line of each value; keys that a mapping has twice are passed on."""
+    lines.setdefault(place, node.start_mark.line + 1)
+    if node.id == "mapping":
+        for key, value in node.value:
+            below, line = (*place, key.value if key.id == "scalar" else key.tag), key.start_mark.line + 1
+            if below in lines:
+                twice(key.value, line)
+            lines[below] = line
+            _note(value, below, lines, twice)
+    elif node.id == "sequence":
+        for at, value in enumerate(node.value):
+            _note(value, (*place, at), lines, twice)
+
+
+def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """Return the keys that are known where an unknown one stands."""
+    found: Any = model
+    for step in loc:
+        if isinstance(step, int):
+            continue
+        field = getattr(found, "model_fields", {}).get(step)
+        if field is None:
+            tagged = _tagged(annotation, step) if (annotation := getattr(found, "annotation", found)) else None
+            found = tagged if tagged is not None else found
+            continue
+        found = _models(field.annotation)
+        found = found[0] if len(found) == 1 else field
+    return [field.alias or name for name, field in getattr(found, "model_fields", {}).items()]
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in getattr(annotation, "__args__", ()) for model in _models(inner)]
+
+
+def _tagged(annotation: Any, tag: str | int) -> Any:
+    """Return the model of a union that has this name or tag."""
+    return next((model for model in _models(annotation) if model.__name__ == tag), None)

@@ -1,0 +1,104 @@
+"""The agent that a command asks: that of `--agent`, or the one of the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from agentkit.agent_files.agent_file import is_import_path
+from agentkit.agent_files.load_agent import LoadedAgent, load_agent
+from agentkit.cli.default_agent import choose_model, default_agent
+from agentkit.cli.options import HOME, TENANT, has_memory, open_memory, utf8
+from agentkit.cli.screen import note
+from agentkit.models.offline import OfflineModel
+from agentkit_memory import Memory, Scope
+
+__all__ = ["AgentSource", "ModelName", "loaded_agent", "opened_agent", "store_of"]
+
+AgentSource: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        "-a",
+        envvar="AGENTKIT_AGENT",
+        metavar="FILE|MODULE:NAME",
+        help="An agent file, or an agent of a Python module. It is code: name only what you trust.",
+    ),
+]
+ModelName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
+]
+_OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
+
+
+def loaded_agent(source: str, *, home: Path = HOME, model: str | None = None) -> LoadedAgent:
+    """Return the agent of a file or a module; modules are looked for in the working folder too.
+
+    Raises:
+        AgentDefinitionError: It cannot be used.
+    """
+    source = utf8(source)
+    if is_import_path(source) and "" not in sys.path:
+        sys.path.insert(0, "")
+    given = None if home == HOME else home
+    return load_agent(source, home=given, model=None if model is None else _named(model))
+
+
+def _named(model: str) -> Any:
+    return utf8(model) if ":" in model or model == OfflineModel.name else choose_model(model)
+
+
+@contextmanager
+def opened_agent(
+    source: str | None,
+    *,
+    home: Path,
+    model: str | None = None,
+    embedder: str | None = None,
+    makes: bool = True,
+    tells: bool = False,
+) -> Iterator[LoadedAgent]:
+    """Lend the agent of `--agent`, or that of the command line, with its memory.
+
+    Args:
+        source: What `--agent` names.
+        home: The folder of the memory.
+        model: What `--model` names.
+        embedder: What `--embedder` names.
+        makes: Whether a memory is made where there is none; without one the agent of the command line has none.
+        tells: Whether to say which model answers.
+    """
+    if source is not None:
+        loaded = loaded_agent(source, home=home, model=model)
+        try:
+            if tells:
+                note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
+            yield loaded
+        finally:
+            loaded.close()
+        return
+    chosen = choose_model(model) if makes or model is not None else OfflineModel()
+    if not makes and not has_memory(home):
+        note(f"nothing was ingested into {home} yet")
+        yield LoadedAgent(default_agent(chosen), "")
+        return
+    with open_memory(home, embedder=embedder) as memory:
+        if tells:
+            note(_OFFLINE if isinstance(chosen, OfflineModel) else f"model {chosen.name}")
+        yield LoadedAgent(default_agent(chosen, memory), "", memory=memory)
+
+
+@contextmanager
+def store_of(loaded: LoadedAgent, home: Path) -> Iterator[Memory]:
+    """Lend the store that conversations with an agent are kept in: its memory, or that of the folder."""
+    if loaded.memory is not None:
+        yield loaded.memory.within(Scope(TENANT))
+        return
+    with open_memory(home) as memory, suppress(GeneratorExit):
+        yield memory

@@ -1,0 +1,101 @@
+"""`agentkit new`: a folder with an agent to begin with: its file, prompts, a tool, and a test that passes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentkit.agent_files.agent_file import agent_file_schema
+from agentkit.cli.options import AsJson
+from agentkit.cli.screen import complain, note, put
+
+__all__ = ["new"]
+
+_AGENT = """\
+# yaml-language-server: $schema=./agent.schema.json
+name: {name}
+description: Answers questions about orders.
+model: offline  # openai:gpt-5-mini, anthropic:..., or http://localhost:8000/v1#model
+layers: prompts
+tools:
+  - ./tools.py:order_status
+limits:
+  steps: 8
+  seconds: 60
+"""
+_SYSTEM = """\
+---
+role: system
+---
+You answer questions about orders, briefly and in the language of the question.
+Look orders up with your tools instead of guessing.
+"""
+_TOOLS = '''\
+"""The tools of the agent."""
+
+ORDERS = {"17": "shipped", "18": "waiting for payment"}
+
+
+def order_status(order: str) -> str:
+    """Tell the status of an order.
+
+    Args:
+        order: Number of the order.
+    """
+    return ORDERS.get(order, "there is no such order")
+'''
+_TEST = '''\
+"""Tests of the agent: no model is asked, a script answers."""
+
+from pathlib import Path
+
+from agentkit import Message, ScriptedModel, ToolCall
+from agentkit.agent_files.load_agent import load_agent
+from agentkit.testing import no_real_models
+
+FILE = Path(__file__).with_name("agent.yaml")
+
+
+def test_it_looks_an_order_up():
+    asks = Message("assistant", tool_calls=(ToolCall("c1", "order_status", '{"order": "17"}'),))
+    model = ScriptedModel([asks, "It was shipped."])
+    loaded = load_agent(FILE, model=model)
+    with no_real_models():
+        result = loaded.agent.run_sync("Where is order 17?")
+    assert result.output == "It was shipped."
+    assert model.requests[-1].messages[-1].text == "shipped"
+'''
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")],
+    as_json: AsJson = False,
+) -> None:
+    """Make a folder with an agent to begin with: `agent.yaml`, a prompt, a tool, and a test that passes.
+
+    Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        complain(f"{folder} is there already: name a folder that is empty or not there yet")
+        raise typer.Exit(1)
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", folder.absolute().name).strip("-_.") or "agent"
+    files = {
+        "agent.yaml": _AGENT.format(name=name[:64]),
+        "agent.schema.json": json.dumps(agent_file_schema(), indent=2) + "\n",
+        "prompts/system.prompt.j2": _SYSTEM,
+        "tools.py": _TOOLS,
+        "test_agent.py": _TEST,
+    }
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, "utf-8")
+    if as_json:
+        put(json.dumps({"folder": str(folder), "files": list(files)}))
+        return
+    for path in files:
+        put(str(folder / path))
+    note(f"next: cd {folder} && agentkit chat --agent agent.yaml, and pytest")

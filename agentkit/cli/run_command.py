@@ -1,0 +1,133 @@
+"""`agentkit run`: one question to an agent, and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SessionName, own_session, utf8
+from agentkit.cli.screen import note, put, put_json
+from agentkit.errors import Paused
+from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
+from agentkit.run.loop import RunResult
+from agentkit.server.event_form import call_form, output_form, usage_form
+from agentkit_prompts.context.prompt_context import UserInput
+
+__all__ = ["WAITS", "kwargs_of", "run_once"]
+
+WAITS = 3
+"""Exit code of a run that waits for a decision."""
+_MAX_SHOWN = 300
+
+
+def run_once(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to ask; `-` reads it from stdin.")],
+    agent: AgentSource = None,
+    session: SessionName = None,
+    kwarg: Annotated[
+        list[str] | None,
+        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs a person.")] = False,
+    journal: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the journal there; `agentkit inspect` shows it.")
+    ] = None,
+    model: ModelName = None,
+    embedder: EmbedderName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Ask an agent once, and end.
+
+    The answer goes to stdout, all else to stderr. The exit code is 1 when the run failed and 3 when a tool call needs a
+    person who was not asked.
+
+    Example: agentkit run "What does Emma cost?" --agent shop.yaml --kwarg currency=CHF
+    """
+    asked = sys.stdin.read() if text == "-" else utf8(text)
+    with ExitStack() as closing:
+        loaded = closing.enter_context(
+            opened_agent(agent, home=home, model=model, embedder=embedder, tells=not as_json)
+        )
+        options: dict[str, Any] = {}
+        if session is not None:
+            memory = closing.enter_context(store_of(loaded, home))
+            options["session"] = own_session(memory, utf8(session))
+        if journal is not None:
+            options["journal"] = journal
+        if yes:
+            options["approve"] = lambda call: True
+        _ask(loaded, UserInput(asked, additional_kwargs=kwargs_of(kwarg)), options, as_json)
+
+
+def _ask(loaded: LoadedAgent, asked: UserInput, options: dict[str, Any], as_json: bool) -> None:
+    streams = not as_json and loaded.agent.chain.output is str
+    shown: list[str] = []
+
+    def show(event: Event) -> None:
+        if isinstance(event, TextDelta) and streams:
+            put(event.text, end="")
+            shown.append(event.text)
+        elif isinstance(event, ToolStarted | ToolFinished) and not as_json:
+            if shown and not shown[-1].endswith("\n"):
+                put("")
+                shown.append("\n")
+            note(_of_tool(event))
+
+    try:
+        result = asyncio.run(loaded.agent.run(asked, on_event=show, **options))
+    except Paused as paused:
+        if as_json:
+            put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
+        note("these calls need a person, and nothing of them ran: " + ", ".join(call.name for call in paused.calls))
+        note("ask again with --yes to approve them, or talk with `agentkit chat`")
+        raise typer.Exit(WAITS) from None
+    if as_json:
+        put_json(_form(result))
+    elif shown:
+        put("")
+    else:
+        output = output_form(result.output)
+        put(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
+
+
+def _of_tool(event: ToolStarted | ToolFinished) -> str:
+    if isinstance(event, ToolStarted):
+        return f"calls {event.call.name} {event.call.arguments[:_MAX_SHOWN]}"
+    return f"  {event.result.status}: {event.result.message.text[:_MAX_SHOWN]}"
+
+
+def _form(result: RunResult[Any]) -> dict[str, Any]:
+    return {
+        "status": "finished",
+        "run_id": result.run_id,
+        "output": output_form(result.output),
+        "finish_reason": result.finish_reason,
+        "steps": result.steps,
+        "usage": usage_form(result.usage),
+        "citations": [{"label": one.label, "start": one.start, "end": one.end} for one in result.citations],
+    }
+
+
+def kwargs_of(given: list[str] | None) -> dict[str, Any]:
+    """Return additional kwargs of the command line: a value that is JSON is that, any other is text."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        name, mark, value = utf8(one).partition("=")
+        if not mark or not name.strip():
+            raise typer.BadParameter(f"--kwarg {one!r:.60}: expected NAME=VALUE")
+        if name.strip() in found:
+            raise typer.BadParameter(f"--kwarg {name.strip()!r:.60} is given twice")
+        try:
+            found[name.strip()] = json.loads(value)
+        except ValueError:
+            found[name.strip()] = value
+    return found

@@ -1,0 +1,49 @@
+"""`agentkit schema`: what the prompts of an agent require, and what an agent file may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentkit.agent_files.agent_file import agent_file_schema
+from agentkit.cli.agent_option import AgentSource, opened_agent
+from agentkit.cli.options import HOME, AsJson, Home
+from agentkit.cli.screen import note, put, put_json
+
+__all__ = ["schema"]
+
+
+def schema(
+    agent: AgentSource = None,
+    of_file: Annotated[
+        bool, typer.Option("--agent-file", help="The JSON Schema of agent files, for your editor.")
+    ] = False,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Show which additional kwargs the prompts of an agent require, and which prompts need them.
+
+    Example: agentkit schema --agent shop.yaml --json
+    """
+    if of_file:
+        put_json(agent_file_schema())
+        return
+    _show(agent, as_json, home)
+
+
+def _show(agent: str | None, as_json: bool, home: Path) -> None:
+    with opened_agent(agent, home=home, makes=False) as loaded:
+        found = loaded.agent.additional_kwargs_schema or {"type": "object", "properties": {}}
+    if as_json:
+        put_json(dict(found))
+        return
+    properties = found.get("properties", {})
+    for name, one in properties.items():
+        kind = one.get("type", "any")
+        needs = "required" if name in found.get("required", ()) else "optional"
+        by = ", ".join(one.get("x-required-by", ()))
+        put(f"{name}: {kind}, {needs}{f', for {by}' if by else ''}")
+    if not properties:
+        note("its prompts require no additional kwargs")

@@ -1,0 +1,125 @@
+"""`agentkit serve` and `agentkit token`: agents over HTTP, and who may ask them."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.cli.agent_option import ModelName, loaded_agent, opened_agent
+from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
+from agentkit.cli.screen import complain, note, put
+
+__all__ = ["ACCESS", "serve_agents", "token"]
+
+ACCESS = "access.yaml"
+"""Name of the access file in the folder of the store."""
+
+
+def serve_agents(
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            "-a",
+            envvar="AGENTKIT_AGENT",
+            metavar="FILE|MODULE:NAME",
+            help="An agent file, or an agent of a module. Repeatable.",
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 8000,
+    access: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tenants and tokens; see `agentkit token`.")
+    ] = None,
+    cors: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="A web page that may ask. Repeatable.")
+    ] = None,
+    grace: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="What goes on when it stops has.")] = 20.0,
+    model: ModelName = None,
+    embedder: EmbedderName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Serve agents over HTTP: OpenAI-compatible endpoints, sessions, runs and the inspector.
+
+    Without an access file only this machine is served. Ctrl-C or SIGTERM stops it; runs that have not ended are gone on
+    with when it starts again.
+
+    Example: agentkit serve --agent shop.yaml --port 8000
+    """
+    try:
+        from agentkit.server.access import Access
+        from agentkit.server.http_app import Server
+        from agentkit.server.server_options import ServerOptions
+        from agentkit.server.serving import uvicorn_server
+        from agentkit.server.stored_runs import StoredRuns
+    except ModuleNotFoundError as error:
+        complain(f"{error.name} is missing: install the extra `server`")
+        raise typer.Exit(1) from error
+    with ExitStack() as closing:
+        loaded: list[LoadedAgent] = []
+        for source in agent or ():
+            loaded.append(loaded_agent(source, home=home, model=model))
+            closing.callback(loaded[-1].close)
+        if not loaded:
+            loaded.append(
+                closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, tells=True))
+            )
+        memory = None
+        if not any(one.memory for one in loaded):
+            memory = closing.enter_context(open_memory(home, embedder=embedder))
+        store = StoredRuns(home / "runs.db")
+        closing.callback(store.close)
+        known = access or (home / ACCESS if (home / ACCESS).exists() else None)
+        options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)
+        made = Server(loaded, memory=memory, store=store, access=Access(known, tenant=TENANT), options=options)
+        running = uvicorn_server(made, host=host, port=port)
+
+        def ready() -> None:
+            address = f"http://{host}:{running.port}"
+            if as_json:
+                put(json.dumps({"url": address, "agents": [one.name for one in loaded]}))
+            else:
+                put(address)
+                note(f"agents: {', '.join([one.name for one in loaded])}; Ctrl-C ends it")
+                if known is None:
+                    note("no token is asked for: only this machine is served")
+
+        running.on_ready = ready
+        running.run()
+        if not running.started:
+            raise typer.Exit(1)
+
+
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the token is called, such as `ci`.")],
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose it is.")] = TENANT,
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="The one user it stands for.")] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SCOPE", help="run, read, approve or metrics. Repeatable; `run` and `read` by default."),
+    ] = None,
+    access: Annotated[Path | None, typer.Option(metavar="FILE", help="The access file.")] = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Make a token for `agentkit serve`, and show it this once: the file holds its hash only.
+
+    Example: agentkit token ci --tenant acme --scope run --scope read
+    """
+    from agentkit.server.access import ALL_PERMISSIONS, add_token
+    from agentkit_memory.process.private_files import private_folder
+
+    scopes = tuple(scope or ("run", "read"))
+    if unknown := [one for one in scopes if one not in ALL_PERMISSIONS]:
+        raise typer.BadParameter(f"--scope {unknown[0]!r:.40}: expected {', '.join(sorted(ALL_PERMISSIONS))}")
+    path = access or home / ACCESS
+    private_folder(path.absolute().parent)
+    made = add_token(path, utf8(name), utf8(tenant), scopes=cast(Any, scopes), user=user and utf8(user))
+    put(json.dumps({"token": made, "file": str(path)}) if as_json else made)
+    note(f"its hash is in {path}")

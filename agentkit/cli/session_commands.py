@@ -1,0 +1,184 @@
+"""`agentkit sessions ...` and `agentkit export`: conversations that are stored, shown and written out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentkit.agent import Agent
+from agentkit.cli.agent_option import AgentSource, opened_agent, store_of
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, has_memory, open_memory, utf8
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
+from agentkit.server.event_form import message_form
+from agentkit_memory import Memory, Scope
+from agentkit_memory.store.records import SessionInfo
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.wire.write_openai_chat import openai_message
+
+__all__ = ["export_rows", "sessions_app"]
+
+sessions_app = typer.Typer(no_args_is_help=True, help="Conversations that are stored: list, show, export.")
+_PAGE = 200
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversation.")]
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there; stdout otherwise.")]
+
+
+@sessions_app.command("list")
+def list_sessions(
+    user: UserName = None, tenant: TenantName = TENANT, as_json: AsJson = False, home: Home = HOME
+) -> None:
+    """List the conversations of a scope, by name.
+
+    Example: agentkit sessions list --json
+    """
+    with _opened(home, tenant, user) as memory:
+        found = list(_all(memory))
+    if as_json:
+        put_json([{"name": one.name, "messages": one.messages, "last_at": one.last_at} for one in found])
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("name", "messages", "last"):
+        table.add_column(column)
+    for one in found:
+        last = "" if one.last_at is None else f"{datetime.fromtimestamp(one.last_at, UTC):%Y-%m-%d %H:%M} UTC"
+        table.add_row(Text(plain(one.name)), Text(str(one.messages)), Text(last))
+    if found:
+        Console(highlight=False).print(table)
+    else:
+        note("there is no conversation")
+
+
+@sessions_app.command()
+def show(
+    name: Name, user: UserName = None, tenant: TenantName = TENANT, as_json: AsJson = False, home: Home = HOME
+) -> None:
+    """Show the messages of a conversation.
+
+    Example: agentkit sessions show trip
+    """
+    with _opened(home, tenant, user) as memory:
+        messages = _messages(memory, utf8(name))
+    if as_json:
+        put_json([{"seq": at, **message_form(message)} for at, message in enumerate(messages, 1)])
+        return
+    for message in messages:
+        calls = "".join(f"\n  calls {call.name} {call.arguments}" for call in message.tool_calls)
+        put(f"{message.role}: {message.text}{calls}")
+
+
+@sessions_app.command()
+def export(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Conversations; all of them.")] = None,
+    output: Output = None,
+    user: UserName = None,
+    tenant: TenantName = TENANT,
+    home: Home = HOME,
+) -> None:
+    """Write conversations as JSON lines, each with its messages in the form of OpenAI.
+
+    Example: agentkit sessions export trip --output trip.jsonl
+    """
+    with _opened(home, tenant, user) as memory:
+        wanted = [utf8(name) for name in names or ()] or [one.name for one in _all(memory)]
+        lines = ({"session": name, "messages": _chat(_messages(memory, name))} for name in wanted)
+        _write(lines, output)
+
+
+def export_rows(
+    agent: AgentSource = None,
+    session: Annotated[
+        list[str] | None, typer.Option("--session", "-s", metavar="NAME", help="Conversations; all of them.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Chat template: adds the text and what of it is trained on.")
+    ] = None,
+    output: Output = None,
+    user: UserName = None,
+    tenant: TenantName = TENANT,
+    home: Home = HOME,
+) -> None:
+    """Write fine-tuning rows: for every answer in stored conversations the prompt that the agent would send, and it.
+
+    Example: agentkit export --agent shop.yaml --output rows.jsonl
+    """
+    with opened_agent(agent, home=home, model="offline") as loaded, store_of(loaded, home) as store:
+        memory = store.within(Scope(utf8(tenant), user=utf8(user or "")))
+        wanted = [utf8(name) for name in session or ()] or [one.name for one in _all(memory)]
+        with progress_bar() as bar:
+            task = bar.add_task("conversations", total=len(wanted))
+
+            def rows() -> Iterator[dict[str, Any]]:
+                for name in wanted:
+                    yield from _rows(loaded.agent, _messages(memory, name), template)
+                    bar.advance(task)
+
+            _write(rows(), output)
+
+
+def _rows(agent: Agent[Any, Any], messages: tuple[Message, ...], template: str | None) -> Iterator[dict[str, Any]]:
+    """Yield a row for each answer: an assistant message that calls no tools."""
+    for at, message in enumerate(messages):
+        if message.role != "assistant" or message.tool_calls or not message.text:
+            continue
+        first = max((place for place in range(at) if messages[place].role == "user"), default=None)
+        if first is None:
+            continue
+        ctx = PromptContext(
+            user_input=UserInput(messages[first].content),
+            conversation=Conversation(messages[:first]),
+            intermediate=Conversation(messages[first + 1 : at]),
+            tools=agent.specs,
+        )
+        row = agent.chain.compose(ctx).to_sample(message, template)
+        yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
+
+
+def _chat(messages: tuple[Message, ...]) -> list[Any]:
+    return [openai_message(message) for message in messages]
+
+
+def _write(lines: Iterator[dict[str, Any]], output: Path | None) -> None:
+    """Write JSON lines, to a file that is there as a whole or not at all."""
+    if output is None:
+        for line in lines:
+            put(json.dumps(line, ensure_ascii=True, default=str))
+        return
+    fresh = output.with_name(f".{output.name}.part")
+    count = 0
+    with fresh.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            count += 1
+    fresh.replace(output)
+    note(f"{count} lines written to {output}")
+
+
+def _opened(home: Path, tenant: str, user: str | None) -> Memory:
+    if not has_memory(home):
+        complain(f"there is no memory in {home}")
+        raise typer.Exit(1)
+    return open_memory(home, Scope(utf8(tenant), user=utf8(user or "")))
+
+
+def _all(memory: Memory) -> Iterator[SessionInfo]:
+    after = ""
+    while page := memory.sessions(after=after, limit=_PAGE):
+        yield from page
+        after = page[-1].name
+
+
+def _messages(memory: Memory, name: str) -> tuple[Message, ...]:
+    if not memory.sessions(name=name):
+        complain(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
+        raise typer.Exit(1)
+    return tuple(memory.session(name).conversation)

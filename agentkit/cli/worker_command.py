@@ -1,0 +1,107 @@
+"""`agentkit worker`: does the durable runs of the agents in a module, until it is stopped."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Annotated
+
+import typer
+
+from agentkit.cli.screen import complain, note
+from agentkit.durable.durable_errors import WorkerError
+from agentkit.durable.runs import Runs
+
+__all__ = ["runs_of", "worker"]
+
+
+def worker(
+    module: Annotated[
+        str, typer.Argument(metavar="MODULE", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one.")
+    ],
+    concurrency: Annotated[int, typer.Option(min=1, help="Runs at once, of each agent.")] = 20,
+    tenant_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="Runs of one tenant at once, on all workers.")
+    ] = None,
+    lease: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="After how long others go on with its runs if it dies.")
+    ] = 15.0,
+    grace: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long runs have to end when it is stopped.")
+    ] = 30.0,
+    poll: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="Between two looks into a queue.")] = 0.2,
+) -> None:
+    """Do the durable runs of the agents in MODULE, and those of workers that died.
+
+    Stopped with SIGTERM or Ctrl-C it takes no more runs, waits for those under way, and hands over what does not end in
+    time. The exit code is 1 when the others took it for dead: start it anew.
+    """
+    runs = runs_of(module)
+    done = runs.worker(
+        concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll
+    )
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopped.set()
+
+    for name in ("SIGTERM", "SIGINT"):
+        signal.signal(getattr(signal, name), stop)
+    done.start()
+    agents = ", ".join(f"{name} {version}" for name, version in [one.key for one in runs.added])
+    note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
+    while not stopped.wait(0.2) and not done.is_lost:
+        pass
+    done.stop()
+    if done.is_lost:
+        complain(f"worker {done.id}: its lease ended, and others go on with its runs: start it anew")
+        sys.stderr.flush()
+        os._exit(1)  # what hangs in a thread must not act on
+
+
+def runs_of(module: str) -> Runs:
+    """Return the runs that a module, or a file, has under a name; the only ones it has if there is no name.
+
+    Raises:
+        WorkerError: There are none, or several.
+    """
+    path, _, name = module.partition(":")
+    found = vars(_loaded(path))
+    if name:
+        if isinstance(found.get(name), Runs):
+            runs: Runs = found[name]
+            return runs
+        raise WorkerError(f"{path} has no Runs named {name!r}")
+    names = [key for key, value in found.items() if isinstance(value, Runs)]
+    if len({id(found[key]) for key in names}) == 1:
+        only: Runs = found[names[0]]
+        return only
+    what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}" if names else "has no Runs"
+    raise WorkerError(f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it")
+
+
+def _loaded(path: str) -> ModuleType:
+    """Import a module, or a file."""
+    if path.endswith(".py"):
+        file = Path(path).resolve()
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if spec is None or spec.loader is None or not file.is_file():
+            raise WorkerError(f"{path}: there is no such file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
+            raise
+        raise WorkerError(f"there is no module {path!r}, looked for from {Path.cwd()}") from error

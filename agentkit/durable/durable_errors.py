@@ -1,0 +1,67 @@
+"""What can go wrong with runs that outlive their process."""
+
+from __future__ import annotations
+
+from agentkit.errors import AgentError
+
+__all__ = ["DurableError", "RunCancelled", "RunFailed", "RunIdTaken", "RunNotFound", "WorkerError"]
+
+
+class DurableError(AgentError):
+    """Base of what can go wrong with durable runs that is not the fault of the run itself."""
+
+
+class RunNotFound(DurableError, LookupError):
+    """The database has no run of this id.
+
+    Attributes:
+        run_id: Id that was asked for.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id!r} in this database: `agentkit runs list` shows those there are")
+        self.run_id = run_id
+
+
+class RunIdTaken(DurableError, ValueError):
+    """The id of a new run is that of another one: of another agent, input or session. Nothing was started.
+
+    Attributes:
+        run_id: Id that was asked for.
+    """
+
+    def __init__(self, run_id: str, what: str) -> None:
+        super().__init__(f"run {run_id!r} exists, with another {what}: give every run an id of its own")
+        self.run_id = run_id
+
+
+class RunFailed(DurableError):
+    """The run ended with an error, as a rule in another process. `journal`, `messages` and `usage` are those of it.
+
+    Attributes:
+        run_id: Id of the run.
+        kind: Name of the class of the error, such as `ModelUnavailable`.
+        message: Its text.
+    """
+
+    def __init__(self, run_id: str, kind: str, message: str) -> None:
+        super().__init__(f"run {run_id!r} failed: {kind}: {message}")
+        self.run_id = run_id
+        self.kind = kind
+        self.message = message
+
+
+class RunCancelled(DurableError):
+    """The run was cancelled. `journal`, `messages` and `usage` are those of the run.
+
+    Attributes:
+        run_id: Id of the run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"run {run_id!r} was cancelled: `resume` goes on with it")
+        self.run_id = run_id
+
+
+class WorkerError(DurableError):
+    """A worker cannot start, or may not go on: the message says which, and what to do."""

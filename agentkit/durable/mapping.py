@@ -1,0 +1,214 @@
+"""`map`: one run for each of many inputs, whose answers are written in the order in which they were asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+
+from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.run_request import AddedAgent, RunRequest, check_name
+from agentkit.durable.run_store import PRIORITY, RunStore
+from agentkit.threads import in_thread
+from agentkit.unknown_options import check_names
+
+if TYPE_CHECKING:
+    from agentkit.durable.runs import StartOptions
+
+__all__ = ["MapOptions", "MapReport", "mapped"]
+
+_PAGE = 500
+_MAX_LISTED = 10
+_MIN_WAIT, _MAX_WAIT = 0.05, 1.0
+_LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
+_CONCURRENCY, _POLL = 20, 0.2
+"""Of the queue of an agent that no worker has served yet."""
+
+Request = Callable[[Any, "StartOptions"], tuple[RunRequest, str]]
+"""Returns what is stored of the run of an input, and its id."""
+
+
+class MapOptions(TypedDict, total=False):
+    """How many inputs are done at once; all of it may be left out. The limits hold for all maps of the agent: the last
+    one sets them.
+    """
+
+    concurrency: int | None
+    """Runs at once, on all workers; None for as many as they take."""
+    rate: float | None
+    """Runs that begin in a second, on all workers; None for no limit."""
+    tenant: str | Callable[[Any], str]
+    """Whose runs they are, or a function of an input."""
+    tenant_concurrency: int | None
+    """Runs of one tenant at once, on all workers; None for no limit."""
+    priority: int
+    """Inputs of a map with a lower number begin first, from 1; 100 if it is not given."""
+    on_progress: Callable[[int, int], object]
+    """Called with how many answers are written, and how many there will be."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapReport:
+    """What became of the inputs of a map."""
+
+    total: int
+    finished: int
+    failed: int
+    """Those that failed or were cancelled: `agentkit runs resume` goes on with one, and the map, asked for again under
+    another file, has its answer."""
+    path: Path
+    """One line of JSON for each input, in order: `run_id`, and `output` or `error`."""
+
+
+async def mapped(
+    store: RunStore,
+    added: AddedAgent,
+    request: Request,
+    inputs: Iterable[Any],
+    name: str,
+    path: Path,
+    options: MapOptions,
+) -> MapReport:
+    """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
+    check_names("map", options, MapOptions.__annotations__)
+    wanted = await in_thread(lambda: _requested(request, inputs, name, options))
+    await in_thread(lambda: _begin(store, added, wanted, options))
+    ids = [run_id for run_id, _ in wanted]
+    file, written, failed = await in_thread(lambda: _opened(path, ids))
+    progress, wait = options.get("on_progress"), _MIN_WAIT
+    with file:
+        while written < len(ids):
+            page = ids[written : written + _PAGE]
+            lines = await in_thread(lambda page=page: _ended(store, page))  # type: ignore[misc]
+            for line in lines:
+                failed += "error" in line
+                file.write(json.dumps(line) + "\n")
+            file.flush()
+            written += len(lines)
+            if progress is not None and lines:
+                progress(written, len(ids))
+            wait = _MIN_WAIT if lines else min(wait * 1.5, _MAX_WAIT)
+            if written < len(ids) and len(lines) < len(page):
+                await asyncio.sleep(wait)
+    return MapReport(len(ids), len(ids) - failed, failed, path)
+
+
+def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[tuple[str, RunRequest]]:
+    """Return what is stored of all runs.
+
+    Raises:
+        DurableError: Names what is wrong with the options, or with the first inputs that cannot be run.
+    """
+    problems: list[str] = []
+    check_name("name", name, problems)
+    for option, lowest in (("concurrency", 1), ("tenant_concurrency", 1)):
+        value: Any = options.get(option)
+        if value is not None and not (type(value) is int and value >= lowest):
+            problems.append(f"{option}={value!r:.40}: expected an int from {lowest}, or None")
+    rate = options.get("rate")
+    if rate is not None and not (isinstance(rate, int | float) and rate > 0):
+        problems.append(f"rate={rate!r:.40}: expected runs in a second, above 0, or None")
+    if isinstance(inputs, str | bytes | Mapping):
+        problems.append(f"inputs: expected several inputs, got one: {inputs!r:.40}")
+    if problems:
+        raise DurableError(f"map: {'; '.join(problems)}; nothing was started")
+    wanted: list[tuple[str, RunRequest]] = []
+    tenant = options.get("tenant", "")
+    for number, given in enumerate(inputs):
+        try:
+            about: StartOptions = {
+                "run_id": f"{name}/{number}",
+                "tenant": tenant(given) if callable(tenant) else tenant,
+                "priority": options.get("priority", PRIORITY),
+            }
+            made, run_id = request(given, about)
+            wanted.append((run_id, made))
+        except Exception as error:
+            problems.append(f"inputs[{number}]: {type(error).__name__}: {error}")
+            if len(problems) == _MAX_LISTED:
+                problems.append("and maybe more")
+                break
+    if problems:
+        raise DurableError(f"map {name!r}: {'; '.join(problems)}; nothing was started")
+    return wanted
+
+
+def _begin(store: RunStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: MapOptions) -> None:
+    """Set the limits, and store the runs that are new."""
+    rate, limits = options.get("rate"), dict[str, Any]()
+    if rate is not None:  # DBOS counts whole runs in a window
+        period = max(1.0, 1 / rate)
+        limits["limiter"] = {"limit": max(1, round(rate * period)), "period": period}
+    limits |= {
+        "global_concurrency": options.get("concurrency"),
+        "partition_concurrency": options.get("tenant_concurrency"),
+    }
+    name, own = f"{added.queue}/map", store.client.retrieve_queue(added.queue)
+    queue, each = store.client.retrieve_queue(name), _CONCURRENCY if own is None else own.worker_concurrency
+    limits["worker_concurrency"] = min(each, options.get("concurrency") or each)
+    if queue is None:
+        store.client.register_queue(name, polling_interval_sec=_POLL, **limits)
+    elif {option: getattr(queue, option) for option in ("limiter", *_LIMITS)} != {"limiter": None, **limits}:
+        poll = queue.polling_interval_sec
+        store.client.register_queue(name, polling_interval_sec=poll, **limits)
+        time.sleep(2 * poll)  # workers read the limits before they wait, and take runs after that
+    store.enqueue(wanted, priority=options.get("priority", PRIORITY))
+
+
+def _opened(path: Path, ids: Sequence[str]) -> tuple[TextIO, int, int]:
+    """Open the file of answers behind those that are there, and return how many there are, and how many failed.
+
+    Raises:
+        DurableError: It has something else.
+    """
+    file = path.open("a+", encoding="utf-8", newline="\n")
+    try:
+        file.seek(0)
+        whole, written, failed = 0, 0, 0
+        for line in file.read().splitlines(keepends=True):
+            if not line.endswith("\n"):
+                break  # it was cut
+            found = _parsed(line)
+            if written == len(ids) or found.get("run_id") != ids[written]:
+                wanted = repr(ids[written]) if written < len(ids) else "no more"
+                raise DurableError(
+                    f"{path}, line {written + 1}: expected the answer of run {wanted}, got {line[:60]!r}: it is the "
+                    "file of another map: name another one"
+                )
+            written += 1
+            failed += "error" in found
+            whole += len(line.encode())
+        file.truncate(whole)
+    except BaseException:
+        file.close()
+        raise
+    return file, written, failed
+
+
+def _parsed(line: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _ended(store: RunStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return how the first of these runs ended, as far as all before them have."""
+    outcomes = store.outcomes(run_ids)
+    lines: list[dict[str, Any]] = []
+    for run_id in run_ids:
+        found = outcomes.get(run_id)
+        if found is None or found["state"] == "paused":
+            break
+        line: dict[str, Any] = {"run_id": run_id}
+        if found["state"] == "finished":
+            line |= {"output": found["output"], "finish_reason": found["finish_reason"]}
+        else:
+            line["error"] = {"kind": found.get("kind", "RunCancelled"), "message": found.get("message", "cancelled")}
+        lines.append(line)
+    return lines

@@ -1,0 +1,239 @@
+"""`RunHandle`: a run that any process may look at, wait for, decide about, cancel and go on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from agentkit.chain import Output
+from agentkit.durable.durable_errors import RunCancelled, RunFailed
+from agentkit.durable.run_store import RunInfo
+from agentkit.errors import ApprovalError, Paused
+from agentkit.models.model import Usage
+from agentkit.run.decisions import Approved, Decision, Denied, decision
+from agentkit.run.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
+from agentkit.run.journal import Entry, Journal
+from agentkit.threads import in_thread
+from agentkit_prompts.context.messages import Message, ToolCall
+
+if TYPE_CHECKING:
+    from agentkit.durable.runs import Runs
+
+__all__ = ["EndedRun", "RunHandle"]
+
+_MIN_WAIT, _MAX_WAIT = 0.02, 0.5
+"""Seconds between two looks at a run that has not ended."""
+
+
+@dataclass(slots=True)
+class EndedRun(Generic[Output]):
+    """How a durable run ended, as any process can know it: a `RunResult` without what was sent last."""
+
+    output: Output
+    """The answer; JSON data where the handle was made without the agent."""
+    run_id: str
+    usage: Usage
+    steps: int
+    """Model calls."""
+    finish_reason: str
+    """`stop`, `length`, or `limit` where a limit ended it and `Limits.on_limit` is `return`."""
+    journal: Journal = field(repr=False, compare=False)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What the run added to the conversation, the user's message first."""
+        return self.journal.messages
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all model calls; None where a price is not known."""
+        return self.usage.money
+
+
+class RunHandle(Generic[Output]):
+    """A durable run, by its id. It costs nothing to have, and may be made anew in any process: `runs.handle(run_id)`.
+
+    Attributes:
+        run_id: Id of the run.
+    """
+
+    __slots__ = ("_runs", "run_id")
+
+    def __init__(self, runs: Runs, run_id: str) -> None:
+        self._runs = runs
+        self.run_id = run_id
+
+    async def info(self) -> RunInfo:
+        """Return what is known of the run now.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return await in_thread(lambda: self._runs.store.info(self.run_id))
+
+    async def journal(self) -> Journal:
+        """Return what the run asked for and was answered so far: its messages, usage and decisions.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return await in_thread(lambda: self._runs.store.journal(self.run_id))
+
+    async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
+        """Yield the events so far, each as soon as its step is stored; with `follow` until the run pauses or ends.
+
+        They come from the journal: whole replies, no deltas.
+        """
+        seen, wait = 0, _MIN_WAIT
+        while True:
+            state = (await self.info()).state if follow else "finished"  # before the journal: nothing comes later
+            journal = await self.journal()
+            fresh = _events(journal, seen)
+            seen = len(journal.entries)
+            for event in fresh:
+                yield event
+            if state not in ("queued", "running"):
+                return
+            wait = _MIN_WAIT if fresh else min(wait * 1.5, _MAX_WAIT)
+            await asyncio.sleep(wait)
+
+    async def result(self, *, timeout: float | None = None) -> EndedRun[Output]:
+        """Wait until the run ends, and return how.
+
+        Args:
+            timeout: Seconds to wait; None for as long as it takes. The run goes on either way.
+
+        Raises:
+            Paused: It waits for decisions: `approve` or `deny` go on with it. `calls` and `journal` are those of it.
+            RunFailed: It ended with an error.
+            RunCancelled: It was cancelled.
+            TimeoutError: It has not ended by then.
+            RunNotFound: There is no such run.
+        """
+        async with asyncio.timeout(timeout):
+            wait = _MIN_WAIT
+            while (found := await in_thread(lambda: self._runs.store.outcome(self.run_id))) is None:
+                await asyncio.sleep(wait)
+                wait = min(wait * 1.5, _MAX_WAIT)
+        return await in_thread(lambda: self._ended(found))
+
+    def _ended(self, found: Mapping[str, Any]) -> EndedRun[Output]:
+        """Return how the run ended, from its outcome."""
+        state, journal = found["state"], self._runs.store.journal(self.run_id)
+        error: RunFailed | RunCancelled | Paused
+        if state == "finished":
+            output: Any = found["output"]
+            added = self._runs.added_of(self.run_id)
+            if added is not None and found["finish_reason"] != "limit":
+                output = added.agent.chain.answer.of_data(output)
+            return EndedRun(output, self.run_id, journal.usage, found["steps"], found["finish_reason"], journal)
+        if state == "paused":
+            waiting = [call for call in self._runs.store.tables.calls([self.run_id]) if call.decision is None]
+            agents = {call.call_id: call.agent for call in waiting if call.agent}
+            error = Paused([ToolCall(call.call_id, call.tool, call.arguments) for call in waiting], agents)
+        elif state == "cancelled":
+            error = RunCancelled(self.run_id)
+        else:
+            error = RunFailed(self.run_id, found["kind"], found["message"])
+        error.messages, error.usage, error.journal = journal.messages, journal.usage, journal
+        raise error
+
+    async def approve(
+        self, call: str | None = None, arguments: Mapping[str, Any] | None = None, *, by: str = ""
+    ) -> None:
+        """Let calls run that wait, and go on with the run once all are decided.
+
+        Args:
+            call: Id of one call; None for all that wait.
+            arguments: What that call runs with in place of what the model wrote.
+            by: Who decided; kept with the decision.
+
+        Raises:
+            ApprovalError: No such call waits, or it was decided already; nothing was stored.
+            RunNotFound: There is no such run.
+        """
+        await self.decide(call, Approved(arguments), by=by)
+
+    async def deny(self, call: str | None = None, reason: str = "", *, by: str = "") -> None:
+        """Have calls that wait not run. See `approve`; the model reads the reason."""
+        await self.decide(call, Denied(reason), by=by)
+
+    async def decide(self, call: str | None, made: Decision, *, by: str = "") -> None:
+        """Store a decision about one call, or about all that wait. See `approve`."""
+        made = decision(made, call or "all calls")
+        await in_thread(lambda: self._decide(call, made, by))
+
+    def _decide(self, call: str | None, made: Decision, by: str) -> None:
+        runs = self._runs
+        runs.store.info(self.run_id)
+        calls = runs.store.tables.calls([self.run_id])
+        waiting = [one.call_id for one in calls if one.decision is None]
+        if call is None and isinstance(made, Approved) and made.arguments is not None and len(waiting) > 1:
+            raise ApprovalError(f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}")
+        wanted = waiting if call is None else [call]
+        taken = runs.store.tables.decide(self.run_id, dict.fromkeys(wanted, made), by) if wanted else ["any call"]
+        if taken:
+            decided = {one.call_id: one.decision for one in calls if one.decision is not None}
+            known = [f"{one} was decided already: {decided[one]!r:.80}" for one in taken if one in decided]
+            unknown = [one for one in taken if one not in decided]
+            if unknown:
+                known.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
+            raise ApprovalError(f"run {self.run_id!r}: {'; '.join(known)}; nothing was decided")
+        if not set(waiting) - set(wanted):
+            runs.store.go_on(self.run_id, only_if="paused")
+
+    async def cancel(self) -> None:
+        """End the run: nothing more of it begins, and what is under way is cancelled within seconds.
+
+        A run that has ended stays as it is.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        await in_thread(lambda: self._runs.store.cancel(self.run_id))
+
+    async def resume(self) -> None:
+        """Go on with a run that failed or was cancelled: what was done is not done again.
+
+        Raises:
+            DurableError: It has finished, or waits for decisions.
+            RunNotFound: There is no such run.
+        """
+        await in_thread(lambda: self._runs.store.go_on(self.run_id))
+
+    def __repr__(self) -> str:
+        return f"RunHandle({self.run_id!r})"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
+
+
+def _events(journal: Journal, seen: int) -> list[Event[Any]]:
+    """Return the events of entries behind the first ones that were seen."""
+    found: list[Event[Any]] = []
+    step, calls, query = 0, dict[str, ToolCall](), journal.context.user_input.text
+    for number, (effect, answer) in enumerate(journal.entries):
+        step += effect == "CallModel"
+        if effect == "CallModel":
+            calls = {call.id: call for call in answer.message.tool_calls}
+        if number >= seen:
+            found += _of_entry(Entry(effect, answer), step, calls, query)
+    return found
+
+
+def _of_entry(entry: Entry, step: int, calls: Mapping[str, ToolCall], query: str) -> list[Event[Any]]:
+    effect, answer = entry
+    if effect == "CallModel":
+        return [ModelReplied(step, answer)]
+    if effect == "CallTools":
+        return [ToolFinished(step, answer[0])]
+    if effect == "AskApproval":
+        return [ApprovalGiven(step, calls[call], made) for call, made in answer.items() if call in calls]
+    if effect == "Recall":
+        return [Recalled(query, *answer)]
+    if effect == "Compact" and answer.messages:
+        return [ConversationCompacted(answer.messages, answer.summary)]
+    return []

@@ -1,0 +1,418 @@
+"""`RunStore`: the durable runs in a database: what they are, how they ended, and how they go on.
+
+One run is one DBOS workflow, and each line of its journal is one step of it: what a run was answered is stored once, as
+our JSON, before it goes on, by a write that DBOS refuses to whoever does not own the run any more. So recovery, queues,
+priorities and schedules are those of DBOS, and going on is `Agent.resume`. Journals in tables of our own beside a queue
+would need that fence, those retries and that retention written again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import sqlalchemy as sa
+
+from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFound
+from agentkit.durable.run_request import RunRequest
+from agentkit.durable.run_tables import RunTables, WaitingCall, WorkerRow
+from agentkit.run.journal import Journal
+
+__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "RunInfo", "RunState", "RunStore"]
+
+RunState: TypeAlias = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
+APPLICATION = "agentkit"
+"""The application that the workflows belong to: others may share the database."""
+WORKFLOW = "agentkit.run"
+JOURNAL = "journal"
+"""Name of the steps."""
+VERSION = "agentkit-1"
+"""The version that DBOS knows; agents have versions of their own."""
+
+_BEHIND = 2**31 - 1
+"""Behind every step: a workflow that is rewound to it has lost nothing, and runs again from its journal."""
+_STATES: Mapping[str, RunState] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "finished",
+    "ERROR": "failed",
+    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
+    "CANCELLED": "cancelled",
+}
+PRIORITY = 100
+"""That of a run that was given none."""
+_PAGE = 500
+
+Status: TypeAlias = Any
+"""A `WorkflowStatus` of DBOS."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What the database knows of a run, without its messages."""
+
+    run_id: str
+    state: RunState
+    agent: str
+    version: str
+    session: str | None
+    tenant: str
+    created_at: datetime
+    updated_at: datetime
+    worker: str | None
+    """Id of the worker that has it, or had it last."""
+    attempts: int
+    """How often a worker began with it since it was started or resumed."""
+    waiting: tuple[WaitingCall, ...] = ()
+    """Calls that wait for a person, where it is paused."""
+    error: str | None = None
+    """Why it failed."""
+    problem: str | None = None
+    """Why it does not go on by itself, such as that no worker has its agent."""
+
+
+class RunStore:
+    """The runs in a database. Its methods block: `RunHandle` and `Runs` call them in threads.
+
+    Args:
+        url: The database.
+
+    Raises:
+        DurableError: It is of another kind.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = _checked_url(url)
+        self._lock = threading.Lock()
+        self._opened: tuple[Any, RunTables] | None = None
+
+    def enqueue(
+        self, wanted: Sequence[tuple[str, RunRequest]], *, priority: int = PRIORITY, delay: float | None = None
+    ) -> None:
+        """Store runs that are to begin. One that is there already stays as it is.
+
+        Raises:
+            RunIdTaken: It is another one.
+        """
+        client, _ = self._open()
+        rows = [client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted]
+        begun: set[str] = set()
+        for at in range(0, len(rows), _PAGE):
+            page = [status for _, status in rows[at : at + _PAGE]]
+            # One transaction; and runs of one session keep their order where a clock has seconds only.
+            begun |= client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
+        for run_id, request in wanted:
+            if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
+                raise RunIdTaken(run_id, what)
+
+    def _delayed(self, rows: Sequence[Any]) -> set[str]:
+        """Store runs that begin later, and return the ids of those that are new."""
+        begun: set[str] = set()
+        for status in rows:
+            key = os.urandom(16).hex()
+            _, is_new = self.client._sys_db.init_workflow(status, creator_xid=key, reuse_policy="return-existing")
+            begun |= {status["workflow_uuid"]} if is_new else set()
+        return begun
+
+    def listed(
+        self, state: RunState | None, wanted: Mapping[str, str | None], limit: int, offset: int
+    ) -> Sequence[RunInfo]:
+        """Return runs, the latest first; `wanted` has attributes that they must have."""
+        if state is not None and state not in _STATES.values() and state != "paused":
+            known = sorted({*_STATES.values(), "paused"})
+            raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
+        client, tables = self._open()
+        attributes = {name: value for name, value in wanted.items() if value is not None}
+        statuses = [name for name, own in _STATES.items() if own == ("finished" if state == "paused" else state)]
+        found: list[Status] = []
+        at, ids = 0, None
+        if state == "paused":
+            ids = list(dict.fromkeys(call.run_id for call in tables.waiting(100_000)))
+        while len(found) < offset + limit and (ids is None or at < len(ids)):
+            page = client.list_workflows(
+                name=WORKFLOW,
+                application_name=APPLICATION,
+                status=statuses or None,
+                attributes=None if tables.is_sqlite else attributes or None,
+                sort_desc=True,
+                load_input=False,
+                workflow_ids=None if ids is None else ids[at : at + _PAGE],
+                limit=_PAGE,
+                offset=at if ids is None else None,
+            )
+            at += _PAGE
+            found += [one for one in page if state in (None, _state(one)) and _has(one, attributes)]
+            if ids is None and len(page) < _PAGE:
+                break
+        found.sort(key=lambda one: one.created_at or 0, reverse=True)
+        return self._infos(found[offset : offset + limit])
+
+    def info(self, run_id: str) -> RunInfo:
+        """Return what is known of a run. Blocks; `RunHandle.info` does not."""
+        return self._infos([self._status(run_id)])[0]
+
+    def request(self, run_id: str) -> RunRequest:
+        """Return what is stored of a run since it was started. Blocks."""
+        return _request_of(self._status(run_id, load_input=True))
+
+    def journal(self, run_id: str) -> Journal:
+        """Return the journal of a run so far. Blocks; `RunHandle.journal` does not."""
+        request = self.request(run_id)
+        return Journal.loads("".join([request.head, *self.lines(run_id)]))
+
+    def lines(self, run_id: str) -> list[str]:
+        """Return the lines of a journal so far, without the first one. Blocks."""
+        client, _ = self._open()
+        return [step["output"] for step in client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+
+    def outcome(self, run_id: str) -> Mapping[str, Any] | None:
+        """Return how a run ended or why it waits, None while it goes on. Blocks."""
+        return _outcome(self._status(run_id))
+
+    def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Return how runs ended or why they wait, those of them that do not go on. Blocks."""
+        client, _ = self._open()
+        found = client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False)
+        return {one.workflow_id: outcome for one in found if (outcome := _outcome(one)) is not None}
+
+    def cancel(self, run_id: str) -> None:
+        """Cancel a run. Blocks; see `RunHandle.cancel`."""
+        client, _ = self._open()
+        if _state(self._status(run_id)) == "paused":
+            self._again(run_id)  # only a run that has not ended can be cancelled
+        client.cancel_workflow(run_id)
+
+    def go_on(self, run_id: str, *, only_if: RunState | None = None) -> None:
+        """Have a run that stopped go on from its journal. Blocks; see `RunHandle.resume`."""
+        state = _state(self._status(run_id))
+        if only_if is not None and state != only_if:
+            return  # its worker has not stored yet that it pauses, and looks for decisions then
+        if state in ("queued", "running"):
+            return
+        if state == "finished":
+            raise DurableError(f"run {run_id!r} has finished: start a new one")
+        if state == "paused" and (waiting := [one for one in self.tables.calls([run_id]) if one.decision is None]):
+            named = ", ".join(f"{call.tool} ({call.call_id})" for call in waiting)
+            raise DurableError(f"run {run_id!r} waits for decisions about {named}: approve or deny them")
+        self._again(run_id)
+
+    def _again(self, run_id: str) -> None:
+        """Put a run that stopped back into its queue, whole."""
+        from dbos import error as dbos_errors
+
+        client, _ = self._open()
+        request = self.request(run_id)
+        try:
+            client.rewind_workflow(
+                run_id, start_step=_BEHIND, queue_name=request.queue, queue_partition_key=request.partition
+            )
+        except dbos_errors.DBOSException:
+            if _state(self._status(run_id)) not in ("queued", "running"):  # or another process was first
+                raise
+
+    def delete(self, run_ids: Sequence[str]) -> int:
+        """Delete runs that have ended, and return how many."""
+        client, tables = self._open()
+        ended = [run_id for run_id in run_ids if _state(self._status(run_id)) in ("finished", "failed", "cancelled")]
+        for at in range(0, len(ended), _PAGE):
+            client.delete_workflows(ended[at : at + _PAGE])
+            tables.forget_calls(ended[at : at + _PAGE])
+        return len(ended)
+
+    @property
+    def tables(self) -> RunTables:
+        """Workers and approvals."""
+        return self._open()[1]
+
+    @property
+    def client(self) -> Any:
+        """The `DBOSClient` of the database, for what DBOS has beside runs."""
+        return self._open()[0]
+
+    def close(self) -> None:
+        """Close the connections; whatever is called next opens them again."""
+        with self._lock:
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[0].destroy()
+            opened[1].close()
+
+    def _open(self) -> tuple[Any, RunTables]:
+        if self._opened is None:
+            with self._lock:
+                if self._opened is None:
+                    self._opened = _opened(self.url)
+        return self._opened
+
+    def _status(self, run_id: str, *, load_input: bool = False) -> Status:
+        client, _ = self._open()
+        found = client.list_workflows(workflow_ids=[run_id], name=WORKFLOW, load_input=load_input, limit=1)
+        if not found:
+            raise RunNotFound(run_id)
+        return found[0]
+
+    def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
+        paused = [status.workflow_id for status in found if _state(status) == "paused"]
+        waiting: dict[str, list[WaitingCall]] = {}
+        for call in self.tables.calls(paused) if paused else ():
+            if call.decision is None:
+                waiting.setdefault(call.run_id, []).append(call)
+        workers = self.tables.workers() if any(_state(one) in ("queued", "running") for one in found) else []
+        return [_info(status, tuple(waiting.get(status.workflow_id, ())), workers) for status in found]
+
+
+def _checked_url(url: object) -> sa.URL:
+    """Return the address of a database.
+
+    Raises:
+        DurableError: It is no address, or one of another kind of database.
+    """
+    try:
+        if not isinstance(url, str):
+            raise TypeError
+        made = sa.make_url(url)
+    except (TypeError, ValueError, sa.exc.ArgumentError):
+        made = None
+    if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
+        raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {url!r:.80}")
+    if made.get_backend_name() == "sqlite":
+        if made.database in (None, "", ":memory:"):
+            raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
+        return sa.URL.create("sqlite", database=str(Path(str(made.database)).absolute()))
+    return made
+
+
+def _opened(url: sa.URL) -> tuple[Any, RunTables]:
+    """Open a database, and make the tables that are missing."""
+    try:
+        from dbos import DBOS, DBOSClient
+        from dbos._serialization import DBOSPortableJSON
+    except ImportError as error:
+        raise DurableError("durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'") from error
+    address = url.render_as_string(hide_password=False)
+    logger = logging.getLogger("dbos")
+    level = logger.level
+    if level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+    if url.get_backend_name() == "sqlite":
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+    tables = RunTables(url)
+    try:
+        tables.create()
+        DBOS.migrate(address)
+        client = DBOSClient(system_database_url=address, serializer=DBOSPortableJSON, application_name=APPLICATION)
+    except (OSError, sa.exc.SQLAlchemyError) as error:
+        tables.close()
+        shown = url.render_as_string(hide_password=True)
+        raise DurableError(f"Runs: the database {shown} cannot be opened: {error}") from error
+    return client, tables
+
+
+def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: float | None) -> Any:
+    from dbos import WorkflowSerializationFormat
+
+    options: dict[str, Any] = {
+        "workflow_name": WORKFLOW,
+        "queue_name": request.queue,
+        "workflow_id": run_id,
+        "app_version": VERSION,
+        "priority": priority,
+        "serialization_type": WorkflowSerializationFormat.PORTABLE,
+        "attributes": {
+            "agent": request.agent,
+            "version": request.version,
+            "session": None if request.session is None else request.session.id,
+            "tenant": request.tenant,
+        },
+    }
+    if request.partition is not None:
+        options["queue_partition_key"] = request.partition
+    if delay is not None:
+        options["delay_seconds"] = delay
+    return options
+
+
+def _state(status: Status) -> RunState:
+    state = _STATES.get(status.status, "failed")
+    if state == "finished" and isinstance(status.output, Mapping) and status.output.get("state") == "paused":
+        return "paused"
+    return state
+
+
+def _outcome(status: Status) -> Mapping[str, Any] | None:
+    state = _state(status)
+    if state in ("queued", "running"):
+        return None
+    if state in ("finished", "paused"):
+        return dict(status.output)
+    if state == "cancelled":
+        return {"state": state}
+    kind, message = _error_of(status)
+    return {"state": state, "kind": kind, "message": message}
+
+
+def _has(status: Status, wanted: Mapping[str, str]) -> bool:
+    about = status.attributes or {}
+    return all(about.get(name) == value for name, value in wanted.items())
+
+
+def _error_of(status: Status) -> tuple[str, str]:
+    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        return "WorkerError", f"{status.recovery_attempts} workers died with it: it may be what ends them"
+    error = status.error
+    data = getattr(error, "data", None)
+    if isinstance(data, Mapping) and "kind" in data:
+        return str(data["kind"]), str(data["message"])
+    return getattr(error, "name", type(error).__name__), str(error)
+
+
+def _request_of(status: Status) -> RunRequest:
+    given = status.input
+    return RunRequest.of_data(given["args"][0] if given and given["args"] else None)
+
+
+def _info(status: Status, waiting: tuple[WaitingCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
+    about, state = status.attributes or {}, _state(status)
+    agent, version = about.get("agent") or "", about.get("version") or ""
+    error = None
+    if state == "failed":
+        kind, message = _error_of(status)
+        error = f"{kind}: {message}"
+    return RunInfo(
+        run_id=status.workflow_id,
+        state=state,
+        agent=agent,
+        version=version,
+        session=about.get("session"),
+        tenant=about.get("tenant") or "",
+        created_at=_time(status.created_at),
+        updated_at=_time(status.updated_at),
+        worker=status.executor_id,
+        attempts=status.recovery_attempts or 0,
+        waiting=waiting,
+        error=error,
+        problem=_problem(state, status.executor_id, (agent, version), workers),
+    )
+
+
+def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers: Sequence[WorkerRow]) -> str | None:
+    """Return why a run does not go on by itself; None where it does, or has ended."""
+    alive = [one for one in workers if one.state == "alive" and one.silent <= one.lease]
+    if state == "queued" and not any(key in one.serves for one in alive):
+        others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
+        have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
+        return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
+    if state == "running" and worker not in {one.id for one in alive}:
+        return "its worker is silent: another one goes on with it when its lease has ended"
+    return None
+
+
+def _time(milliseconds: int | None) -> datetime:
+    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)

@@ -1,0 +1,200 @@
+"""One attempt at a durable run: its journal is read from the steps that are stored, and goes on, a step a line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from agentkit.durable.durable_errors import RunFailed
+from agentkit.durable.run_request import AddedAgent, RunRequest
+from agentkit.durable.run_store import JOURNAL
+from agentkit.durable.runs import Runs
+from agentkit.errors import JournalError, Paused, SessionBusy
+from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keeper
+from agentkit.threads import in_thread
+
+if TYPE_CHECKING:
+    from agentkit.run.decisions import Decision
+    from agentkit.session import Session
+
+__all__ = ["Attempt", "TakenOver"]
+
+_SECONDS_BUSY = 60.0
+"""How long a run waits for one of the same session whose end is under way in this process."""
+_PAUSE = 0.1
+_log = logging.getLogger("agentkit")
+
+
+class TakenOver(BaseException):
+    """The run is not this worker's any more, or it cannot know: nothing more is done. No handler may stop it."""
+
+
+class _StepKeeper(Keeper):
+    """Keeps each line of a journal as a step, which DBOS refuses where the run belongs to another worker."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        super().__init__(self._step)
+        self._check = check
+
+    async def written(self) -> None:
+        """Wait until all lines are stored, and refuse to go on where the lease has ended."""
+        await super().written()
+        self.check()
+
+    def check(self) -> None:
+        """Refuse to go on where the run may belong to another worker."""
+        if not self.is_taken:
+            try:
+                self._check()
+            except TakenOver:
+                self.is_taken = True
+                raise
+        if self.is_taken:
+            raise TakenOver
+
+    def _step(self, line: str) -> None:
+        from dbos import DBOS
+        from dbos import error as dbos_errors
+
+        if self.is_taken:
+            raise TakenOver
+        try:
+            DBOS.run_step({"name": JOURNAL}, lambda: line)
+        except (dbos_errors.DBOSWorkflowConflictIDError, dbos_errors.DBOSWorkflowCancelledError) as error:
+            # After a cancellation the conversation is still completed; after a takeover that is the other's.
+            self.is_taken = isinstance(error, dbos_errors.DBOSWorkflowConflictIDError)
+            raise
+        except SQLAlchemyError as error:
+            self.is_taken = True
+            _log.warning("a step of a run could not be stored, it is tried again: %s", error)
+            raise TakenOver from error
+
+
+class Attempt:
+    """One attempt at a run, on a worker.
+
+    Args:
+        runs: Where the run is.
+        run_id: Its id.
+        check: Raises `TakenOver` where the worker may not act any more.
+    """
+
+    __slots__ = ("_keeper", "_loop", "_runs", "_task", "run_id")
+
+    def __init__(self, runs: Runs, run_id: str, check: Callable[[], None]) -> None:
+        self._runs = runs
+        self.run_id = run_id
+        self._keeper = _StepKeeper(check)
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+
+    def leave(self, *, is_taken: bool) -> None:
+        """End the attempt, from any thread; `is_taken` where the run goes on elsewhere, so that nothing is kept."""
+        self._keeper.is_taken = self._keeper.is_taken or is_taken
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def outcome(self, data: Any) -> Mapping[str, Any]:
+        """Go on with the run until it ends or pauses, and return how.
+
+        Raises:
+            RunFailed: It failed.
+            CancelledError: Another attempt goes on with it.
+        """
+        try:
+            return await self._outcome(RunRequest.of_data(data))
+        except TakenOver:
+            raise asyncio.CancelledError from None
+        except RunFailed:
+            raise
+        except Exception as error:
+            if self._keeper.is_taken:
+                raise asyncio.CancelledError from None
+            await in_thread(lambda: self._runs.store.tables.take(self.run_id))
+            raise _failed(self.run_id, error) from error
+
+    async def _outcome(self, request: RunRequest) -> Mapping[str, Any]:
+        added = self._runs.agent_of(request)
+        journal = await self._journal(request)
+        named = request.session
+        session = None if named is None else await in_thread(lambda: added.session(named))
+        while True:
+            try:
+                result = await self._resumed(added, journal, session)
+            except Paused as paused:
+                journal = paused.journal
+                if await in_thread(partial(self._pauses, added, paused, journal)):
+                    return {"state": "paused"}
+                continue
+            await in_thread(lambda: self._runs.store.tables.take(self.run_id))
+            is_cut = result.limit is not None
+            try:
+                output = result.output if is_cut else added.agent.chain.answer.data(result.output)
+            except (ValueError, TypeError) as error:
+                raise JournalError(f"the answer cannot be stored as JSON: {error}") from error
+            return {
+                "state": "finished",
+                "output": output,
+                "steps": result.steps,
+                "finish_reason": result.finish_reason,
+            }
+
+    async def _journal(self, request: RunRequest) -> Journal:
+        """Return the journal so far; DBOS counts the steps that are stored as it hands them out."""
+        from dbos import DBOS
+
+        known = await in_thread(
+            lambda: len(self._runs.store.client.list_workflow_steps(self.run_id, load_output=False))
+        )
+        lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
+        return Journal.loads("".join([request.head, *lines]))
+
+    async def _resumed(self, added: AddedAgent, journal: Journal, session: Session | None) -> Any:
+        until = self._loop.time() + _SECONDS_BUSY
+        while True:
+            decisions = await in_thread(lambda: self._decisions(journal))
+            self._keeper.check()
+            try:
+                return await added.agent.resume(
+                    journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
+                )
+            except SessionBusy:  # an attempt that was left has not ended
+                if self._loop.time() > until:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+    def _decisions(self, journal: Journal) -> dict[str, Decision]:
+        """Return what was decided since the run paused."""
+        known = journal.decisions
+        calls = self._runs.store.tables.calls([self.run_id])
+        return {
+            call.call_id: call.decision for call in calls if call.decision is not None and call.call_id not in known
+        }
+
+    def _pauses(self, added: AddedAgent, paused: Paused, journal: Journal) -> bool:
+        """Have the calls of a paused run wait; False where all of them have been decided meanwhile."""
+        tables = self._runs.store.tables
+        tables.take(self.run_id, journal.decisions)
+        wanted = [(call.id, call.name, call.arguments, paused.agents.get(call.id, "")) for call in paused.calls]
+        tables.ask(self.run_id, wanted, added.approval_timeout)
+        ids = {call.id for call in paused.calls}
+        return any(call.decision is None for call in tables.calls([self.run_id]) if call.call_id in ids)
+
+
+def _failed(run_id: str, error: Exception) -> RunFailed:
+    """Return what is stored of an error: DBOS keeps the attribute `data` of it."""
+    failed = RunFailed(run_id, type(error).__name__, str(error))
+    failed.data = {"kind": failed.kind, "message": failed.message}  # type: ignore[attr-defined]
+    return failed
+
+
+def _lost() -> str:
+    raise JournalError("a step that was stored is gone")

@@ -1,0 +1,270 @@
+"""`Runs`: durable runs, and the agents that are found by name where these go on."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypedDict, Unpack
+
+from agentkit.deps import check_deps
+from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_request import (
+    AddedAgent,
+    DurableAgent,
+    OpenSession,
+    RunRequest,
+    SessionName,
+    check_name,
+    version_of,
+)
+from agentkit.durable.run_store import PRIORITY, RunInfo, RunState, RunStore
+from agentkit.durable.run_tables import WorkerRow
+from agentkit.errors import AgentDefinitionError
+from agentkit.recaller import in_scope
+from agentkit.run.begin import new_journal
+from agentkit.session import Session, checked_session
+from agentkit.threads import in_thread
+from agentkit.unknown_options import check_names
+from agentkit_prompts.errors import nearest
+
+if TYPE_CHECKING:
+    from agentkit.durable.worker import Worker
+    from agentkit_memory import Scope
+
+__all__ = ["Runs", "StartOptions"]
+
+_MAX_NUMBER = 2**31 - 1
+
+
+class StartOptions(TypedDict, total=False):
+    """What a durable run may be given beside its input; all of it may be left out."""
+
+    run_id: str | None
+    """Id of the run, unique in the database; a new one when not given. Idempotency keys derive from it."""
+    session: Session | None
+    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session are done in order,
+    one at a time."""
+    scope: Scope | str | None
+    """Whose memory is read where there is no session."""
+    tenant: str
+    """Whose run it is, for lists, costs and limits."""
+    priority: int
+    """Runs with a lower number begin first, from 1; 100 if it is not given."""
+    delay: float
+    """Seconds before it may begin."""
+
+
+class Runs:
+    """Durable runs in one database.
+
+    A server uses it like this, in any number of processes that need no worker of their own:
+
+        handle = await agent.start("Pay bill 7", run_id="bill-7", session=session)   # or runs.start(agent, ...)
+        handle = runs.handle("bill-7")                      # the same run, from any process
+        info = await handle.info()                          # info.state, info.waiting
+        async for event in handle.events(follow=True): ...  # replies and tool results, as they are stored
+        ended = await handle.result()                       # EndedRun, or Paused, RunFailed, RunCancelled
+        await handle.approve("c1", by="ada")                # or deny, cancel, resume
+        for info in await runs.list_runs(state="paused"): ...
+
+    The runs themselves are done by workers: `agentkit worker MODULE`, or `with runs.worker():` in a program.
+
+    Args:
+        url: The database: `sqlite:///runs.db` for one machine, `postgresql://...` for any number of them.
+
+    Raises:
+        DurableError: The url is neither.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.store = RunStore(url)
+        """The database, for what there is no handle for."""
+        self._added: dict[tuple[str, str], AddedAgent] = {}
+        self._lock = threading.Lock()
+
+    # Agents
+
+    def add(
+        self,
+        agent: DurableAgent,
+        *,
+        deps: Any = None,
+        sessions: OpenSession | None = None,
+        version: str | None = None,
+        approval_timeout: float | None = None,
+    ) -> None:
+        """Add an agent, which workers find by its name and version.
+
+        Args:
+            agent: The agent. Its runs are started with `agent.start`.
+            deps: Handed to its tools in their `ToolContext`.
+            sessions: Opens the conversation of a name; when not given, the memory of the agent does.
+            version: Changes when runs that have begun must not go on with the agent as it is now; a hash of what the
+                model is sent (prompts, tools, output type, model, settings) when not given. Agents of several versions
+                may be added: a run goes on with the one it began with, or waits for a worker that has it.
+            approval_timeout: Seconds after which a call that waits for a person is denied; None for never.
+
+        Raises:
+            AgentDefinitionError: There is one of this name and version, or a name cannot be stored.
+            DepsMismatch: Its tools need other deps.
+        """
+        problems: list[str] = []
+        check_name("the name of the agent", agent.name, problems)
+        if version is not None:
+            check_name("version", version, problems)
+        if approval_timeout is not None and not approval_timeout > 0:
+            problems.append(f"approval_timeout={approval_timeout!r}: expected seconds above 0, or None")
+        if problems:
+            raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
+        check_deps(agent.tools.values(), deps)
+        added = AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout)
+        with self._lock:
+            if added.key in self._added and self._added[added.key].agent is not agent:
+                raise AgentDefinitionError(
+                    f"runs.add: there is an agent {agent.name!r} of version {added.version!r}: give one of them "
+                    "another name=, or version="
+                )
+            self._added[added.key] = added
+        agent.runs = self
+
+    @property
+    def added(self) -> tuple[AddedAgent, ...]:
+        """The agents."""
+        return tuple(self._added.values())
+
+    def agent_of(self, request: RunRequest) -> AddedAgent:
+        """Return the agent of a run.
+
+        Raises:
+            DurableError: It was not added, or has another version.
+        """
+        found = self._added.get((request.agent, request.version))
+        if found is not None:
+            return found
+        versions = [version for name, version in self._added if name == request.agent]
+        if versions:
+            raise DurableError(
+                f"the run began with version {request.version!r} of agent {request.agent!r}; added are "
+                f"{', '.join(map(repr, versions))}: add that version too, or cancel the run"
+            )
+        names = sorted({name for name, _ in self._added})
+        raise DurableError(
+            f"there is no agent {request.agent!r}{nearest(request.agent, names)}; runs.add(agent) adds one"
+        )
+
+    def added_of(self, run_id: str) -> AddedAgent | None:
+        """Return the agent of a run, where it was added."""
+        request = self.store.request(run_id)
+        return self._added.get((request.agent, request.version))
+
+    # Runs
+
+    async def start(
+        self, agent: DurableAgent | str, user_input: Any, **options: Unpack[StartOptions]
+    ) -> RunHandle[Any]:
+        """Begin a run, of an agent or of the one of this name that was added last; see `Agent.start`."""
+        return await in_thread(lambda: self._start(agent, user_input, options))
+
+    def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
+        check_names("", options, StartOptions.__annotations__)
+        request, run_id = self.requested(self._found(agent), user_input, options)
+        self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
+        return RunHandle(self, run_id)
+
+    async def map(
+        self,
+        agent: DurableAgent | str,
+        inputs: Iterable[Any],
+        *,
+        name: str,
+        out: Path | str,
+        **options: Unpack[MapOptions],
+    ) -> MapReport:
+        """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
+        added = self._found(agent)
+
+        def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
+            made, run_id = self.requested(added, user_input, about)
+            return replace(made, is_mapped=True), run_id
+
+        return await mapped(self.store, added, request, inputs, name, Path(out), options)
+
+    def _found(self, agent: DurableAgent | str) -> AddedAgent:
+        """Return an agent as it was added; of several of a name the last one."""
+        name = agent if isinstance(agent, str) else agent.name
+        fitting = [one for one in self.added if one.agent is agent or one.agent.name == agent]
+        if not fitting:
+            known = sorted({one.agent.name for one in self.added})
+            raise DurableError(f"start: there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
+        return fitting[-1]
+
+    def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> tuple[RunRequest, str]:
+        """Return what is stored of a run, and its id: checked, and nothing stored yet."""
+        problems: list[str] = []
+        tenant, run_id = options.get("tenant", ""), options.get("run_id") or os.urandom(16).hex()
+        check_name("run_id", run_id, problems)
+        if tenant:
+            check_name("tenant", tenant, problems)
+        priority, delay = options.get("priority", PRIORITY), options.get("delay")
+        if type(priority) is not int or not 1 <= priority <= _MAX_NUMBER:
+            problems.append(f"priority={priority!r:.40}: expected an int from 1")
+        if delay is not None and not (isinstance(delay, int | float) and 0 <= delay < _MAX_NUMBER):
+            problems.append(f"delay={delay!r:.40}: expected seconds, 0 or more")
+        if problems:
+            raise DurableError(f"start: {'; '.join(problems)}; nothing was started")
+        session = options.get("session")
+        agent = added.agent
+        memory = in_scope(agent.memory, checked_session(session), options.get("scope"))
+        about = {"run_id": run_id, "session": session}
+        journal = new_journal(agent.name, agent.chain, agent.specs, memory, user_input, about)
+        if user_input is not None:
+            agent.chain.preflight(journal.context.user_input)
+        named = None
+        if session is not None:
+            scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
+            named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
+            added.session(named)  # the worker has to
+        return RunRequest(agent.name, added.version, journal.dumps(), named, tenant), run_id
+
+    def handle(self, run_id: str) -> RunHandle[Any]:
+        """Return the handle of a run; nothing is looked up yet."""
+        return RunHandle(self, run_id)
+
+    async def list_runs(
+        self,
+        *,
+        state: RunState | None = None,
+        agent: str | None = None,
+        tenant: str | None = None,
+        session: str | None = None,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> list[RunInfo]:
+        """Return runs, the latest first: all, or those of a state, an agent, a tenant, or the id of a session."""
+        wanted = {"agent": agent, "tenant": tenant, "session": session}
+        return await in_thread(lambda: [*self.store.listed(state, wanted, limit, offset)])
+
+    def worker(self, **options: Any) -> Worker:
+        """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
+        from agentkit.durable.worker import Worker
+
+        return Worker(self, **options)
+
+    async def delete(self, run_ids: Iterable[str]) -> int:
+        """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""
+        return await in_thread(lambda: self.store.delete([*run_ids]))
+
+    async def workers(self) -> list[WorkerRow]:
+        """Return the workers, and those that ended lately."""
+        return await in_thread(lambda: self.store.tables.workers())
+
+    def close(self) -> None:
+        """Close the connections; whatever is called next opens them again."""
+        self.store.close()

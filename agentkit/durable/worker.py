@@ -1,0 +1,385 @@
+"""`Worker`: does the runs of its agents, and goes on with those of workers that died.
+
+A worker renews its lease by counting up in its row. The others watch the count on clocks of their own, so that no clock
+that jumps matters, and a worker stops acting before its lease has ended. DBOS refuses what it stores after that.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from agentkit.durable.durable_errors import WorkerError
+from agentkit.durable.run_store import APPLICATION, VERSION, WORKFLOW
+from agentkit.durable.run_workflow import Attempt, TakenOver
+from agentkit.durable.runs import Runs
+from agentkit.run.journal_file import locked, unlock
+
+__all__ = ["Worker"]
+
+T = TypeVar("T")
+
+_SAFE = 0.6
+"""Which part of its lease a worker acts in without having renewed it."""
+_SECONDS_ORPHANED = 5.0
+"""How long a run of this worker may be on its way from the queue to its attempt."""
+_SECONDS_KEPT = 86_400.0
+"""How long a worker that ended is listed."""
+_SECONDS_LEFT = 10.0
+"""How long attempts have to end that are handed over."""
+_MIN_LEASE = 1.0
+_INTERNAL_QUEUE = "_dbos_internal_queue"
+_log = logging.getLogger("agentkit")
+_current: Worker | None = None
+"""DBOS is one instance per process, and so is a worker."""
+_current_lock = threading.Lock()
+_is_registered = False
+
+
+class Worker:
+    """Does runs until it is stopped: `with runs.worker():`, or `agentkit worker MODULE`.
+
+    Args:
+        runs: Whose runs; the agents must have been added.
+        concurrency: How many runs it does at once, of each agent.
+        lease: Seconds after which the others go on with its runs when it dies.
+        grace: Seconds that runs have to end when it is stopped; what has not ended then is handed over.
+        poll: Seconds between two looks into a queue.
+        tenant_concurrency: How many runs of one tenant are done at once, on all workers; None for no limit.
+
+    Raises:
+        WorkerError: There is no agent, a number makes no sense, this process has a worker, or another process has one
+            on the same SQLite file.
+    """
+
+    def __init__(
+        self,
+        runs: Runs,
+        *,
+        concurrency: int = 20,
+        lease: float = 15.0,
+        grace: float = 30.0,
+        poll: float = 0.2,
+        tenant_concurrency: int | None = None,
+    ) -> None:
+        problems: list[str] = []
+        if not runs.added:
+            problems.append("there is no agent: runs.add(agent)")
+        if not lease >= _MIN_LEASE:
+            problems.append(f"lease={lease!r}: expected {_MIN_LEASE:g} seconds or more")
+        if not grace >= 0:
+            problems.append(f"grace={grace!r}: expected seconds, 0 or more")
+        if not poll > 0:
+            problems.append(f"poll={poll!r}: expected seconds above 0")
+        for name, value in (("concurrency", concurrency), ("tenant_concurrency", tenant_concurrency)):
+            if not (value is None and name == "tenant_concurrency") and not (isinstance(value, int) and value > 0):
+                problems.append(f"{name}={value!r}: expected 1 or more")
+        if problems:
+            raise WorkerError(f"worker: {'; '.join(problems)}")
+        self._runs = runs
+        self._concurrency, self._tenant_concurrency = concurrency, tenant_concurrency
+        self._lease, self._grace, self._poll = lease, grace, poll
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
+        """Unique: no two workers ever have the same."""
+        self._attempts: dict[str, Attempt] = {}
+        self._watched: dict[str, tuple[int, float]] = {}
+        self._orphans: dict[str, float] = {}
+        self._renewed = 0.0
+        self._is_stopping = threading.Event()
+        self.is_lost = False
+        """Whether the others took it for dead: it does nothing any more."""
+        self._beating: threading.Thread | None = None
+        self._lock_file: int | None = None
+        self._dbos: Any = None
+
+    # Start and stop
+
+    def start(self) -> None:
+        """Begin to do runs, in threads of its own.
+
+        Raises:
+            WorkerError: This process has a worker, or another one has one on the same SQLite file.
+        """
+        global _current
+        with _current_lock:
+            if _current is not None:
+                raise WorkerError("worker: this process has one already: one process, one worker")
+            _current = self
+        try:
+            self._lock()
+            _elsewhere(self._launch)
+        except BaseException:
+            with _current_lock:
+                _current = None
+            self._unlock()
+            raise
+
+    def stop(self) -> None:
+        """Take no more runs, let those under way end within `grace` seconds, and hand over what has not ended."""
+        global _current
+        if self._is_stopping.is_set() or self._dbos is None:
+            return
+        _elsewhere(self._shut_down)
+        with _current_lock:
+            _current = None
+        self._unlock()
+
+    def wait(self) -> None:
+        """Wait until it was stopped, or is lost.
+
+        Raises:
+            WorkerError: The others took it for dead.
+        """
+        while not self._is_stopping.wait(0.2):
+            if self.is_lost:
+                raise WorkerError(f"worker {self.id}: its lease ended, and others go on with its runs: start it anew")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _launch(self) -> None:
+        from dbos import DBOS, DBOSPortableJSONSerializer
+
+        _register()
+        runs, tables = self._runs, self._runs.store.tables
+        tables.add_worker(self.id, [one.key for one in runs.added], self._lease, socket.gethostname(), os.getpid())
+        self._renewed = _now()
+        self._dbos = DBOS(
+            config={
+                "name": APPLICATION,
+                "system_database_url": runs.store.url.render_as_string(hide_password=False),
+                "executor_id": self.id,
+                "application_version": VERSION,
+                "serializer": DBOSPortableJSONSerializer(),
+                "log_level": "WARNING",
+                "run_migrations": False,
+            }
+        )
+        queues = {name: limits for one in runs.added for name, limits in self._queues(one.queue).items()}
+        DBOS.listen_queues([*queues])
+        for name, limits in queues.items():
+            queue = runs.store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
+            queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
+        DBOS.launch()
+        if tables.is_sqlite:  # the lock of the file is ours: whoever had it is dead
+            for other in tables.workers():
+                if other.state == "alive" and other.id != self.id:
+                    tables.end_worker(other.id, "dead")
+        self._beating = threading.Thread(target=self._beat, name="agentkit-worker", daemon=True)
+        self._beating.start()
+
+    def _queues(self, queue: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the queues of an agent, with their limits."""
+        tenants = {} if self._tenant_concurrency is None else {"partition_concurrency": self._tenant_concurrency}
+        return {
+            queue: {},
+            f"{queue}/session": {"partition_concurrency": 1},
+            f"{queue}/tenant": tenants,
+            f"{queue}/map": {"on_conflict": "never_update"},  # a map sets its limits
+        }
+
+    def _shut_down(self) -> None:
+        from dbos import DBOS
+
+        self._is_stopping.set()
+        for event in self._dbos.background_thread_stop_events:  # nothing is taken from the queues any more
+            event.set()
+        for thread in threading.enumerate():
+            if thread.name.startswith("queue-worker-"):
+                thread.join(_SECONDS_LEFT)
+        self._wait_for_attempts(self._grace)
+        for attempt in [*self._attempts.values()]:
+            attempt.leave(is_taken=True)
+        self._wait_for_attempts(_SECONDS_LEFT)
+        DBOS.destroy()
+        if self._beating is not None:
+            self._beating.join()
+        if not self.is_lost:
+            self._hand_over([self.id])
+            self._runs.store.tables.end_worker(self.id, "stopped")
+
+    def _wait_for_attempts(self, seconds: float) -> None:
+        until = _now() + seconds
+        while self._attempts and _now() < until and not self.is_lost:
+            time.sleep(0.02)
+
+    # Attempts
+
+    async def outcome(self, run_id: str, data: Any) -> Mapping[str, Any]:
+        """Make an attempt at a run, on the event loop of DBOS."""
+        attempt = self._attempts[run_id] = Attempt(self._runs, run_id, self._check_lease)
+        try:
+            return await attempt.outcome(data)
+        finally:
+            if self._attempts.get(run_id) is attempt:
+                del self._attempts[run_id]
+
+    def _check_lease(self) -> None:
+        """Refuse to act where another worker may go on with the runs of this one."""
+        if self.is_lost or _now() - self._renewed > self._lease * _SAFE:
+            raise TakenOver
+
+    # The lease, and who looks after the runs of others
+
+    def _beat(self) -> None:
+        """Renew the lease until the worker has stopped, and look after runs meanwhile."""
+        pause = min(1.0, self._lease / 6)
+        while not (self._is_stopping.is_set() and not self._attempts):
+            try:
+                self._renew()
+                if not self.is_lost:
+                    self._look_after()
+            except Exception as error:
+                _log.warning("worker %s: the database does not answer: %s", self.id, error)
+            if self.is_lost or _now() - self._renewed > self._lease * _SAFE:
+                for attempt in [*self._attempts.values()]:
+                    attempt.leave(is_taken=True)
+            if self.is_lost:
+                return
+            time.sleep(pause)
+
+    def _renew(self) -> None:
+        at = _now()
+        if self._runs.store.tables.beat(self.id):
+            self._renewed = at
+        else:
+            self.is_lost = True
+            _log.error("worker %s: the others took it for dead; it does nothing any more", self.id)
+
+    def _look_after(self) -> None:
+        self._leave_cancelled()
+        if self._is_stopping.is_set():
+            return
+        self._bury()
+        self._find_orphans()
+        tables = self._runs.store.tables
+        tables.expire()
+        for run_id in tables.decided():
+            self._runs.store.go_on(run_id, only_if="paused")
+        tables.forget_workers(_SECONDS_KEPT)
+
+    def _leave_cancelled(self) -> None:
+        """Leave attempts at runs that were cancelled, or that others go on with."""
+        if attempts := dict(self._attempts):
+            client = self._runs.store.client
+            for status in client.list_workflows(workflow_ids=[*attempts], load_input=False, load_output=False):
+                if status.status == "CANCELLED":
+                    attempts[status.workflow_id].leave(is_taken=False)
+                elif status.status == "PENDING" and status.executor_id != self.id:
+                    attempts[status.workflow_id].leave(is_taken=True)
+
+    def _bury(self) -> None:
+        """Go on with the runs of workers whose lease has ended."""
+        tables, now = self._runs.store.tables, _now()
+        ended: list[str] = []
+        for worker in tables.workers():
+            if worker.state == "alive":
+                if self._watched.get(worker.id, (None,))[0] != worker.beat:
+                    self._watched[worker.id] = worker.beat, now
+                silent = now - self._watched[worker.id][1]
+                if worker.id != self.id and silent > worker.lease and tables.end_worker(worker.id, "dead", worker.beat):
+                    _log.warning("worker %s: silent for %.0f s, others go on with its runs", worker.id, silent)
+                    ended.append(worker.id)
+            else:
+                ended.append(worker.id)
+        self._hand_over(ended)
+
+    def _hand_over(self, workers: list[str]) -> None:
+        """Put the runs of workers that ended back into their queues; each only once, whoever does it."""
+        if not workers:
+            return
+        client = self._runs.store.client
+        found = client.list_workflows(
+            name=WORKFLOW, status="PENDING", executor_id=workers, load_input=False, load_output=False
+        )
+        for status in found:
+            client._sys_db.reenqueue_for_recovery(status.workflow_id, workers, _INTERNAL_QUEUE)
+
+    def _find_orphans(self) -> None:
+        """Begin again with runs of this worker that nobody does, as where a step could not be stored."""
+        client, now = self._runs.store.client, _now()
+        found = client.list_workflows(
+            name=WORKFLOW, status="PENDING", executor_id=self.id, load_input=False, load_output=False
+        )
+        own = {status.workflow_id for status in found} - self._attempts.keys()
+        self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
+        for run_id, since in self._orphans.items():
+            if now - since > _SECONDS_ORPHANED and run_id not in self._attempts:
+                client._sys_db.reenqueue_for_recovery(run_id, [self.id], _INTERNAL_QUEUE)
+
+    # One worker per SQLite file
+
+    def _lock(self) -> None:
+        if not self._runs.store.tables.is_sqlite:
+            return
+        path = Path(f"{self._runs.store.url.database}-worker")
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not locked(file):
+            about = path.read_text() or "{}"
+            os.close(file)
+            pid = json.loads(about).get("pid", "?")
+            raise WorkerError(
+                f"worker: process {pid} works on {self._runs.store.url.database}, and a SQLite file takes one worker: "
+                "raise its concurrency, or use PostgreSQL for several"
+            )
+        os.truncate(file, 0)
+        os.write(file, json.dumps({"pid": os.getpid()}).encode())
+        self._lock_file = file
+
+    def _unlock(self) -> None:
+        file, self._lock_file = self._lock_file, None
+        if file is not None:
+            unlock(file)
+            os.close(file)
+
+
+def _now() -> float:
+    """Return seconds that go on while the machine sleeps, where it can be known."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def _elsewhere(work: Callable[[], T]) -> T:
+    """Work in a thread that has no event loop: DBOS would do all runs on that of whoever launches it."""
+    found: list[T] = []
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="agentkit-worker-launch", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def _register() -> None:
+    """Register the workflow, once per process."""
+    global _is_registered
+    if _is_registered:
+        return
+    from dbos import DBOS, WorkflowSerializationFormat
+
+    @DBOS.workflow(name=WORKFLOW, serialization_type=WorkflowSerializationFormat.PORTABLE)
+    async def run(data: Any) -> Mapping[str, Any]:
+        worker, run_id = _current, DBOS.workflow_id
+        if worker is None or run_id is None:
+            raise WorkerError("a run began without a worker")
+        return await worker.outcome(run_id, data)
+
+    _is_registered = True

@@ -1,0 +1,1 @@
+"""Agents over HTTP: OpenAI-compatible endpoints, sessions, runs. Needs the extra `server`."""

@@ -1,0 +1,142 @@
+"""Events of runs as JSON data, for clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+
+from agentkit.models.model import Usage
+from agentkit.run import events
+from agentkit.run.decisions import Decision, Denied
+from agentkit.run.events import Event
+from agentkit.run.loop import RunResult
+from agentkit_prompts.context.messages import Message, ToolCall
+
+__all__ = ["call_form", "event_form", "message_form", "output_form", "usage_form"]
+
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+
+
+def event_form(event: Event) -> tuple[str, dict[str, Any]]:
+    """Return the kind of an event, its class in lower case with underscores, and its data as JSON."""
+    kind = _WORD.sub("_", type(event).__name__).lower()
+    return kind, _FORMS.get(type(event), _fields)(event)
+
+
+def usage_form(usage: Usage) -> dict[str, Any]:
+    """Return what a run used: tokens, and `money` in US dollars or None."""
+    return asdict(usage)
+
+
+def call_form(call: ToolCall) -> dict[str, Any]:
+    """Return a tool call: its id, the name of the tool, and the arguments as JSON text."""
+    return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def message_form(message: Message) -> dict[str, Any]:
+    """Return a message as JSON data, without what only a provider understands."""
+    found: dict[str, Any] = _MESSAGE.dump_python(message, mode="json", exclude={"opaque"})
+    return found
+
+
+def output_form(output: Any) -> Any:
+    """Return an answer as JSON data; what has no JSON form becomes text."""
+    if isinstance(output, str | int | float | bool | None):
+        return output
+    if isinstance(output, BaseModel):
+        return output.model_dump(mode="json")
+    return _ANY.dump_python(output, mode="json", fallback=str, warnings=False)
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in type(event).__dataclass_fields__}
+
+
+def _composed(event: events.PromptComposed) -> dict[str, Any]:
+    made = event.composition
+    return {"step": event.step, "messages": len(made.messages), "prefix_hash": made.prefix_hash}
+
+
+def _replied(event: events.ModelReplied) -> dict[str, Any]:
+    reply = event.reply
+    return {
+        "step": event.step,
+        "text": reply.message.text,
+        "tool_calls": [call_form(call) for call in reply.message.tool_calls],
+        "finish_reason": reply.finish_reason,
+        "model": reply.model,
+        "usage": usage_form(reply.usage),
+    }
+
+
+def _recalled(event: events.Recalled) -> dict[str, Any]:
+    return {
+        "query": event.query,
+        "documents": [{"source": one.source, "id": one.id, "score": one.score} for one in event.documents],
+        "messages": [{"session": one.session, "position": one.position} for one in event.recalled],
+        "facts": len(event.knowledge),
+        "degraded": list(event.degraded),
+    }
+
+
+def _decided(decision: Decision) -> dict[str, Any]:
+    if isinstance(decision, Denied):
+        return {"approve": False, "reason": decision.reason}
+    return {"approve": True, "arguments": None if decision.arguments is None else dict(decision.arguments)}
+
+
+def _result(event: events.ToolFinished) -> dict[str, Any]:
+    result = event.result
+    return {
+        "step": event.step,
+        "id": result.call_id,
+        "name": result.name,
+        "status": result.status,
+        "text": result.message.text,
+    }
+
+
+def _finished(event: events.RunFinished[Any]) -> dict[str, Any]:
+    result: RunResult[Any] = event.result
+    return {
+        "output": output_form(result.output),
+        "finish_reason": result.finish_reason,
+        "steps": result.steps,
+        "usage": usage_form(result.usage),
+    }
+
+
+def _nested(event: events.Nested) -> dict[str, Any]:
+    kind, data = event_form(event.event)
+    return {"call_id": event.call_id, "name": event.name, "kind": kind, "event": data}
+
+
+_FORMS: Mapping[type, Any] = {
+    events.PromptComposed: _composed,
+    events.ModelReplied: _replied,
+    events.Recalled: _recalled,
+    events.ApprovalAsked: lambda event: {"step": event.step, "calls": [call_form(call) for call in event.calls]},
+    events.ApprovalGiven: lambda event: {
+        "step": event.step,
+        "call": call_form(event.call),
+        "decision": _decided(event.decision),
+    },
+    events.ToolStarted: lambda event: {"step": event.step, **call_form(event.call)},
+    events.ToolProgress: lambda event: {
+        "step": event.step,
+        "id": event.call.id,
+        "name": event.call.name,
+        "message": event.message,
+        "done": event.done,
+        "total": event.total,
+    },
+    events.ToolFinished: _result,
+    events.RunFinished: _finished,
+    events.Nested: _nested,
+}

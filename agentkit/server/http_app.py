@@ -1,0 +1,230 @@
+"""`create_app`: a Starlette application that serves agents."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from agentkit.agent import Agent
+from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.inspector import routes as inspector_routes
+from agentkit.server.access import Access, Caller
+from agentkit.server.background_runs import BackgroundRuns
+from agentkit.server.endpoint import Endpoint
+from agentkit.server.exchange import error_answer
+from agentkit.server.inspected import CallerSource, as_http
+from agentkit.server.local_runs import LocalRuns
+from agentkit.server.open_api import described
+from agentkit.server.openai_api import OpenAIEndpoints
+from agentkit.server.operations_api import Measures, OperationEndpoints
+from agentkit.server.run_store import RunStore
+from agentkit.server.runs_api import RunEndpoints
+from agentkit.server.served_agents import ServedAgents
+from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
+from agentkit.server.server_options import ServerOptions
+from agentkit.server.session_store import SessionStore
+from agentkit.server.sessions_api import SessionEndpoints
+from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.tenant_limits import TenantLimits
+from agentkit.server.turn_errors import server_error
+from agentkit_memory import Memory
+
+__all__ = ["Server", "create_app"]
+
+_log = logging.getLogger("agentkit.server")
+_OPTIONS = ServerOptions()
+_NAMES = {404: "there is nothing at this path", 405: "this path takes another method"}
+
+
+class Server:
+    """All that belongs to one server; `app` is the application.
+
+    Args:
+        agents: The agents. Those with a memory share one store.
+        memory: Where conversations are kept, where no agent has a memory; None keeps them in this process.
+        store: Where runs are kept; None keeps them in this process.
+        access: The tokens; None asks for none and refuses whoever does not come from this machine.
+        options: What the server allows.
+        runs: Makes what starts runs, of this server; `LocalRuns` where it is None.
+
+    Raises:
+        AgentDefinitionError: There is no agent, or two do not go together.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent[Any, Any] | LoadedAgent],
+        *,
+        memory: Memory | None = None,
+        store: RunStore | None = None,
+        access: Access | None = None,
+        options: ServerOptions = _OPTIONS,
+        runs: Callable[[Server], BackgroundRuns] | None = None,
+    ) -> None:
+        self.options = options
+        self.agents = ServedAgents(agents)
+        self.access = access or Access()
+        self._owns_store = store is None
+        self.store: RunStore = StoredRuns() if store is None else store
+        self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
+        self.limits = TenantLimits(options, self.store)
+        self.measures = Measures()
+        self.runs: BackgroundRuns = (
+            LocalRuns(self.agents, self.store, self.sessions, self.limits, options) if runs is None else runs(self)
+        )
+        self._openai = OpenAIEndpoints(self.agents, self.store, self.limits, options)
+        self.run_endpoints = RunEndpoints(self.agents, self.runs, self.store, self.sessions, self.limits, options)
+        self._operations = OperationEndpoints(
+            self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
+        )
+        self._endpoints = [
+            *self._openai.endpoints(),
+            *self.run_endpoints.endpoints(),
+            *SessionEndpoints(self.sessions, self.store, options).endpoints(),
+            *self._operations.endpoints(),
+        ]
+        self.app = Starlette(
+            routes=self._routes(),
+            middleware=[_cors(options)] if options.cors_origins else [],
+            exception_handlers={HTTPException: _http_error, Exception: _error},
+            lifespan=self._lifespan,
+        )
+
+    def stop_listening(self) -> None:
+        """End streams of events, so that their clients do not hold up a server that stops."""
+        self._operations.is_closing = True
+        self.runs.stop_listening()
+
+    def caller(self, request: Request) -> Caller:
+        """Return who sent a request.
+
+        Raises:
+            Unauthenticated: There is no token, or no such token.
+            AccessDenied: No token is asked for, and the request is not meant for this machine.
+        """
+        headers = request.headers.getlist("authorization")
+        if len(headers) > 1:
+            raise BadRequest("there are several Authorization headers", code="invalid_header")
+        if self.access.is_open and not _is_loopback(request):
+            raise AccessDenied(
+                "without tokens only this machine is served, under its own name: serve with an access file",
+                code="not_loopback",
+            )
+        return self.access.caller(headers[0] if headers else None)
+
+    def _description(self) -> dict[str, Any]:
+        return described(self._endpoints, is_open=self.access.is_open)
+
+    def _routes(self) -> list[BaseRoute]:
+        own: list[BaseRoute] = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in self._endpoints]
+        return [*own, *inspector_routes(self._inspected)]
+
+    def _inspected(self, request: Request) -> CallerSource:
+        """Return what the inspector may show to the caller of a request."""
+        try:
+            caller = self.caller(request)
+            self.limits.admit(caller)
+            return CallerSource(caller, self.agents, self.store, self.sessions, self.runs, self.run_endpoints)
+        except ServerError as error:
+            raise as_http(error) from error
+
+    def _endpoint(self, one: Endpoint) -> Callable[[Request], Any]:
+        async def call(request: Request) -> Response:
+            began = time.perf_counter()
+            status = 499
+            try:
+                answer = await self._answered(one, request)
+                status = answer.status_code
+                return answer
+            finally:
+                self.measures.count(one.method, one.path, status, time.perf_counter() - began)
+
+        return call
+
+    async def _answered(self, one: Endpoint, request: Request) -> Response:
+        try:
+            if one.permission is None:
+                return await one.call(request, Caller(""))
+            caller = self.caller(request)
+            self.limits.admit(caller)
+            caller.check(one.permission)
+            return await one.call(request, caller)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except TimeoutError:
+            seconds = self.options.run_seconds
+            return error_answer(ServerError(f"it took longer than {seconds:g} seconds", code="timeout"))
+        except Exception as error:
+            return error_answer(server_error(error))
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        del app
+        await self.runs.open()
+        try:
+            yield
+        finally:
+            self.stop_listening()
+            await self.runs.close()
+            await self._openai.kept()
+            await self.limits.written()
+            if self._owns_store:
+                self.store.close()
+
+
+def create_app(agents: Iterable[Agent[Any, Any] | LoadedAgent], **options: Any) -> Starlette:
+    """Return an application that serves agents, for any ASGI server. See `Server` for what it takes."""
+    return Server(agents, **options).app
+
+
+def _cors(options: ServerOptions) -> Middleware:
+    return Middleware(
+        CORSMiddleware,
+        allow_origins=list(options.cors_origins),
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+    )
+
+
+def _is_loopback(request: Request) -> bool:
+    """Whether a request comes from this machine, and names it: a web page whose name leads here does not."""
+    client = request.client
+    host = request.headers.get("host", "")
+    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    name = name.strip("[]").lower()
+    return _is_own(name) and (client is None or _is_own(client.host))
+
+
+def _is_own(host: str) -> bool:
+    if host in ("localhost", "testserver", "testclient"):
+        return host == "localhost"
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    made = ServerError(_NAMES.get(error.status_code, str(error.detail)), code=f"http_{error.status_code}")
+    made.status, made.type = error.status_code, "invalid_request_error"
+    answer = error_answer(made)
+    for name, value in (error.headers or {}).items():
+        answer.headers[name] = value
+    return answer
+
+
+async def _error(request: Request, error: Exception) -> Response:
+    return error_answer(server_error(error))

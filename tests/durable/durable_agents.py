@@ -1,0 +1,127 @@
+"""Agents that worker processes find: what they do is decided by what was done so far, and every act is noted."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
+from agentkit_prompts import Composition
+
+HOME = Path(os.environ["DURABLE_TEST_HOME"])
+PAUSE = float(os.environ.get("DURABLE_TEST_PAUSE", "0.01"))
+runs = Runs(os.environ["DURABLE_TEST_URL"])
+
+
+def effects() -> sqlite3.Connection:
+    """Open the world that tools act on: a key acts once, and each attempt is noted."""
+    world = sqlite3.connect(HOME / "world.db", timeout=60, isolation_level=None)
+    world.execute("PRAGMA synchronous=OFF")
+    world.execute("CREATE TABLE IF NOT EXISTS acts (key TEXT PRIMARY KEY, run TEXT, what TEXT, at REAL)")
+    world.execute("CREATE TABLE IF NOT EXISTS attempts (key TEXT, run TEXT, pid INTEGER, at REAL)")
+    return world
+
+
+def act(what: str, context: ToolContext[None]) -> None:
+    """Act once per key, as a tool does that honours it."""
+    world, key = effects(), context.idempotency_key
+    try:
+        world.execute("INSERT INTO attempts VALUES (?, ?, ?, ?)", (key, context.run_id, os.getpid(), time.time()))
+        time.sleep(PAUSE)
+        world.execute("INSERT OR IGNORE INTO acts VALUES (?, ?, ?, ?)", (key, context.run_id, what, time.time()))
+    finally:
+        world.close()
+
+
+@tool
+def look(name: str, context: ToolContext[None]) -> str:
+    """Look for somebody."""
+    act(f"look {name}", context)
+    return f"{name} is there"
+
+
+@tool
+def pay(name: str, context: ToolContext[None]) -> str:
+    """Pay somebody."""
+    act(f"pay {name}", context)
+    return f"{name} is paid"
+
+
+@tool(approval="always")
+def refund(name: str, context: ToolContext[None]) -> str:
+    """Pay somebody back."""
+    act(f"refund {name}", context)
+    return f"{name} has it back"
+
+
+@tool(timeout=600)
+async def linger(seconds: float, context: ToolContext[None]) -> str:
+    """Take long."""
+    import asyncio
+
+    act("linger", context)
+    await asyncio.sleep(seconds)
+    return "it took long"
+
+
+def calling(*calls: tuple[str, dict[str, Any], str]) -> Reply:
+    asked = [ToolCall(id, name, json.dumps(arguments)) for name, arguments, id in calls]
+    return Reply(Message("assistant", tool_calls=tuple(asked)), Usage(10, 2), "tool_calls")
+
+
+def answering(text: str) -> Reply:
+    return Reply(Message("assistant", text), Usage(10, 2))
+
+
+def cashier_reply(sent: Composition) -> Reply:
+    """Look for two at once, pay one and have the clerk pay the other, then answer."""
+    time.sleep(PAUSE / 2)
+    step = sum(message.role == "assistant" for message in sent.intermediate)
+    if step == 0:
+        return calling(("look", {"name": "Ada"}, "a"), ("look", {"name": "Bob"}, "b"))
+    if step == 1:
+        return calling(("pay", {"name": "Ada"}, "c"), ("clerk", {"input": "Bob"}, "d"))
+    return answering(f"paid: {sent.user.text}")
+
+
+def clerk_reply(sent: Composition) -> Reply:
+    """Pay, then answer."""
+    return answering("done") if len(sent.intermediate) else calling(("pay", {"name": sent.user.text}, "a"))
+
+
+def refunder_reply(sent: Composition) -> Reply:
+    """Ask for one refund, then answer."""
+    if not len(sent.intermediate):
+        return calling(("refund", {"name": "Ada"}, "r"))
+    return answering(sent.intermediate[-1].text)
+
+
+def lingerer_reply(sent: Composition) -> Reply:
+    """Take as long as was asked, then answer."""
+    if not len(sent.intermediate):
+        return calling(("linger", {"seconds": float(sent.user.text)}, "l"))
+    return answering(sent.intermediate[-1].text)
+
+
+clerk = Agent(ScriptedModel.repeat(clerk_reply), "You pay.", tools=[pay], name="clerk")
+cashier = Agent(
+    ScriptedModel.repeat(cashier_reply),
+    "You look and pay.",
+    tools=[look, pay, clerk.as_tool(name="clerk", description="Pays somebody.")],
+    name="cashier",
+)
+refunder = Agent(ScriptedModel.repeat(refunder_reply), "You pay back.", tools=[refund], name="refunder")
+lingerer = Agent(ScriptedModel.repeat(lingerer_reply), "You take long.", tools=[linger], name="lingerer")
+runs.add(cashier)
+runs.add(refunder, approval_timeout=float(os.environ.get("DURABLE_TEST_APPROVAL", "600")))
+runs.add(lingerer)
+ACTS_OF_CASHIER = ["look Ada", "look Bob", "pay Ada", "pay Bob"]
+
+
+def id_of_clerk(run_id: str) -> str:
+    """Return the id of the run of the clerk in a run of the cashier."""
+    return ToolContext(None, run_id, "d").idempotency_key

@@ -1,0 +1,369 @@
+"""A durable run: begun here, done by a worker, looked at from anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    ApprovalError,
+    ApprovalGiven,
+    DepsMismatch,
+    DurableError,
+    InMemorySession,
+    Limits,
+    Message,
+    ModelReplied,
+    ModelUnavailable,
+    OutputSpec,
+    Paused,
+    Reply,
+    RunCancelled,
+    RunFailed,
+    RunIdTaken,
+    RunNotFound,
+    Runs,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    ToolFinished,
+    Usage,
+    WorkerError,
+    tool,
+)
+from agentkit_prompts import Composition
+
+pytestmark = pytest.mark.untraced
+Working = Callable[..., Runs]
+WAIT = 30.0
+
+
+def calls(name: str, arguments: str = "{}", id: str = "c1") -> Message:
+    return Message("assistant", tool_calls=(ToolCall(id, name, arguments),))
+
+
+class Till:
+    """An agent that pays after it was approved, and how often it did."""
+
+    def __init__(self, **options: Any) -> None:
+        self.paid: list[tuple[int, str]] = []
+
+        @tool(approval="always")
+        def pay(amount: int, context: ToolContext[None]) -> str:
+            """Pay a bill."""
+            self.paid.append((amount, context.idempotency_key))
+            return f"paid {amount}"
+
+        def reply(sent: Composition) -> Message:
+            if not len(sent.intermediate):
+                return calls("pay", '{"amount": 30}')
+            return Message("assistant", sent.intermediate[-1].text)
+
+        self.agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="till", **options)
+
+
+async def test_a_run_is_begun_here_and_its_result_is_that_of_the_worker(working: Working) -> None:
+    model = ScriptedModel([Reply(Message("assistant", "Four."), Usage(20, 2))])
+    agent = Agent(model, "You add.", name="sums")
+    runs = working(agent)
+    handle = await agent.start("2 + 2?", run_id="sum-1", tenant="acme")
+    ended = await handle.result(timeout=WAIT)
+    assert (ended.output, ended.steps, ended.finish_reason, ended.usage) == ("Four.", 1, "stop", Usage(20, 2))
+    assert [message.text for message in ended.messages] == ["2 + 2?", "Four."]
+    info = await runs.handle("sum-1").info()
+    assert (info.state, info.agent, info.tenant, info.attempts) == ("finished", "sums", "acme", 1)
+    assert [one.run_id for one in await runs.list_runs(agent="sums", tenant="acme")] == ["sum-1"]
+    assert await runs.list_runs(tenant="other") == []
+
+
+async def test_the_same_id_and_input_is_the_same_run_and_another_input_is_an_error(working: Working) -> None:
+    agent = Agent(ScriptedModel(["One."]), "You count.", name="counter")
+    working(agent)
+    first = await agent.start("Count.", run_id="r")
+    again = await agent.start("Count.", run_id="r")
+    assert (await first.result(timeout=WAIT)).output == (await again.result(timeout=WAIT)).output == "One."
+    with pytest.raises(RunIdTaken, match="run 'r' exists, with another input"):
+        await agent.start("Count again.", run_id="r")
+
+
+class City(BaseModel):
+    name: str
+
+
+async def test_an_answer_of_a_type_is_of_that_type_in_the_process_that_waits(working: Working) -> None:
+    agent = Agent(ScriptedModel(['{"name": "Bern"}']), "Name one.", output=City, name="cities")
+    runs = working(agent)
+    handle = await agent.start("A city.", run_id="r")
+    assert (await handle.result(timeout=WAIT)).output == City(name="Bern")
+    elsewhere = Runs(str(runs.store.url))
+    assert (await elsewhere.handle("r").result(timeout=WAIT)).output == {"name": "Bern"}
+    elsewhere.close()
+
+
+async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working) -> None:
+    till = Till()
+    runs = working(till.agent)
+    handle = await till.agent.start("Pay the bill of 30.")
+    with pytest.raises(Paused) as paused:
+        await handle.result(timeout=WAIT)
+    assert [call.id for call in paused.value.calls] == ["c1"]
+    assert till.paid == []
+    (info,) = await runs.list_runs(state="paused")
+    assert [(call.call_id, call.tool, call.arguments) for call in info.waiting] == [("c1", "pay", '{"amount": 30}')]
+    with pytest.raises(ApprovalError, match="no call that waits has the id 'c9'; those that wait: 'c1'"):
+        await handle.approve("c9")
+    with pytest.raises(DurableError, match=r"waits for decisions about pay \(c1\)"):
+        await handle.resume()
+    decided = await asyncio.gather(
+        handle.approve("c1", {"amount": 20}, by="ada"),
+        runs.handle(handle.run_id).deny("c1", "no", by="bob"),
+        return_exceptions=True,
+    )
+    assert [type(one) for one in decided if one is not None] == [ApprovalError]
+    ended = await handle.result(timeout=WAIT)
+    denied = "pay was not called: it was denied: no"
+    assert (ended.output, len(till.paid)) in [("paid 20", 1), (denied, 0)]
+    assert await runs.list_runs(state="paused") == []
+
+
+async def test_what_nobody_decides_in_time_is_denied(working: Working) -> None:
+    till = Till()
+    working(till.agent, approval_timeout=0.1)
+    handle = await till.agent.start("Pay.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=WAIT)
+    while (info := await handle.info()).state != "finished":
+        assert info.state in ("paused", "queued", "running")
+        await asyncio.sleep(0.05)
+    assert "nobody decided about it in time" in (await handle.result()).output
+    assert till.paid == []
+
+
+async def test_a_failed_run_says_why_and_goes_on_without_what_was_done(working: Working) -> None:
+    looked: list[str] = []
+
+    @tool
+    def look() -> str:
+        """Look."""
+        looked.append("once")
+        return "nothing"
+
+    model = ScriptedModel([calls("look"), ModelUnavailable("gone", model="m"), "Nothing new."])
+    agent = Agent(model, "You look.", tools=[look], name="looker")
+    runs = working(agent)
+    handle = await agent.start("News?")
+    with pytest.raises(RunFailed, match="ModelUnavailable: m: gone") as failed:
+        await handle.result(timeout=WAIT)
+    assert [message.role for message in failed.value.messages] == ["user", "assistant", "tool"]
+    assert [one.error for one in await runs.list_runs(state="failed")] == ["ModelUnavailable: m: gone"]
+    await handle.resume()
+    assert (await handle.result(timeout=WAIT)).output == "Nothing new."
+    assert looked == ["once"]
+
+
+async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(working: Working) -> None:
+    begun, ended = asyncio.Event(), list[str]()
+    here = asyncio.get_running_loop()
+
+    @tool(timeout=100)
+    async def linger() -> str:
+        """Take long."""
+        here.call_soon_threadsafe(begun.set)
+        try:
+            await asyncio.sleep(0 if ended else 60)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return "done"
+
+    model = ScriptedModel.repeat(lambda sent: Message("assistant", "ok") if len(sent.intermediate) else calls("linger"))
+    agent = Agent(model, "You wait.", tools=[linger], name="waiter")
+    working(agent)
+    handle = await agent.start("Wait.")
+    await asyncio.wait_for(begun.wait(), WAIT)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result(timeout=WAIT)
+    while not ended:
+        await asyncio.sleep(0.05)
+    await handle.resume()
+    assert (await handle.result(timeout=WAIT)).output == "ok"
+
+
+async def test_a_paused_run_can_be_cancelled(working: Working) -> None:
+    till = Till()
+    runs = working(till.agent)
+    handle = await till.agent.start("Pay.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=WAIT)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result(timeout=WAIT)
+    assert await runs.list_runs(state="paused") == []
+    with pytest.raises(ApprovalError):
+        await handle.approve("c9")
+
+
+async def test_events_are_those_of_the_journal_and_follow_the_run(working: Working) -> None:
+    till = Till()
+    working(till.agent)
+    handle = await till.agent.start("Pay.")
+    kinds = [type(event) async for event in handle.events(follow=True)]
+    assert kinds == [ModelReplied]
+    await handle.approve()
+    await handle.result(timeout=WAIT)
+    events = [event async for event in handle.events()]
+    assert [type(event) for event in events] == [ModelReplied, ApprovalGiven, ToolFinished, ModelReplied]
+    assert isinstance(events[2], ToolFinished) and events[2].result.message.text == "paid 30"
+
+
+async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Working) -> None:
+    session, at_once, most = InMemorySession(), 0, 0
+
+    async def answer(sent: Composition) -> Message:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.05)
+        at_once -= 1
+        return Message("assistant", f"to {sent.user.text}")
+
+    agent = Agent(Slow(answer), "You answer.", name="talker")
+    working(agent, sessions=lambda name: session)
+    handles = [await agent.start(str(number), session=session) for number in range(4)]
+    for handle in handles:
+        await handle.result(timeout=WAIT)
+    asked = [message.text for message in session.conversation if message.role == "user"]
+    assert (asked, most) == (["0", "1", "2", "3"], 1)
+
+
+class Slow(ScriptedModel):
+    def __init__(self, answer: Any) -> None:
+        super().__init__(["unused"])
+        self._answer = answer
+
+    async def request(self, composition: Composition, **_: Any) -> Reply:
+        return Reply(await self._answer(composition), Usage(1, 1))
+
+
+async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cannot(runs: Runs, url: str) -> None:
+    old, new = Agent(ScriptedModel(["old"]), "One.", name="a"), Agent(ScriptedModel(["new"]), "Two.", name="a")
+    runs.add(old)
+    handle = await old.start("Hello")
+    elsewhere = Runs(url)
+    elsewhere.add(new)
+    with elsewhere.worker(poll=0.02, grace=0):
+        fresh = await new.start("Hello")
+        assert (await fresh.result(timeout=WAIT)).output == "new"
+        info = await handle.info()
+        assert info.state == "queued"
+        assert info.problem is not None and f"no worker has version {info.version!r} of agent 'a'" in info.problem
+        with pytest.raises(TimeoutError):
+            await handle.result(timeout=0.2)
+    with runs.worker(poll=0.02, grace=0):
+        assert (await handle.result(timeout=WAIT)).output == "old"
+    elsewhere.close()
+
+
+def test_the_version_of_an_agent_is_that_of_what_the_model_is_sent(runs: Runs) -> None:
+    def versions(*agents: Agent[Any, Any]) -> list[str]:
+        for agent in agents:
+            runs.add(agent)
+        return [added.version for added in runs.added]
+
+    def look(name: str) -> str:
+        """Look."""
+        return name
+
+    same = [Agent(ScriptedModel(["x"]), "One.", name=name) for name in ("a", "b")]
+    others = [
+        Agent(ScriptedModel(["x"]), "Two.", name="c"),
+        Agent(ScriptedModel(["x"]), "One.", tools=[look], name="d"),
+        Agent(ScriptedModel(["x"]), "One.", output=City, name="e"),
+    ]
+    found = versions(*same, *others)
+    assert found[0] == found[1]
+    assert len(set(found)) == 4
+
+
+async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Runs) -> None:
+    agent = Agent(ScriptedModel(["x"]), "One.", name="a")
+    with pytest.raises(AgentDefinitionError, match=r"agent 'a' was added to no runs.*runs\.add\(agent\)"):
+        await agent.start("Hello")
+    runs.add(agent)
+    with pytest.raises(AgentDefinitionError, match="there is an agent 'a' of version"):
+        runs.add(Agent(ScriptedModel(["x"]), "One.", name="a"))
+    with pytest.raises(DurableError, match=r"run_id=.*cannot be printed; tenant: 300 char.*; priority=0") as wrong:
+        await agent.start("Hello", run_id="a\n", tenant="t" * 300, priority=0, delay=-1)
+    assert "delay=-1" in str(wrong.value)
+    with pytest.raises(AgentDefinitionError, match="nobody says how another process opens session 'memory'"):
+        await agent.start("Hello", session=InMemorySession())
+    with pytest.raises(DurableError, match="there is no agent 'b'; there is: a"):
+        await runs.start("b", "Hello")
+    with pytest.raises(RunNotFound):
+        await runs.handle("nothing").info()
+    with pytest.raises(DurableError, match="state='done'"):
+        await runs.list_runs(state="done")  # type: ignore[arg-type]
+
+    @tool
+    def needs(context: ToolContext[int]) -> str:
+        """Need something."""
+        return ""
+
+    with pytest.raises(DepsMismatch):
+        runs.add(Agent(ScriptedModel(["x"]), tools=[needs], name="needy"))
+    assert await runs.list_runs() == []
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "runs.db", 3])
+def test_a_database_that_cannot_hold_runs_is_refused(url: Any) -> None:
+    with pytest.raises(DurableError, match="Runs: "):
+        Runs(url)
+
+
+def test_a_sqlite_file_takes_one_worker_and_so_does_a_process(runs: Runs, url: str) -> None:
+    runs.add(Agent(ScriptedModel(["x"]), name="a"))
+    with runs.worker(grace=0), pytest.raises(WorkerError, match="this process has one already"):
+        runs.worker().start()
+    with pytest.raises(WorkerError, match=r"lease=0: .*; poll=0: .*; concurrency=0"):
+        runs.worker(lease=0, poll=0, concurrency=0)
+    with pytest.raises(WorkerError, match="there is no agent"):
+        Runs(url).worker()
+
+
+async def test_a_limit_ends_a_durable_run_as_any_other(working: Working) -> None:
+    look = tool(lambda: "nothing yet", name="look", description="Looks.")
+    agent = Agent(
+        ScriptedModel.repeat(calls("look")), tools=[look], limits=Limits(steps=2, on_limit="return"), name="busy"
+    )
+    working(agent)
+    ended = await (await agent.start("News?")).result(timeout=WAIT)
+    assert (ended.finish_reason, ended.steps) == ("limit", 2)
+
+
+async def test_an_answer_that_has_no_json_form_fails_the_run_by_name(working: Working) -> None:
+    spec = OutputSpec(City, output_validator=lambda city: object())
+    agent = Agent(ScriptedModel(['{"name": "Bern"}']), output=spec, name="things")
+    working(agent)
+    with pytest.raises(RunFailed, match="JournalError: the answer cannot be stored as JSON: "):
+        await (await agent.start("One.")).result(timeout=WAIT)
+
+
+async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:
+    till = Till()
+    runs = working(till.agent)
+    done, paused = await till.agent.start("Pay.", run_id="done"), await till.agent.start("Pay.", run_id="paused")
+    for handle in (done, paused):
+        with pytest.raises(Paused):
+            await handle.result(timeout=WAIT)
+    await done.deny()
+    await done.result(timeout=WAIT)
+    assert await runs.delete(["done", "paused"]) == 1
+    assert [info.run_id for info in await runs.list_runs()] == ["paused"]
+    assert runs.store.lines("done") == [] and runs.store.tables.calls(["done"]) == []

@@ -1,0 +1,91 @@
+"""One run for each of many inputs: in order, resumable, with limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, DurableError, Message, Reply, RunIdTaken, Runs, ScriptedModel, UnknownOption
+from agentkit_prompts import Composition
+
+pytestmark = pytest.mark.untraced
+Working = Callable[..., Runs]
+
+
+class Counting(ScriptedModel):
+    """Answers with its input, and counts how many it answers at once."""
+
+    def __init__(self) -> None:
+        super().__init__(["unused"])
+        self.now = self.most = 0
+        self.asked: list[str] = []
+        self.began: list[float] = []
+
+    async def request(self, composition: Composition, **_: Any) -> Reply:
+        self.asked.append(composition.user.text)
+        self.began.append(time.monotonic())
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.02)
+        self.now -= 1
+        if composition.user.text == "3":
+            raise ValueError("three is too much")
+        return Reply(Message("assistant", f"to {composition.user.text}"))
+
+
+async def test_answers_and_errors_are_written_in_order_and_asking_again_does_nothing_twice(
+    working: Working, tmp_path: Path
+) -> None:
+    model, out, seen = Counting(), tmp_path / "out.jsonl", list[tuple[int, int]]()
+    agent = Agent(model, "You answer.", name="mapper")
+    working(agent, worker={"poll": 0.02})
+    inputs = [str(number) for number in range(12)]
+    report = await agent.map(
+        inputs, name="numbers", out=out, concurrency=3, on_progress=lambda done, total: seen.append((done, total))
+    )
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [line["run_id"] for line in lines] == [f"numbers/{number}" for number in range(12)]
+    assert [line.get("output") for line in lines[:3]] == ["to 0", "to 1", "to 2"]
+    assert lines[3]["error"] == {"kind": "ValueError", "message": "three is too much"}
+    assert (report.total, report.finished, report.failed, model.most <= 3) == (12, 11, 1, True)
+    assert seen[-1] == (12, 12)
+    text = out.read_bytes()
+    out.write_bytes(text[: len(text) // 2])  # as after a crash in the middle of a line
+    again = await agent.map(inputs, name="numbers", out=out)
+    assert (out.read_bytes(), again) == (text, report)
+    assert len(model.asked) == 12
+    with pytest.raises(DurableError, match="line 1: expected the answer of run 'others/0'"):
+        await agent.map(["a"], name="others", out=out)
+    with pytest.raises(RunIdTaken, match="run 'numbers/0' exists, with another input"):
+        await agent.map(["a"], name="numbers", out=tmp_path / "new.jsonl")
+
+
+async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp_path: Path) -> None:
+    model = Counting()
+    agent = Agent(model, "You answer.", name="mapper")
+    working(agent)
+    inputs = [f"{tenant}{number}" for number in range(4) for tenant in "ab"]
+    await agent.map(inputs, name="tenants", out=tmp_path / "t", tenant=lambda text: text[0], tenant_concurrency=1)
+    assert model.most <= 2
+    model.began.clear()
+    await agent.map([f"r{number}" for number in range(5)], name="rate", out=tmp_path / "r", rate=2)
+    assert model.began[-1] - model.began[0] >= 0.9  # SQLite may count in whole seconds
+
+
+async def test_inputs_that_cannot_be_run_are_named_before_anything_is_started(runs: Runs, tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel(["x"]), name="mapper")
+    runs.add(agent)
+    with pytest.raises(DurableError, match=r"inputs\[1\]: .*inputs\[3\]: .*nothing was started"):
+        await agent.map(["a", 1.5, "b", 2.5], name="m", out=tmp_path / "out")  # type: ignore[list-item]
+    with pytest.raises(DurableError, match=r"concurrency=0: .*rate=-1: .*expected several inputs, got one"):
+        await agent.map("abc", name="m", out=tmp_path / "out", concurrency=0, rate=-1)
+    with pytest.raises(UnknownOption, match="limit"):
+        await agent.map(["a"], name="m", out=tmp_path / "out", limit=3)  # type: ignore[call-arg]
+    assert await runs.list_runs() == []
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,226 @@
+"""Workers are processes: killed in the middle of a run, stopped in order, stopped for longer than their lease."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentkit import Paused, Runs
+from agentkit.cli.app import app
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.untraced
+WAIT = 60.0
+AGENTS = str(Path(__file__).parent / "durable_agents.py")
+
+
+class Site:
+    """A database, a folder, and processes that work there."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.url, self.home = url, home
+        self.runs = Runs(url)
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def environment(self, **more: str) -> dict[str, str]:
+        own = {"DURABLE_TEST_URL": self.url, "DURABLE_TEST_HOME": str(self.home), "DURABLE_TEST_PAUSE": "0.2"}
+        return {**os.environ, **own, **more}
+
+    def worker(self, *options: str, **environment: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "agentkit", "worker", AGENTS, "--lease", "2", "--poll", "0.05", *options]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=self.environment(**environment), stderr=subprocess.PIPE, text=True
+        )
+        self._processes.append(process)
+        return process
+
+    def attempts(self, what: str = "%") -> list[tuple[str, int]]:
+        """Return keys and processes of what tools attempted so far."""
+        path = self.home / "world.db"
+        if not path.exists():
+            return []
+        world = sqlite3.connect(path, timeout=60)
+        try:
+            return world.execute("SELECT key, pid FROM attempts ORDER BY at").fetchall()
+        except sqlite3.OperationalError:  # it is being made
+            return []
+        finally:
+            world.close()
+
+    def acts(self) -> list[str]:
+        world = sqlite3.connect(self.home / "world.db", timeout=60)
+        try:
+            return sorted(what for (what,) in world.execute("SELECT what FROM acts"))
+        finally:
+            world.close()
+
+    async def until(self, happened: Callable[[], Any]) -> None:
+        end = time.monotonic() + WAIT
+        while not happened():
+            assert time.monotonic() < end, [process.poll() for process in self._processes]
+            await asyncio.sleep(0.02)
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.communicate()
+        self.runs.close()
+
+
+@contextmanager
+def site(url: str, home: Path) -> Iterator[Site]:
+    home.mkdir(exist_ok=True)
+    made = Site(url, home)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def agents(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """Return the module of the agents, as this process has it for a database."""
+    import importlib.util
+
+    with ExitStack() as stack:
+
+        def load(url: str) -> Any:
+            monkeypatch.setenv("DURABLE_TEST_URL", url)
+            monkeypatch.setenv("DURABLE_TEST_HOME", str(tmp_path / "site"))
+            spec = importlib.util.spec_from_file_location("agents_here", AGENTS)
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            stack.callback(module.runs.close)
+            return module
+
+        yield load
+
+
+async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
+    url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    cashier = agents(url).cashier
+    with site(url, tmp_path / "site") as here:
+        handle = await cashier.start("Pay both.", run_id="r")
+        first = here.worker()
+        await here.until(lambda: len(here.attempts()) >= 3)  # two looks, then a payment
+        first.kill()
+        before = here.attempts()
+        here.worker()
+        ended = await handle.result(timeout=WAIT)
+        assert ended.output == "paid: Pay both."
+        assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
+        after = here.attempts()[len(before) :]
+        looks = {key for key, _ in before[:2]}
+        assert not looks & {key for key, _ in after}, "what had ended was done again"
+        assert len({key for key, _ in here.attempts()}) == 4
+        roles = [message.role for message in ended.messages]
+        assert roles == ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]
+        assert (await handle.info()).attempts == 2
+
+
+def test_a_second_worker_on_a_sqlite_file_is_refused_by_name(
+    url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    with site(url, tmp_path / "site") as here, agents(url).runs.worker(grace=0):
+        _, said = here.worker().communicate(timeout=WAIT)
+        assert f"process {os.getpid()} works on" in said
+        assert "a SQLite file takes one worker" in said
+
+
+@pytest.mark.long
+async def test_a_worker_that_is_stopped_hands_over_what_does_not_end_in_time(
+    url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    with site(url, tmp_path / "site") as here:
+        handle = await agents(url).lingerer.start("5", run_id="r")
+        first = here.worker("--grace", "0.1")
+        await here.until(here.attempts)
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(timeout=WAIT) == 0
+        assert (await handle.info()).state == "queued"
+        assert [message.role for message in (await handle.journal()).messages] == ["user"]
+        here.worker()
+        assert (await handle.result(timeout=WAIT)).output == "it took long"
+        assert len({key for key, _ in here.attempts()}) == 1
+        assert [worker.state for worker in await here.runs.workers()] == ["stopped", "alive"]
+
+
+def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[str], Any]) -> None:
+    module = agents(url)
+
+    def command(*words: str) -> Any:
+        return CliRunner().invoke(app, ["runs", *words, "--url", url])
+
+    async def begin() -> None:
+        with pytest.raises(Paused):
+            await (await module.refunder.start("Pay back.", run_id="refund-1")).result(timeout=WAIT)
+
+    async def end() -> str:
+        return str((await module.runs.handle("refund-1").result(timeout=WAIT)).output)
+
+    with module.runs.worker(poll=0.02, grace=0):
+        asyncio.run(begin())
+        (info,) = [json.loads(line) for line in command("list", "--json").stdout.splitlines()]
+        assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "paused", "refund")
+        refused = command("approve", "refund-1", "x9")
+        assert refused.exit_code == 1
+        assert "no call that waits has the id 'x9'; those that wait: 'r'" in refused.stderr
+        assert command("deny", "refund-1", "r", "--reason", "too late", "--by", "ada").exit_code == 0
+        assert "too late" in asyncio.run(end())
+        shown = command("show", "refund-1").stdout
+        assert "user: Pay back." in shown and 'decided about r: {"denied": "too late"}' in shown
+        assert "alive" in command("workers").stdout
+        assert command("show", "nothing").exit_code == 1
+
+
+@pytest.mark.long
+async def test_another_worker_goes_on_with_the_runs_of_a_dead_one_after_its_lease(
+    postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    module = agents(postgres_url)
+    with site(postgres_url, tmp_path / "site") as here:
+        first = here.worker()
+        handle = await module.cashier.start("Pay both.", run_id=f"r-{os.getpid()}")
+        await here.until(lambda: len(here.attempts()) >= 3)
+        here.worker()
+        first.kill()
+        assert (await handle.result(timeout=WAIT)).output == "paid: Pay both."
+        assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
+        pids = [pid for _, pid in here.attempts()]
+        assert len(set(pids)) == 2
+        assert {worker.pid: worker.state for worker in await here.runs.workers()}[first.pid] == "dead"
+
+
+@pytest.mark.long
+async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_more(
+    postgres_url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    module = agents(postgres_url)
+    with site(postgres_url, tmp_path / "site") as here:
+        first = here.worker(DURABLE_TEST_PAUSE="0.5")
+        handle = await module.cashier.start("Pay both.", run_id=f"away-{os.getpid()}")
+        await here.until(lambda: len(here.attempts()) >= 2)
+        first.send_signal(signal.SIGSTOP)
+        here.worker()
+        assert (await handle.result(timeout=WAIT)).output == "paid: Pay both."
+        before = here.attempts()
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(timeout=WAIT) == 1
+        assert {key for key, _ in here.attempts()} == {key for key, _ in before}
+        assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
+        assert first.stderr is not None and "its lease ended" in first.stderr.read()

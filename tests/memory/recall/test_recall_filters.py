@@ -1,0 +1,175 @@
+"""Recall of what is of a kind, a source, a time or has some metadata; filters that make no sense."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from agentkit_memory import POLICIES, Memory, RecallError, RecallFilter
+from agentkit_memory.recall.candidates import ScoredItem
+from agentkit_prompts.context.messages import Message
+
+
+@pytest.fixture
+def filled(either: Memory) -> Memory:
+    for year in (2022, 2023, 2024):
+        about = {"year": year, "tag": ["a", "b"][year % 2], "draft": year == 2024, "a.b'c\"": year}
+        either.documents.add(f"The zebra of {year} is striped.", source=f"zoo/{year}", metadata=about)
+    either.documents.add("The zebra of nowhere is plain.", source="plain")
+    either.session("walk").append(Message("user", "I saw a zebra."), said_at=1_000_000.0)
+    either.session("ride").append(Message("user", "I rode a zebra once."), said_at=2_000_000.0)
+    either.facts.add("The zebra likes hay.")
+    return either
+
+
+def found(memory: Memory, **conditions: Any) -> set[str]:
+    recall = memory.recall("zebra", limit=20, where=RecallFilter(**conditions))
+    assert recall.degraded == ()
+    return {each.text for each in (*recall, *recall.knowledge)}
+
+
+def years(*which: int) -> set[str]:
+    return {f"The zebra of {year} is striped." for year in which}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_kinds_sources_and_times(filled: Memory, indexed: bool) -> None:
+    if indexed:
+        filled.worker().drain()
+    said = {"I saw a zebra.", "I rode a zebra once."}
+    assert len(found(filled)) == 7
+    assert found(filled, kinds=["turn"]) == said
+    assert found(filled, kinds=("fact",)) == {"The zebra likes hay."}
+    assert found(filled, kinds={"chunk"}, sources=["zoo/2022", "plain"]) == years(2022) | {
+        "The zebra of nowhere is plain."
+    }
+    assert found(filled, sources=["walk"]) == {"I saw a zebra."}
+    assert found(filled, kinds=[]) == found(filled, sources=[]) == set()
+    assert found(filled, until=1_500_000.0) == {"I saw a zebra."}
+    assert found(filled, since=1_000_000.0, until=datetime.fromtimestamp(2_000_000.5, UTC)) == said
+    assert found(filled, since=datetime(2020, 1, 1), kinds=["fact"]) == {"The zebra likes hay."}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "wanted"),
+    [
+        ({"year": 2023}, years(2023)),
+        ({"year": 2023.0}, years(2023)),
+        ({"year": [2022, 2024, "2023"]}, years(2022, 2024)),
+        ({"year": {"in": (2022, 2023)}, "tag": "b"}, years(2023)),
+        ({"year": {"gte": 2023}}, years(2023, 2024)),
+        ({"year": {"gt": 2022, "lt": 2024}}, years(2023)),
+        ({"tag": {"gt": "a"}}, years(2023)),
+        ({"tag": {"gt": 1}}, set()),
+        ({"draft": True}, years(2024)),
+        ({"draft": 1}, set()),
+        ({"year": {"exists": True}}, years(2022, 2023, 2024)),
+        ({"year": {"exists": False}, "a.b'c\"": {"exists": False}}, None),
+        ({"a.b'c\"": 2022}, years(2022)),
+        ({"unknown": None}, set()),
+    ],
+)
+def test_metadata(filled: Memory, metadata: Mapping[str, Any], wanted: set[str] | None) -> None:
+    rest = {"The zebra of nowhere is plain.", "I saw a zebra.", "I rode a zebra once.", "The zebra likes hay."}
+    assert found(filled, metadata=metadata) == (rest if wanted is None else wanted)
+
+
+def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> None:
+    session = memory.session("s")
+    session.append(*[Message("user", f"zebra zebra zebra {number}") for number in range(2500)])
+    rare = " ".join(f"word{number}" for number in range(100))
+    memory.documents.add(f"The zebra is far down. {rare}", source="rare", metadata={"rare": True})
+    memory.worker().drain()
+    for conditions in ({"metadata": {"rare": True}}, {"kinds": ["chunk"]}, {"sources": ["rare"]}):
+        assert [text[:22] for text in found(memory, **conditions)] == ["The zebra is far down."]
+
+
+@pytest.mark.parametrize(
+    ("conditions", "problems"),
+    [
+        ({"kinds": ["chunk", "picture"]}, ["kinds: expected a list out of ('chunk', 'turn', 'fact')"]),
+        ({"kinds": "turn", "sources": "zoo"}, ["kinds: expected", "sources: expected a list of texts"]),
+        ({"since": "today", "until": float("nan")}, ["since: expected a datetime", "until: expected a datetime"]),
+        ({"since": 5, "until": 5}, ["expected a time after `since`"]),
+        ({"metadata": {"a": {"like": "x"}, "b": {"gte": None}}}, ["unknown operator 'like'", "b', gte: expected"]),
+        ({"metadata": {"a": {}}}, ["expected one of the operators"]),
+        ({"metadata": {"a": []}}, ["at least one"]),
+        ({"metadata": {"a": {"in": "abc"}}}, ["expected a list of values"]),
+        ({"metadata": {"a": {"exists": 1}}}, ["expected True or False"]),
+        ({"metadata": {"a": float("inf")}}, ["JSON can hold"]),
+        ({"metadata": {"a": object}}, ["JSON can hold"]),
+        ({"metadata": {"a": {"gt": 5, "lt": 3}}}, ["nothing is between 5 and 3"]),
+        ({"metadata": {"a": {"gt": 5, "lt": "x"}}}, ["nothing is between"]),
+        ({"metadata": {3: 1}}, ["expected a name"]),
+        ({"metadata": [1]}, ["expected a mapping"]),
+    ],
+)
+def test_filters_that_make_no_sense_name_every_problem(conditions: dict[str, Any], problems: list[str]) -> None:
+    with pytest.raises(RecallError) as raised:
+        RecallFilter(**conditions)
+    assert all(problem in str(raised.value) for problem in problems), raised.value
+
+
+def test_a_filter_of_another_type_is_refused(memory: Memory) -> None:
+    with pytest.raises(RecallError, match="expected RecallFilter"):
+        memory.recall("x", where={"kinds": ["turn"]})  # type: ignore[arg-type]
+
+
+class Longest:
+    """Puts the longest text first."""
+
+    name = "longest"
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+
+    def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
+        self.given = [each.item.text for each in candidates]
+        return [len(text) for text in self.given]
+
+
+def test_a_reranker_sees_the_order_and_decides_it(memory: Memory) -> None:
+    lines = ["zebra zebra", "a zebra of stripes", "a zebra is a horse with many stripes"]
+    memory.session("s").append(*[Message("user", line) for line in lines])
+    reranker = Longest()
+    policy = replace(POLICIES["default"], reranker=reranker)
+    before = [each.text for each in memory.recall("zebra", limit=3)]
+    recall = memory.recall("zebra", limit=2, policy=policy)
+    assert reranker.given == before
+    assert [each.text for each in recall] == sorted(lines, key=len, reverse=True)[:2]
+    assert [row.used for row in recall.explain()] == [True, True, False]
+    assert recall.explain()[0].parts["longest"] == len(lines[2])
+    assert memory.recall_logs()[-1].policy["reranker"] == "longest"
+
+
+class Broken(Longest):
+    rerank_timeout = 0.05
+
+    def __init__(self, act: Any) -> None:
+        self.act = act
+
+    def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
+        returned: Sequence[float] = self.act()
+        return returned
+
+
+def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None:
+    memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
+    before = memory.recall("zebra")
+    for act, problem in ((lambda: 1 / 0, "ZeroDivisionError"), (lambda: time.sleep(30), "within 0.05 seconds")):
+        recall = memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(act)))
+        assert recall == before and problem in recall.degraded[-1]
+
+
+@pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3])
+def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, returned: list[Any]) -> None:
+    memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
+    with pytest.raises(RecallError, match="one finite number for each of 2 candidates"):
+        memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
+    with pytest.raises(RecallError, match="reranker: expected an object"):
+        replace(POLICIES["default"], reranker=3)

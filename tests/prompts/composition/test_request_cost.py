@@ -1,0 +1,79 @@
+"""A request is built from that of the turn before: a turn costs what is new in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
+from agentkit_prompts.context.conversation import Conversation
+
+WRITERS: dict[str, Callable[[Composition], Any]] = {
+    "chat": lambda composition: composition.to_openai("api.openai.com"),
+    "responses": lambda composition: composition.to_responses(),
+    "anthropic": lambda composition: composition.to_anthropic(),
+}
+
+
+def round_of(number: int) -> list[Message]:
+    return [
+        Message("user", f"Question {number}"),
+        Message("assistant", "", (ToolCall("call_0", "add", '{"a": 1}'),)),  # the same id in every round
+        Message("tool", "2", tool_call_id="call_0", name="add"),
+        Message("assistant", f"Answer {number}"),
+    ]
+
+
+def request(write: Callable[[Composition], Any], conversation: Conversation) -> tuple[Any, int]:
+    """Return the payload, and how many functions of Python were called to make it."""
+    made = compose(Layers("Be brief."), PromptContext(user_input="And now?", conversation=conversation))
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        payload = write(made)
+    finally:
+        sys.setprofile(None)
+    return payload, calls
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_turn_costs_what_is_new_in_it(form: str) -> None:
+    counts = {}
+    for rounds in (10, 500):
+        conversation = Conversation([message for number in range(rounds) for message in round_of(number)])
+        before, first = request(WRITERS[form], conversation)
+        payload, counts[rounds] = request(WRITERS[form], conversation.append(*round_of(rounds)))
+        assert first > rounds, "the first one walks all of it"
+        assert len(str(payload)) > len(str(before))
+    assert counts[500] == counts[10]
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_request_that_was_grown_is_the_same_as_one_made_anew(form: str) -> None:
+    conversation = Conversation()
+    for number in range(6):
+        conversation = conversation.append(*round_of(number)[: 4 if number % 2 else 1])
+        grown, _ = request(WRITERS[form], conversation)
+        assert grown == request(WRITERS[form], Conversation(list(conversation)))[0]
+    for stop in (3, 9, 1):  # an older view, and a newer one behind it
+        view = conversation.window(0, stop)
+        assert request(WRITERS[form], view)[0] == request(WRITERS[form], Conversation(list(view)))[0]
+    branch = conversation.window(0, 5).append(Message("user", "Something else"))
+    assert request(WRITERS[form], branch)[0] == request(WRITERS[form], Conversation(list(branch)))[0]
+
+
+def test_a_cache_mark_stands_at_no_thought() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "Eq"}
+    context = PromptContext(
+        user_input="?", conversation=[{"role": "user", "content": "Hi"}, {"role": "assistant", "content": [thought]}]
+    )
+    made = compose(Layers("Be brief."), context).to_anthropic()
+    assert thought in made["messages"][1]["content"]

@@ -1,0 +1,81 @@
+"""A server of ours on loopback, driven as clients drive it: over HTTP, by the official SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2 as httpx
+from openai import AsyncOpenAI, OpenAI
+
+from agentkit.server.http_app import Server
+from agentkit.server.serving import RunningServer, uvicorn_server
+
+__all__ = ["Client", "served"]
+
+
+class Client:
+    """Asks a server."""
+
+    def __init__(self, running: RunningServer, server: Server) -> None:
+        self.server = server
+        self.running = running
+        self.port = running.port
+        self.url = f"http://127.0.0.1:{running.port}"
+        self.http = httpx.Client(base_url=self.url, timeout=30)
+
+    def openai(self, token: str = "none") -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=30)
+
+    def async_openai(self, token: str = "none") -> AsyncOpenAI:
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=30)
+
+    def get(self, path: str, token: str | None = None, **more: Any) -> httpx.Response:
+        return self.http.get(path, headers=_headers(token, more), **more)
+
+    def post(self, path: str, json: Any = None, token: str | None = None, **more: Any) -> httpx.Response:
+        return self.http.post(path, json=json, headers=_headers(token, more), **more)
+
+    def delete(self, path: str, token: str | None = None) -> httpx.Response:
+        return self.http.delete(path, headers=_headers(token, {}))
+
+    def events(self, path: str, token: str | None = None, **more: Any) -> list[dict[str, str]]:
+        """Return the events of a stream, read to its end: `id`, `event` and `data`."""
+        with self.http.stream("GET", path, headers=_headers(token, more), **more) as answer:
+            answer.read()
+        assert answer.status_code == 200, answer.text
+        found = []
+        for block in answer.text.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+            if fields:
+                found.append(fields)
+        return found
+
+
+def _headers(token: str | None, more: dict[str, Any]) -> dict[str, str]:
+    given: dict[str, str] = more.pop("headers", {})
+    return given if token is None else {"Authorization": f"Bearer {token}", **given}
+
+
+@contextmanager
+def served(*agents: Any, **options: Any) -> Iterator[Client]:
+    """Serve agents on loopback until the end of the block."""
+    server = Server(agents, **options)
+    running = uvicorn_server(server, port=0)
+    thread = threading.Thread(target=lambda: asyncio.run(running.serve()), daemon=True)
+    thread.start()
+    for _ in range(500):
+        if running.started:
+            break
+        threading.Event().wait(0.01)
+    client = Client(running, server)
+    try:
+        yield client
+    finally:
+        client.http.close()
+        running.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()

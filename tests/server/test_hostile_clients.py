@@ -1,0 +1,240 @@
+"""Clients that are slow, cut off, or up to no good: each gets an error, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, ScriptedModel
+from agentkit.models.scripted import Delayed
+from agentkit.server.server_options import ServerOptions
+from tests.server.serving_agents import Client, served
+from tests.server.waiting import until
+
+HI: Any = [{"role": "user", "content": "Hi"}]
+OPTIONS = ServerOptions(
+    body_bytes=1 << 20, body_seconds=0.5, header_seconds=0.5, write_seconds=0.5, idle_seconds=1, grace_seconds=1
+)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    model = ScriptedModel.repeat("Hello.", keep=1)
+    with served(Agent(model, name="a"), options=OPTIONS) as made:
+        yield made
+
+
+def raw(client: Client, data: bytes, *, wait: float = 5.0) -> bytes:
+    """Send bytes as they are, and return what is answered until the connection is closed."""
+    with socket.create_connection(("127.0.0.1", client.port), timeout=wait) as connection:
+        connection.sendall(data)
+        found = b""
+        try:
+            while piece := connection.recv(65536):
+                found += piece
+        except (TimeoutError, ConnectionError):
+            pass
+        return found
+
+
+def post(client: Client, body: bytes, *headers: str, path: str = "/v1/chat/completions") -> bytes:
+    lines = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{client.port}", "Connection: close", *headers]
+    if not any(one.lower().startswith(("content-length", "transfer-encoding")) for one in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    return raw(client, "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body)
+
+
+JSON = "Content-Type: application/json"
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def is_well(client: Client) -> None:
+    """The server answers others as before."""
+    done = client.post("/v1/chat/completions", {"model": "a", "messages": HI})
+    assert done.status_code == 200, done.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b'{"a":' * 50_000,
+        b"\xff\xfe{}",
+        b'{"model": "\xc3("}',
+        b'{"model": "\\ud800"}',
+        b'{"model": NaN}',
+        b'{"model": ' + b"9" * 20_000 + b"}",
+        b'{"model": 1e999}',
+        b"null",
+        b'"text"',
+        b"[]",
+        b'{"model": "a", "messages": {}}',
+        b'{"model": "a", "messages": [null]}',
+        b'{"model": "a", "messages": [{"role": "user"}]}',
+        b'{"model": "a", "messages": [{"role": "user", "content": {"x": 1}}]}',
+        b'{"model": "a", "messages": [{"role": "user", "content": [{"type": "image_url"}]}]}',
+        b'{"model": "../../etc/passwd", "messages": [{"role": "user", "content": "x"}]}',
+    ],
+    ids=lambda body: repr(body[:24]),
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/runs"])
+def test_a_malformed_body_is_an_error_of_the_client(client: Client, body: bytes, path: str) -> None:
+    answer = post(client, body, JSON, path=path)
+    assert 400 <= status(answer) < 500, answer
+    head, _, data = answer.partition(b"\r\n\r\n")
+    error = json.loads(data)["error"]
+    assert error["message"] and error["type"] and len(data) < 4000, head
+    is_well(client)
+
+
+def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
+    began = client.post("/runs", {"agent": "a", "input": "x" * (1 << 20)})
+    assert began.status_code == 413
+    said = post(client, b"", JSON, "Content-Length: 99999999999")
+    assert status(said) == 413
+    chunked = b"".join([b"%x\r\n%s\r\n" % (65536, b" " * 65536) for _ in range(40)]) + b"0\r\n\r\n"
+    with suppress(ConnectionError):  # it was closed before all was sent
+        assert status(post(client, chunked, JSON, "Transfer-Encoding: chunked")) in (413, 0)
+    is_well(client)
+
+
+def test_ten_megabytes_are_read_where_that_is_allowed() -> None:
+    model = ScriptedModel.repeat("Long.", keep=1)
+    with served(Agent(model, name="a"), options=ServerOptions(body_bytes=16 << 20)) as client:
+        text = "word " * (2 << 20)
+        done = client.post("/v1/chat/completions", {"model": "a", "messages": [{"role": "user", "content": text}]})
+        assert done.status_code == 200
+        assert model.requests[-1].messages[-1].text == text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ["Content-Length: 2", "Content-Length: 3"],
+        ["Content-Length: -1"],
+        ["Content-Length: 1_0"],
+        ["Transfer-Encoding: chunked", "Content-Length: 2"],
+        ["Transfer-Encoding: nonsense"],
+        ["X-Long: " + "x" * 200_000],
+        ["Authorization: Bearer a", "Authorization: Bearer b"],
+        ["X-Null: a\0b"],
+        [" Folded: x"],
+        ["Content-Type : text"],
+    ],
+    ids=lambda headers: headers[0][:24],
+)
+def test_header_tricks_are_refused(client: Client, headers: list[str]) -> None:
+    answer = post(client, b"{}", JSON, *headers)
+    assert answer == b"" or 400 <= status(answer) < 500, answer
+    assert answer.count(b"HTTP/1.1 ") <= 1
+    is_well(client)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sessions/..%2f..%2fetc%2fpasswd",
+        "/sessions/%2e%2e",
+        "/sessions/../runs",
+        "/sessions/a%00b",
+        "/sessions/%ff%fe",
+        "/sessions/" + "a" * 5000,
+        "/sessions/a%0d%0aX: y",
+        "/runs/..%2f",
+        "/runs/%00",
+        "/agents/%2e%2e/schema",
+        "/v1/models/%F0%9F%92%A9",
+        "//runs",
+        "/runs/",
+    ],
+    ids=lambda path: path[:24],
+)
+def test_path_tricks_lead_nowhere(client: Client, path: str) -> None:
+    answer = raw(client, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode("latin-1"))
+    assert status(answer) in (307, 400, 404, 422), answer
+    assert b"root:" not in answer and b"\r\nX: y" not in answer
+
+
+def test_a_request_that_does_not_arrive_is_given_up(client: Client) -> None:
+    began = time.monotonic()
+    assert raw(client, b"GET /runs HTTP/1.1\r\nHost: loc") == b""
+    assert raw(client, b"") == b""
+    head = f"POST /runs HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{JSON}\r\nContent-Length: 50\r\n\r\n"
+    answer = raw(client, head.encode() + b'{"agent"')
+    assert status(answer) == 400 and b"did not arrive" in answer
+    assert time.monotonic() - began < 20
+    is_well(client)
+
+
+def test_a_client_that_leaves_stops_its_run() -> None:
+    for stream in (False, True):
+        model = ScriptedModel.repeat(Delayed(60, "late"))
+        with served(Agent(model, name="a"), options=OPTIONS) as client:
+            body = json.dumps({"model": "a", "messages": HI, "stream": stream}).encode()
+            head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{JSON}\r\n"
+            with socket.create_connection(("127.0.0.1", client.port)) as connection:
+                connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                until(lambda found=client: found.server.limits.running == 1)
+            until(lambda found=client: found.server.limits.running == 0)
+            until(lambda found=client: found.get("/runs").json()["runs"])
+            assert client.get("/runs").json()["runs"][0]["status"] == "cancelled"
+
+
+def test_a_client_that_takes_nothing_of_its_stream_is_dropped() -> None:
+    model = ScriptedModel.repeat("word " * 400_000, keep=1)
+    with served(Agent(model, name="a"), options=OPTIONS) as client:
+        body = json.dumps({"model": "a", "messages": HI, "stream": True}).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n{JSON}\r\n"
+        with socket.create_connection(("127.0.0.1", client.port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: client.server.limits.running == 1)
+            until(lambda: client.server.limits.running == 0)
+        is_well_after = client.get("/healthz")
+        assert is_well_after.status_code == 200
+
+
+def test_a_stream_where_nothing_happens_shows_signs_of_life() -> None:
+    model = ScriptedModel([Delayed(2.5, "At last.")])
+    with served(Agent(model, name="a"), options=OPTIONS) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
+        with client.http.stream("GET", f"/runs/{run}/events") as answer:
+            lines = list(answer.iter_lines())
+        assert ": still here" in lines and "event: run_finished" in lines
+
+
+async def test_more_at_once_than_allowed_are_told_to_wait() -> None:
+    model = ScriptedModel.repeat(Delayed(0.5, "Hm."))
+    options = ServerOptions(concurrent_per_tenant=3)
+    with served(Agent(model, name="a"), options=options) as client:
+
+        def ask() -> int:
+            return client.post("/v1/chat/completions", {"model": "a", "messages": HI}).status_code
+
+        found = await asyncio.gather(*[asyncio.to_thread(ask) for _ in range(8)])
+        assert sorted(found) == [200] * 3 + [429] * 5
+        assert client.server.limits.running == 0
+
+
+def test_a_form_with_ten_thousand_fields_is_refused_in_a_few_words(client: Client) -> None:
+    body = {"agent": "a", "input": "x", **{f"field{at}": at for at in range(10_000)}}
+    answer = client.post("/runs", body)
+    assert answer.status_code == 422 and len(answer.content) < 60_000
+
+
+@pytest.mark.parametrize("options", [{"body_bytes": 0}, {"run_seconds": -1}, {"cors_origins": ("*",)}, {"timeout": 3}])
+def test_options_that_cannot_be_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="|".join(options)):
+        ServerOptions(**options)

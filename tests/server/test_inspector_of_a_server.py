@@ -1,0 +1,60 @@
+"""The inspector of a server shows a caller what is its own, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
+from agentkit.server.access import Access, add_token
+from tests.server.serving_agents import served
+from tests.server.waiting import ended, until
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def cashier() -> Agent[Any, Any]:
+    wants = Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),))
+    return Agent(ScriptedModel.repeat(wants, "Paid."), "You pay.", tools=[pay], name="cashier")
+
+
+def test_a_run_is_started_seen_and_decided_about(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    acme = add_token(path, "a", "acme", scopes=("run", "read", "approve"))
+    bolt = add_token(path, "b", "bolt", scopes=("run", "read", "approve"))
+    reads = add_token(path, "r", "acme", scopes=("read",))
+    with served(cashier(), access=Access(path)) as client:
+        assert "script-src 'self'" in client.get("/inspector/").headers["content-security-policy"]
+        assert client.get("/inspector/api/overview").status_code == 401
+        asked = {"agent": "cashier", "input": "Pay 3.", "session": "s"}
+        assert client.post("/inspector/api/start", asked, reads).status_code == 403
+        begun = client.post("/inspector/api/start", asked, acme)
+        assert begun.status_code == 200, begun.text
+        run = client.get("/runs", acme).json()["runs"][0]["id"]
+        assert ended(client, run, acme)["status"] == "waiting"
+        overview = client.get("/inspector/api/overview", acme).text
+        assert run in overview and "cashier" in overview
+        assert run not in client.get("/inspector/api/overview", bolt).text
+        assert client.get(f"/inspector/api/run?id={run}", acme).status_code == 200
+        assert client.get(f"/inspector/api/run?id={run}", bolt).status_code == 404
+        decision = {"run": run, "decisions": {"c1": {"approved": True}}}
+        assert client.post("/inspector/api/decide", decision, reads).status_code == 403
+        assert client.post("/inspector/api/decide", decision, acme).status_code == 200
+        assert ended(client, run, acme)["output"] == "Paid."
+        assert client.get("/inspector/api/session?name=s", acme).status_code == 200
+        assert client.get("/inspector/api/session?name=s", bolt).status_code == 404
+
+
+def test_what_openai_clients_asked_is_shown_too() -> None:
+    with served(Agent(ScriptedModel(["Hello."]), "You are brief.", name="a")) as client:
+        client.openai().chat.completions.create(model="a", messages=[{"role": "user", "content": "Hi"}])
+        run = until(lambda: client.get("/runs").json()["runs"])[0]
+        assert (run["status"], run["output"]) == ("finished", "Hello.")
+        shown = client.get(f"/inspector/api/run?id={run['id']}")
+        assert shown.status_code == 200 and "Hello." in shown.text
+        layers = client.post("/inspector/api/compose", {"base": {"run": run["id"]}})
+        assert layers.status_code == 200 and "system" in layers.text, layers.text

@@ -1,0 +1,322 @@
+"""The official SDK of OpenAI, unchanged, talks with agents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from agentkit import Agent, Layers, Message, ModelSettings, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.models.model_errors import ModelInterrupted, ModelRateLimited, ModelUnavailable
+from agentkit_prompts import AdditionalInfoPrompt, Template
+from tests.server.serving_agents import Client, served
+
+WEATHER: Any = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+HI: Any = [{"role": "user", "content": "Hi"}]
+
+
+def calls(*named: tuple[str, str], text: str = "") -> Message:
+    made = tuple([ToolCall(f"c{at}", name, arguments) for at, (name, arguments) in enumerate(named)])
+    return Message("assistant", text, tool_calls=made)
+
+
+@tool
+def stock(book: str) -> str:
+    """Tell how many are in stock."""
+    return f"7 of {book}"
+
+
+class Shop:
+    """A server with one agent, whose model answers from a list."""
+
+    def __init__(self, client: Client, model: ScriptedModel) -> None:
+        self.client, self.model = client, model
+        self.openai = client.openai()
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        return list(self.model.requests[-1].to_openai()["messages"])
+
+
+def shop(*replies: Any, **agent: Any) -> Iterator[Shop]:
+    model = ScriptedModel(replies)
+    with served(Agent(model, agent.pop("layers", "You sell books."), name="shop", **agent)) as client:
+        yield Shop(client, model)
+
+
+def image(url: str) -> Any:
+    return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
+
+
+def text_of(stream: Any) -> str:
+    return "".join([chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices])
+
+
+def test_messages_of_the_client_stand_behind_the_prompt_of_the_agent() -> None:
+    for one in shop(Reply(Message("assistant", "Hello."), Usage(12, 3, 8))):
+        done = one.openai.chat.completions.create(
+            model="shop",
+            messages=[
+                {"role": "developer", "content": "Talk like a pirate."},
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "Arr."},
+                {"role": "user", "content": [{"type": "text", "text": "And you?"}]},
+            ],
+            temperature=0.5,
+            max_completion_tokens=50,
+        )
+        assert done.choices[0].message.content == "Hello."
+        assert done.choices[0].finish_reason == "stop"
+        assert done.usage is not None and (done.usage.prompt_tokens, done.usage.completion_tokens) == (12, 3)
+        assert done.usage.prompt_tokens_details is not None and done.usage.prompt_tokens_details.cached_tokens == 8
+        assert one.sent[0]["role"] == "system"
+        assert [message["content"] for message in one.sent] == [
+            "You sell books.", "Talk like a pirate.", "Hi", "Arr.", "And you?",
+        ]  # fmt: skip
+
+
+def test_settings_of_a_request_reach_the_model() -> None:
+    seen: list[ModelSettings] = []
+
+    class Watched(ScriptedModel):
+        def with_settings(self, settings: ModelSettings) -> ScriptedModel:
+            seen.append(settings)
+            return super().with_settings(settings)
+
+    with served(Agent(Watched(["ok"]), name="shop")) as client:
+        client.openai().chat.completions.create(
+            model="shop", messages=HI, temperature=0.5, max_tokens=9, stop=["x"], seed=3, reasoning_effort="low"
+        )
+    assert seen == [ModelSettings(temperature=0.5, max_tokens=9, stop=("x",), seed=3, effort="low")]
+
+
+def test_a_stream_has_the_text_piece_by_piece_and_what_it_took() -> None:
+    for one in shop(Reply(Message("assistant", "One two three."), Usage(5, 4))):
+        chunks = list(
+            one.openai.chat.completions.create(
+                model="shop", messages=HI, stream=True, stream_options={"include_usage": True}
+            )
+        )
+        pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+        assert list(filter(None, pieces)) == ["One", " two", " three."]
+        assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens == 9
+        assert chunks[-2].choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_agent_writes_before_its_own_tools_is_the_same_streamed_or_whole(stream: bool) -> None:
+    for one in shop(calls(("stock", '{"book": "Emma"}'), text="I look."), "There are seven.", tools=[stock]):
+        done: Any = one.openai.chat.completions.create(model="shop", messages=HI, stream=stream)
+        assert (text_of(done) if stream else done.choices[0].message.content) == "I look.\n\nThere are seven."
+        assert one.sent[-1]["content"] == "7 of Emma"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_tool_of_the_client_ends_the_answer_with_its_call(stream: bool) -> None:
+    for one in shop(calls(("weather", '{"city": "Bern"}')), "It rains."):
+        if stream:
+            with one.openai.chat.completions.stream(model="shop", messages=HI, tools=[WEATHER]) as events:
+                message: Any = events.get_final_completion().choices[0].message
+        else:
+            done = one.openai.chat.completions.create(model="shop", messages=HI, tools=[WEATHER])
+            assert done.choices[0].finish_reason == "tool_calls"
+            message = done.choices[0].message
+        call = message.tool_calls[0]
+        assert (call.function.name, json.loads(call.function.arguments)) == ("weather", {"city": "Bern"})
+        result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
+        answer = one.openai.chat.completions.create(
+            model="shop", messages=[*HI, message.model_dump(exclude_none=True), result], tools=[WEATHER]
+        )
+        assert answer.choices[0].message.content == "It rains."
+        assert [said["role"] for said in one.sent] == ["system", "user", "assistant", "tool"]
+        assert one.sent[-1]["content"] == "rain"
+
+
+def test_what_tools_of_the_agent_returned_before_is_there_when_the_client_has_answered() -> None:
+    first = calls(("stock", '{"book": "Emma"}'))
+    for one in shop(first, calls(("weather", '{"city": "Bern"}')), "Seven, and rain.", tools=[stock]):
+        asked = one.openai.chat.completions.create(model="shop", messages=HI, tools=[WEATHER]).choices[0].message
+        assert asked.tool_calls is not None and [call.function.name for call in asked.tool_calls] == ["weather"]  # type: ignore[union-attr]
+        result: Any = {"role": "tool", "tool_call_id": asked.tool_calls[0].id, "content": "rain"}
+        given: Any = [*HI, asked.model_dump(exclude_none=True), result]
+        done = one.openai.chat.completions.create(model="shop", messages=given, tools=[WEATHER])
+        assert done.choices[0].message.content == "Seven, and rain."
+        assert [said.get("content") for said in one.sent if said["role"] == "tool"] == ["7 of Emma", "rain"]
+
+
+def test_of_a_reply_that_calls_both_the_client_gets_its_own_and_nothing_ran() -> None:
+    ran: list[str] = []
+
+    def order(book: str) -> str:
+        ran.append(book)
+        return "ordered"
+
+    both = calls(("order", '{"book": "Emma"}'), ("weather", '{"city": "Bern"}'))
+    for one in shop(both, "Fine.", tools=[order]):
+        asked = one.openai.chat.completions.create(model="shop", messages=HI, tools=[WEATHER]).choices[0].message
+        assert asked.tool_calls is not None and [call.function.name for call in asked.tool_calls] == ["weather"]  # type: ignore[union-attr]
+        assert ran == []
+        result: Any = {"role": "tool", "tool_call_id": asked.tool_calls[0].id, "content": "rain"}
+        given: Any = [*HI, asked.model_dump(exclude_none=True), result]
+        one.openai.chat.completions.create(model="shop", messages=given, tools=[WEATHER])
+        assert [len(said.get("tool_calls", ())) for said in one.sent if said["role"] == "assistant"] == [1]
+
+
+def test_a_tool_of_the_agent_that_needs_a_person_is_denied_with_the_reason() -> None:
+    ran: list[int] = []
+
+    @tool(approval="always")
+    def pay(amount: int) -> str:
+        """Pay."""
+        ran.append(amount)
+        return "paid"
+
+    for one in shop(calls(("pay", '{"amount": 3}')), "I may not.", tools=[pay]):
+        done = one.openai.chat.completions.create(model="shop", messages=HI)
+        assert done.choices[0].message.content == "I may not."
+        assert ran == [] and "nobody can approve it here" in one.sent[-1]["content"]
+
+
+class City(BaseModel):
+    name: str
+    inhabitants: int
+
+
+def test_an_answer_of_a_type_of_the_client() -> None:
+    for one in shop('{"name": "Bern", "inhabitants": 134000}', '{"name": "Bern", "inhabitants": 1}'):
+        done = one.openai.chat.completions.parse(model="shop", messages=HI, response_format=City)
+        assert done.choices[0].message.parsed == City(name="Bern", inhabitants=134000)
+        assert one.model.requests[-1].output_schema is not None
+        response = one.openai.responses.parse(model="shop", input="Hi", text_format=City)
+        assert response.output_parsed == City(name="Bern", inhabitants=1)
+
+
+def test_responses_go_on_behind_each_other() -> None:
+    for one in shop("I am Ada.", "Ada.", "Yes."):
+        first = one.openai.responses.create(model="shop", input="Who are you?", instructions="Be short.")
+        second = one.openai.responses.create(model="shop", input="Again?", previous_response_id=first.id)
+        assert second.output_text == "Ada."
+        assert [said["content"] for said in one.sent] == ["You sell books.", "Who are you?", "I am Ada.", "Again?"]
+        with pytest.raises(openai.NotFoundError):
+            one.openai.responses.create(model="shop", input="x", previous_response_id="resp_nothing")
+        unkept = one.openai.responses.create(model="shop", input="x", store=False)
+        with pytest.raises(openai.NotFoundError):
+            one.openai.responses.create(model="shop", input="x", previous_response_id=unkept.id)
+
+
+def test_responses_with_tools_of_the_client() -> None:
+    declared: Any = {"type": "function", "strict": True, **WEATHER["function"]}
+    for one in shop(calls(("weather", '{"city": "Bern"}'), text="Let me see."), "It rains."):
+        with one.openai.responses.stream(model="shop", input="Weather?", tools=[declared]) as events:
+            kinds = [event.type for event in events]
+            response = events.get_final_response()
+        assert "response.function_call_arguments.done" in kinds and kinds[-1] == "response.completed"
+        call: Any = response.output[-1]
+        assert (call.type, call.name) == ("function_call", "weather")
+        output: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+        following: Any = {"previous_response_id": response.id, "tools": [declared]}
+        done = one.openai.responses.create(model="shop", input=[output], **following)
+        assert done.output_text == "It rains."
+        assert [said["role"] for said in one.sent] == ["system", "user", "assistant", "tool"]
+
+
+def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
+    properties = {"root": {"type": "string"}, "level": {"type": "integer"}}
+    schema = {"type": "object", "properties": properties, "required": ["root", "level"]}
+    info = AdditionalInfoPrompt(Template("{{ root }} {{ level }}", params_schema=schema))
+    for one in shop("ok", layers=Layers(before_input=info)):
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            one.openai.chat.completions.create(model="shop", messages=HI, stream=True)
+        body: Any = caught.value.body
+        assert set(body["additional_kwargs"]) == {"root", "level"} and body["code"] == "invalid_kwargs"
+        answer = one.client.post("/runs", {"agent": "shop", "input": "Hi"})
+        assert answer.status_code == 422 and set(answer.json()["error"]["additional_kwargs"]) == {"root", "level"}
+        assert one.client.get("/runs").json()["runs"] == []
+        schema = one.client.get("/agents/shop/schema").json()
+        assert set(schema["required"]) == {"root", "level"}
+        kwargs = {"additional_kwargs": {"root": "a", "level": 3}}
+        assert one.openai.chat.completions.create(model="shop", messages=HI, extra_body=kwargs).choices
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "king"),
+        ({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "last message"),
+        ({"messages": image("file:///etc/passwd")}, "messages"),
+        ({"messages": image("http://127.0.0.1/x")}, "messages"),
+        ({"n": 2}, "n:"),
+        ({"logprobs": True}, "logprobs"),
+        ({"frequency_penalty": 1.0}, "frequency_penalty"),
+        ({"temperature": -1}, "temperature"),
+        ({"temprature": 1}, "temperature"),
+        ({"tools": [WEATHER, WEATHER]}, "tools[1]"),
+        ({"tools": [{"type": "function", "function": {"name": "stock"}}]}, "stock"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": "t", "parameters": {"type": "array"}}}]}, "t"),
+        ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "nope"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
+        ({"stream_options": {"include_usage": True}}, "stream"),
+        ({"messages": [{"role": "user", "content": "x"}], "model": ["shop"]}, "model"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_a_400_that_says_what(change: dict[str, Any], what: str) -> None:
+    for one in shop("ok", tools=[stock]):
+        answer = one.client.post("/v1/chat/completions", {"model": "shop", "messages": HI, **change})
+        assert answer.status_code == 400, answer.text
+        assert what in answer.json()["error"]["message"], answer.text
+        assert not one.model.requests
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ModelUnavailable("refused", model="m", host="secret.internal:80"), openai.InternalServerError),
+        (ModelRateLimited("slow down", model="m", host="secret.internal:80", retry_after=3), openai.RateLimitError),
+        (ModelInterrupted("cut", model="m", host="secret.internal:80"), openai.InternalServerError),
+        (RuntimeError("password=hunter2"), openai.InternalServerError),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
+    error: Exception, kind: type[openai.APIStatusError], stream: bool
+) -> None:
+    for one in shop(error):
+        with pytest.raises(kind) as caught:
+            one.openai.chat.completions.create(model="shop", messages=HI, stream=stream)
+        assert "secret" not in caught.value.response.text and "hunter2" not in caught.value.response.text
+        if isinstance(error, ModelRateLimited):
+            assert caught.value.response.headers["retry-after"] == "3"
+
+
+def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
+    from agentkit.models.scripted import CutOff
+
+    for one in shop(CutOff("Half of"), CutOff("Half of")):
+        stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)
+        with pytest.raises(openai.APIError, match="broke off"):
+            list(stream)
+        kinds = [event.type for event in one.openai.responses.create(model="shop", input="Hi", stream=True)]
+        assert kinds[-1] == "response.failed"
+
+
+async def test_the_async_client_and_many_at_once() -> None:
+    import asyncio
+
+    with served(Agent(ScriptedModel.repeat("Hello."), name="shop")) as client:
+        async with client.async_openai() as asked:
+            done = await asyncio.gather(*[asked.chat.completions.create(model="shop", messages=HI) for _ in range(20)])
+        assert [one.choices[0].message.content for one in done] == ["Hello."] * 20

@@ -1,0 +1,289 @@
+"""Runs that go on whoever listens: watched, resumed, decided about, cancelled, and gone on with after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
+from agentkit.memory import Memory
+from agentkit.models.scripted import Delayed
+from agentkit.server.run_store import RunRecord
+from agentkit.server.server_options import ServerOptions
+from agentkit.server.stored_runs import RunStoreError, StoredRuns
+from tests.server.serving_agents import served
+from tests.server.waiting import ended, until
+
+
+def wants(*calls: tuple[str, str, str]) -> Message:
+    return Message("assistant", tool_calls=tuple([ToolCall(*call) for call in calls]))
+
+
+PAID: list[int] = []
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    """Pay."""
+    PAID.append(amount)
+    return f"paid {amount}"
+
+
+def cashier(*replies: Any, **options: Any) -> Agent[Any, Any]:
+    PAID.clear()
+    return Agent(ScriptedModel(replies), tools=[pay], name="cashier", **options)
+
+
+ONE = ("c1", "pay", '{"amount": 3}')
+TWO = ("c2", "pay", '{"amount": 4}')
+
+
+def test_events_are_resumed_behind_the_last_that_was_seen() -> None:
+    with served(Agent(ScriptedModel(["One two three."]), name="a")) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
+        events = client.events(f"/runs/{run}/events")
+        kinds = [event["event"] for event in events]
+        assert kinds == ["prompt_composed", *["text_delta"] * 3, "model_replied", "run_finished", "end"]
+        assert [int(event["id"]) for event in events[:-1]] == [1, 2, 3, 4, 5, 6]
+        again = client.events(f"/runs/{run}/events", headers={"Last-Event-ID": "3"})
+        assert again == events[3:]
+        assert client.events(f"/runs/{run}/events?after=6") == events[6:]
+        assert client.get(f"/runs/{run}/events", headers={"Last-Event-ID": "x"}).status_code == 400
+        journal = Journal.loads(client.get(f"/runs/{run}/journal").text)
+        assert [message.text for message in journal.messages] == ["Hi", "One two three."]
+
+
+def test_a_listener_hears_a_run_while_it_goes_on() -> None:
+    gate = threading.Event()
+
+    def look() -> str:
+        gate.wait(20)
+        return "seen"
+
+    agent = Agent(ScriptedModel([wants(("c1", "look", "{}")), "Done."]), tools=[look], name="a")
+    with served(agent) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
+        heard = []
+        with client.http.stream("GET", f"/runs/{run}/events") as answer:
+            for line in answer.iter_lines():
+                heard.append(line)
+                if line == "event: tool_started":
+                    assert client.get(f"/runs/{run}").json()["status"] == "running"
+                    gate.set()
+        assert "event: run_finished" in heard and 'data: {"status":"finished"}' in heard
+
+
+def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on() -> None:
+    with served(cashier(wants(ONE, TWO), "Done.")) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay.", "session": "s"}).json()["id"]
+        waiting = ended(client, run)
+        assert (waiting["status"], [call["id"] for call in waiting["waiting"]]) == ("waiting", ["c1", "c2"])
+        assert client.events(f"/runs/{run}/events")[-1]["event"] == "pause"
+        wrong = client.post(f"/runs/{run}/decisions", {"decisions": {"c9": {"approve": True}}})
+        assert wrong.status_code == 422 and "c1, c2" in wrong.json()["error"]["message"]
+        first = client.post(
+            f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True, "arguments": {"amount": 2}}}}
+        )
+        assert first.json()["status"] == "waiting" and [call["id"] for call in first.json()["waiting"]] == ["c2"]
+        assert PAID == []
+        second = {"decisions": {"c2": {"approve": False, "reason": "too much"}}}
+        assert client.post(f"/runs/{run}/decisions", second).status_code == 200
+        done = ended(client, run)
+        assert (done["status"], done["output"], PAID) == ("finished", "Done.", [2])
+        assert client.post(f"/runs/{run}/decisions", second).status_code == 409
+        contents = [one["content"] for one in client.get("/sessions/s/messages").json()["messages"]]
+        assert contents[2] == "paid 2" and "too much" in contents[3]
+        ids = [int(event["id"]) for event in client.events(f"/runs/{run}/events") if "id" in event]
+        assert ids == sorted(set(ids))
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        {"approve": "yes"},
+        {"approve": 1},
+        {"approve": None},
+        {},
+        {"approve": True, "reason": "x"},
+        {"approve": False, "arguments": {}},
+        True,
+    ],
+)
+def test_only_a_decision_approves(decision: Any) -> None:
+    with served(cashier(wants(ONE), "Done.")) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        ended(client, run)
+        assert client.post(f"/runs/{run}/decisions", {"decisions": {"c1": decision}}).status_code == 422
+        assert client.get(f"/runs/{run}").json()["status"] == "waiting" and PAID == []
+
+
+def test_two_that_decide_at_once_have_it_run_once() -> None:
+    with served(cashier(wants(ONE), "Done.")) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        ended(client, run)
+        answers: list[int] = []
+
+        def decide() -> None:
+            body = {"decisions": {"c1": {"approve": True}}}
+            answers.append(client.post(f"/runs/{run}/decisions", body).status_code)
+
+        threads = [threading.Thread(target=decide) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(answers) == [200, *[409] * 5]
+        assert ended(client, run)["status"] == "finished" and PAID == [3]
+
+
+def test_a_run_is_cancelled_and_its_session_is_free() -> None:
+    model = ScriptedModel([Delayed(60, "late"), "Here."])
+    with served(Agent(model, name="a")) as client:
+        body = {"agent": "a", "input": "Hi", "session": "s"}
+        run = client.post("/runs", body).json()["id"]
+        until(lambda: model.requests)
+        busy = client.post("/runs", body)
+        assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_busy")
+        assert client.delete(f"/runs/{run}").status_code == 409
+        assert client.delete("/sessions/s").status_code == 409
+        assert client.post(f"/runs/{run}/cancel").json()["status"] == "cancelled"
+        assert client.events(f"/runs/{run}/events")[-1]["data"] == '{"status":"cancelled"}'
+        assert client.post(f"/runs/{run}/cancel").json()["status"] == "cancelled"
+        assert ended(client, client.post("/runs", body).json()["id"])["output"] == "Here."
+        assert client.delete(f"/runs/{run}").status_code == 204
+        assert client.get(f"/runs/{run}").status_code == 404
+
+
+def test_a_run_that_waits_can_be_cancelled() -> None:
+    with served(cashier(wants(ONE), "Done.")) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        ended(client, run)
+        assert client.post(f"/runs/{run}/cancel").json()["status"] == "cancelled"
+        assert client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}}).status_code == 409
+        assert PAID == []
+
+
+def test_the_same_key_starts_a_run_once() -> None:
+    model = ScriptedModel.repeat("Hm.")
+    with served(Agent(model, name="a")) as client:
+        body, key = {"agent": "a", "input": "Hi", "session": "s"}, {"Idempotency-Key": "order-1"}
+        runs = {client.post("/runs", body, headers=key).json()["id"] for _ in range(3)}
+        assert len(runs) == 1
+        ended(client, runs.pop())
+        assert len(model.requests) == 1
+        other = client.post("/runs", {**body, "input": "Other"}, headers=key)
+        assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_key_reused")
+
+
+def test_what_fails_says_so_and_what_is_internal_stays_inside() -> None:
+    with served(Agent(ScriptedModel([RuntimeError("password=hunter2")]), name="a")) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
+        done = ended(client, run)
+        assert (done["status"], done["error"]["type"]) == ("failed", "RuntimeError")
+        everything = json.dumps(done) + json.dumps(client.events(f"/runs/{run}/events"))
+        assert "hunter2" not in everything
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"agent": "a"},
+        {"agent": "a", "input": 3},
+        {"agent": "a", "input": "x", "sesion": "s"},
+        {"agent": "a", "input": "x", "session": "../../etc"},
+        {"agent": "a", "input": "x", "session": ".."},
+        {"agent": "a", "input": "x", "session": "a/b"},
+        {"agent": "a", "input": "x", "session": "a\u0000b"},
+        {"agent": "a", "input": "x", "session": "a" * 200},
+        {"agent": "a", "input": "x", "session": ""},
+        {"agent": "a", "input": "x", "user": "a b"},
+        {"agent": "a", "additional_kwargs": {"x": 1}, "session": "s"},
+        [],
+        "x",
+        None,
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_before_anything_is_kept(body: Any) -> None:
+    with served(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
+        answer = client.http.post("/runs", content=json.dumps(body), headers={"Content-Type": "application/json"})
+        assert answer.status_code == 422, answer.text
+        assert client.get("/runs").json() == {"runs": []}
+        assert client.get("/sessions").json() == {"sessions": []}
+
+
+async def test_a_server_that_stops_loses_no_run(tmp_path: Path) -> None:
+    """It is gone on with by the next one: what was done is not done again."""
+    done: list[str] = []
+
+    def look() -> str:
+        done.append("looked")
+        return "seen"
+
+    def agent(*replies: Any, memory: Memory) -> Agent[Any, Any]:
+        return Agent(ScriptedModel(replies), tools=[look], name="a", memory=memory)
+
+    options = ServerOptions(grace_seconds=0.2)
+    with Memory.open(tmp_path / "home") as memory:
+        first = agent(wants(("c1", "look", "{}")), Delayed(60, "never"), memory=memory)
+        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(first, store=store, options=options) as client:
+            run = client.post("/runs", {"agent": "a", "input": "Hi", "session": "s"}).json()["id"]
+            model: Any = first.chain.model
+            await asyncio.to_thread(until, lambda: len(model.requests) == 2)
+            seen = client.get(f"/runs/{run}").json()
+            assert seen["status"] == "running"
+        second = agent("Done.", memory=memory)
+        with closing(StoredRuns(tmp_path / "runs.db")) as store, served(second, store=store) as client:
+            finished = await asyncio.to_thread(ended, client, run)
+            assert (finished["status"], finished["output"], done) == ("finished", "Done.", ["looked"])
+            roles = [one["role"] for one in client.get("/sessions/s/messages").json()["messages"]]
+            assert roles == ["user", "assistant", "tool", "assistant"]
+            ids = [int(event["id"]) for event in client.events(f"/runs/{run}/events") if "id" in event]
+            assert ids == sorted(set(ids))
+
+
+def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
+    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier(wants(ONE)), store=store) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        ended(client, run)
+    with closing(StoredRuns(tmp_path / "runs.db")) as store, served(cashier("Done."), store=store) as client:
+        client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}})
+        assert ended(client, run)["output"] == "Done." and PAID == [3]
+
+
+def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) -> None:
+    with served(Agent(ScriptedModel.repeat("Hm."), name="a")) as client:
+        runs = [client.post("/runs", {"agent": "a", "input": str(at)}).json()["id"] for at in range(5)]
+        page = [run["id"] for run in client.get("/runs?limit=2").json()["runs"]]
+        assert page == runs[:-3:-1]
+        assert [run["id"] for run in client.get(f"/runs?limit=2&before={page[-1]}").json()["runs"]] == runs[2:0:-1]
+        for query in ("limit=0", "limit=x", "limit=201", "status=nope", "before=%00"):
+            assert client.get(f"/runs?{query}").status_code == 422, query
+    store = StoredRuns(keep=10)
+    for at in range(400):
+        store.add(RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at))
+    assert [run.id for run in store.page("t", limit=500)] == [str(at) for at in range(399, 389, -1)]
+
+
+def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+
+    StoredRuns(tmp_path / "runs.db").close()
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute("UPDATE run_store SET format = 99")
+    with pytest.raises(RunStoreError, match="newer agentkit"):
+        StoredRuns(tmp_path / "runs.db")
+    first = StoredRuns(tmp_path / "other.db")
+    with pytest.raises(RunStoreError, match="another server"):
+        StoredRuns(tmp_path / "other.db")
+    first.close()
+    StoredRuns(tmp_path / "other.db").close()
+    (tmp_path / "text.db").write_text("not a database" * 100)
+    with pytest.raises(RunStoreError, match="cannot be opened"):
+        StoredRuns(tmp_path / "text.db")

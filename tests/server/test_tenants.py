@@ -1,0 +1,268 @@
+"""Tokens, tenants and what they may use: nobody sees, decides or uses what is another one's."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from agentkit import Agent, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.errors import AgentDefinitionError
+from agentkit.memory import Memory, Scope
+from agentkit.server.access import Access, add_token, token_hash
+from agentkit.server.http_app import Server
+from agentkit.server.server_errors import AccessFileError
+from agentkit.server.serving import uvicorn_server
+from tests.server.serving_agents import served
+from tests.server.waiting import ended
+
+HI: Any = [{"role": "user", "content": "Hi"}]
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def paying() -> Agent[Any, Any]:
+    wants = Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),))
+    return Agent(ScriptedModel.repeat(wants, "Paid."), tools=[pay], name="cashier")
+
+
+def tokens(path: Path, **scopes: tuple[Any, ...]) -> dict[str, str]:
+    """Make an access file with a token per tenant."""
+    return {tenant: add_token(path, f"t-{tenant}", tenant, scopes=given) for tenant, given in scopes.items()}
+
+
+ALL: Any = ("run", "read", "approve", "metrics")
+
+
+def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: Path) -> None:
+    own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
+    model = ScriptedModel.repeat("Noted.")
+    with Memory.open(tmp_path / "home") as memory:
+        agent = Agent(model, "You note.", name="notes", memory=memory)
+        with served(agent, access=Access(tmp_path / "access.yaml")) as client:
+            for tenant, text in (("acme", "The code is 4711."), ("bolt", "What is the code?")):
+                run = client.post("/runs", {"agent": "notes", "input": text, "session": "main"}, own[tenant]).json()
+                assert ended(client, run["id"], own[tenant])["status"] == "finished"
+            asked = "\n".join(message.text for message in model.requests[-1].messages)
+            assert "4711" not in asked and "What is the code?" in asked
+            messages = client.get("/sessions/main/messages", own["bolt"]).json()["messages"]
+            assert [one["content"] for one in messages] == ["What is the code?", "Noted."]
+            assert client.get("/sessions", own["acme"]).json()["sessions"][0]["messages"] == 2
+            assert client.delete("/sessions/main", own["bolt"]).status_code == 204
+            assert client.get("/sessions/main", own["bolt"]).status_code == 404
+            assert client.get("/sessions/main", own["acme"]).status_code == 200
+            done = client.openai(own["bolt"]).chat.completions.create(model="notes", messages=HI)
+            assert done.choices and "4711" not in "".join(one.text for one in model.requests[-1].messages)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/runs/{}"),
+        ("GET", "/runs/{}/events"),
+        ("GET", "/runs/{}/journal"),
+        ("POST", "/runs/{}/decisions"),
+        ("POST", "/runs/{}/cancel"),
+        ("DELETE", "/runs/{}"),
+    ],
+)
+def test_the_run_of_another_tenant_is_not_there(tmp_path: Path, method: str, path: str) -> None:
+    own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
+    with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay 3."}, own["acme"]).json()["id"]
+        assert ended(client, run, own["acme"])["status"] == "waiting"
+        body = {"decisions": {"c1": {"approve": True}}}
+        headers = {"Authorization": f"Bearer {own['bolt']}"}
+        theirs, nothing = (
+            client.http.request(method, path.format(name), headers=headers, json=body if "dec" in path else None)
+            for name in (run, "nothing")
+        )
+        assert theirs.status_code == nothing.status_code == 404
+        assert theirs.text == nothing.text.replace("nothing", run)
+        assert client.get("/runs", own["bolt"]).json() == {"runs": []}
+        assert client.get(f"/runs/{run}", own["acme"]).json()["status"] == "waiting"
+
+
+def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:
+    own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
+    with served(Agent(ScriptedModel.repeat("Hm."), name="a"), access=Access(tmp_path / "access.yaml")) as client:
+        first = client.openai(own["acme"]).responses.create(model="a", input="secret")
+        with pytest.raises(openai.NotFoundError):
+            client.openai(own["bolt"]).responses.create(model="a", input="x", previous_response_id=first.id)
+
+
+def test_tools_of_one_client_are_not_gone_on_with_by_another(tmp_path: Path) -> None:
+    """A call id that was guessed, or seen, brings nothing of the other conversation."""
+    own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
+    model = ScriptedModel.repeat(Message("assistant", "secret plan", tool_calls=(ToolCall("c", "look", "{}"),)))
+    look: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+    with served(Agent(model, name="a"), access=Access(tmp_path / "access.yaml")) as client:
+        done = client.openai(own["acme"]).chat.completions.create(model="a", messages=HI, tools=[look])
+        asked: Any = done.choices[0].message
+        stolen = {"role": "assistant", "content": None, "tool_calls": [asked.tool_calls[0].model_dump()]}
+        result = {"role": "tool", "tool_call_id": asked.tool_calls[0].id, "content": "x"}
+        given: Any = [*HI, stolen, result]
+        client.openai(own["bolt"]).chat.completions.create(model="a", messages=given, tools=[look])
+        assert "secret plan" not in "".join(one.text for one in model.requests[-1].messages)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Basic eDp5",
+        "Bearer ak_nothing",
+        "Bearer " + "x" * 100_000,
+        "ak_x",
+        "Bearer \xff",
+    ],
+)
+def test_without_a_token_that_is_known_there_is_nothing(tmp_path: Path, header: str | None) -> None:
+    tokens(tmp_path / "access.yaml", acme=ALL)
+    with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
+        sent: Any = {} if header is None else {"Authorization": header.encode("latin-1")}
+        answer = client.http.get("/runs", headers=sent)
+        assert answer.status_code in (401, 400)  # a header of 100 kB is refused before anybody reads it
+        assert client.http.get("/healthz").status_code == client.http.get("/readyz").status_code == 200
+
+
+def test_a_scope_is_needed_for_each_thing(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    own = tokens(path, acme=("run", "read"))
+    reads = add_token(path, "reader", "acme", scopes=("read",))
+    with served(paying(), access=Access(path)) as client:
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay 3."}, own["acme"]).json()["id"]
+        ended(client, run, own["acme"])
+        decided = client.post(f"/runs/{run}/decisions", {"decisions": {"c1": {"approve": True}}}, own["acme"])
+        assert (decided.status_code, decided.json()["error"]["code"]) == (403, "missing_scope")
+        assert client.get("/metrics", own["acme"]).status_code == 403
+        assert client.post("/runs", {"agent": "cashier", "input": "Pay 3."}, reads).status_code == 403
+        with pytest.raises(openai.PermissionDeniedError):
+            client.openai(reads).chat.completions.create(model="cashier", messages=HI)
+        assert client.get(f"/runs/{run}", reads).status_code == 200
+
+
+def test_a_token_of_a_user_is_that_user_everywhere(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    own = tokens(path, acme=ALL)
+    ada = add_token(path, "ada", "acme", scopes=ALL, user="ada")
+    with served(Agent(ScriptedModel.repeat("Hm."), name="a"), access=Access(path)) as client:
+        whole = client.post("/runs", {"agent": "a", "input": "x"}, own["acme"]).json()["id"]
+        hers = client.post("/runs", {"agent": "a", "input": "x", "session": "s"}, ada).json()
+        assert hers["user"] == "ada"
+        assert client.get(f"/runs/{whole}", ada).status_code == 404
+        assert [run["id"] for run in client.get("/runs", ada).json()["runs"]] == [hers["id"]]
+        assert client.post("/runs", {"agent": "a", "input": "x", "user": "bob"}, ada).status_code == 403
+        assert client.get("/sessions?user=bob", ada).status_code == 403
+        ended(client, hers["id"], ada)
+        assert [one["name"] for one in client.get("/sessions", ada).json()["sessions"]] == ["s"]
+        assert client.get("/sessions", own["acme"]).json() == {"sessions": []}
+        assert [one["name"] for one in client.get("/sessions?user=ada", own["acme"]).json()["sessions"]] == ["s"]
+
+
+def test_a_token_for_some_agents_sees_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    token = add_token(path, "t", "acme", scopes=ALL)
+    path.write_text(path.read_text().replace("    scopes", "    agents: [a]\n    scopes"))
+    agents = [Agent(ScriptedModel.repeat("Hm."), name=name) for name in ("a", "b")]
+    with served(*agents, access=Access(path)) as client:
+        assert [one.id for one in client.openai(token).models.list()] == ["a"]
+        assert client.get("/agents/b/schema", token).status_code == 404
+        assert client.post("/runs", {"agent": "b", "input": "x"}, token).status_code == 404
+
+
+def test_a_token_that_is_taken_out_stops_working_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    own = tokens(path, acme=ALL, bolt=ALL)
+    with served(paying(), access=Access(path)) as client:
+        assert client.get("/runs", own["bolt"]).status_code == 200
+        good = path.read_text()
+        path.write_text("tokens: [")
+        time.sleep(1.1)
+        assert client.get("/runs", own["bolt"]).status_code == 200
+        assert client.get("/readyz").status_code == 503
+        kept, _, gone = good.partition("  - name: t-acme")
+        path.write_text(f"tokens:\n  - name: t-acme{gone}" if "t-acme" in gone or gone else kept)
+        time.sleep(1.1)
+        assert client.get("/runs", own["acme"]).status_code == 200
+        assert client.get("/runs", own["bolt"]).status_code == 401
+        assert client.get("/readyz").status_code == 200
+
+
+def test_the_file_holds_hashes_and_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    token = add_token(path, "ci", "acme")
+    assert token not in path.read_text() and token_hash(token) in path.read_text()
+    if os.name == "posix":
+        assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(AccessFileError, match=r"access\.yaml, line \d+: tokens\[\d\]\.name: there are two tokens 'ci'"):
+        add_token(path, "ci", "acme")
+    path.write_text("tokens:\n  - name: x\n    sha256: short\n    tenant: acme\n    scope: [run]\n")
+    with pytest.raises(AccessFileError) as caught:
+        Access(path)
+    assert "line 3: tokens[0].sha256" in str(caught.value) and "did you mean 'scopes'" in str(caught.value)
+
+
+def test_quotas_limits_and_usage_are_those_of_the_tenant(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    own = tokens(path, acme=ALL, bolt=ALL)
+    path.write_text("tenants:\n  acme: {tokens_per_day: 100}\n  bolt: {requests_per_minute: 60}\n" + path.read_text())
+    model = ScriptedModel.repeat(Reply(Message("assistant", "Hm."), Usage(50, 10, 5, 0.25)))
+    with served(Agent(model, name="a"), access=Access(path)) as client:
+        acme = client.openai(own["acme"])
+        for _ in range(2):
+            acme.chat.completions.create(model="a", messages=HI)
+        with pytest.raises(openai.RateLimitError) as caught:
+            acme.chat.completions.create(model="a", messages=HI)
+        assert caught.value.code == "insufficient_quota" and "120 of its 100 tokens" in str(caught.value)
+        assert client.post("/runs", {"agent": "a", "input": "x"}, own["acme"]).status_code == 429
+        day = client.get("/usage", own["acme"]).json()["days"][0]
+        assert (day["runs"], day["input_tokens"], day["output_tokens"], day["money"]) == (2, 100, 20, 0.5)
+        assert client.get("/usage", own["bolt"]).json()["days"] == []
+        answers = [client.get("/v1/models", own["bolt"]) for _ in range(3)]
+        assert answers[-1].status_code == 429 and int(answers[-1].headers["retry-after"]) >= 1
+
+
+def test_without_tokens_only_this_machine_is_served_under_its_own_name() -> None:
+    agent = paying()
+    with pytest.raises(AgentDefinitionError, match="open to other machines"):
+        uvicorn_server(Server([agent]), host="0.0.0.0", port=0)
+    with served(agent) as client:
+        assert client.get("/runs").status_code == 200
+        assert client.http.get("/runs", headers={"Host": "evil.example.com"}).status_code == 403
+        assert client.http.get("/runs", headers={"Host": f"localhost:{client.port}"}).status_code == 200
+
+
+def test_a_web_page_cannot_ask(tmp_path: Path) -> None:
+    with served(paying()) as client:
+        form = client.http.post(
+            "/runs", content='{"agent": "cashier", "input": "x"}', headers={"Content-Type": "text/plain"}
+        )
+        assert form.status_code == 415
+        asked = client.http.options(
+            "/runs", headers={"Origin": "https://a.example", "Access-Control-Request-Method": "POST"}
+        )
+        assert "access-control-allow-origin" not in asked.headers
+        assert (
+            "access-control-allow-origin"
+            not in client.http.get("/agents", headers={"Origin": "https://a.example"}).headers
+        )
+
+
+def test_agents_of_one_server_share_one_store(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "a", scope=Scope("local")) as one, Memory.open(tmp_path / "b") as other:
+        agents = [Agent(ScriptedModel([]), name=f"a{at}", memory=memory) for at, memory in enumerate((one, other))]
+        with pytest.raises(AgentDefinitionError, match="share one store"):
+            Server(agents)
+    with pytest.raises(AgentDefinitionError, match="two agents are called a0"):
+        Server([Agent(ScriptedModel([]), name="a0"), Agent(ScriptedModel([]), name="a0")])

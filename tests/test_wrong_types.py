@@ -1,0 +1,106 @@
+"""Wrong types where things are made are typed errors: no public name raises what Python raised inside of it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+import agentkit
+import agentkit.memory
+import agentkit.prompts
+import agentkit.tools
+from agentkit.errors import AgentDefinitionError
+from agentkit.memory import EmbedderError, OpenAIEmbedder
+from agentkit.prompts import KeywordSelector, LengthSelector, PromptError, Template, VectorSelector
+from agentkit.tools import ToolDefinitionError, file_tools
+
+WRONG: list[Any] = [5, "x", None, object(), [1], {"a": 1}, b"x", (), "", float("nan"), -1, [None], {"x"}]
+MADE_BY_THE_LIBRARY = {
+    *("Composition", "LayerTable", "Memory", "Pool", "Recall", "StoredSession", "Tool", "unknown_tool"),
+    "Url",  # pydantic's own
+}
+"""Results, and what methods of others make: nobody calls these by hand."""
+SERVERS = {"mcp_server", "serve_mcp"}
+"""These do not end; see the tests of the server."""
+
+
+def public() -> Iterator[tuple[str, Any]]:
+    seen: set[int] = set()
+    for room in (agentkit, agentkit.prompts, agentkit.tools, agentkit.memory):
+        for name in sorted(room.__all__):
+            found = getattr(room, name)
+            is_error = inspect.isclass(found) and issubclass(found, BaseException)
+            if not (inspect.isclass(found) or inspect.isfunction(found)) or is_error or inspect.isabstract(found):
+                continue
+            if id(found) not in seen and name not in MADE_BY_THE_LIBRARY | SERVERS:
+                seen.add(id(found))
+                yield name, found
+
+
+PUBLIC = dict(public())
+
+
+def raw_errors(name: str) -> list[str]:
+    """Give every argument of a public callable values of wrong types; return what was raised that is not ours."""
+    made = PUBLIC[name]
+    try:
+        parameters = list(inspect.signature(made).parameters.values())
+    except (TypeError, ValueError):
+        return []
+    named = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    raw: list[str] = []
+    for tried in named:
+        for value in WRONG:
+            args: list[Any] = []
+            keywords: dict[str, Any] = {}
+            for one in named:
+                if one is not tried and one.default is not one.empty:
+                    continue
+                given = value if one is tried else "x"
+                if one.kind == one.POSITIONAL_ONLY:
+                    args.append(given)
+                else:
+                    keywords[one.name] = given
+            try:
+                found = made(*args, **keywords)
+                if inspect.iscoroutine(found):
+                    found.close()
+            except Exception as error:
+                is_ours = type(error).__module__.startswith("agentkit") or isinstance(error, ValidationError)
+                if not is_ours:
+                    raw.append(f"{name}({tried.name}={value!r}): {type(error).__name__}: {error}")
+    return raw
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_wrong_type_is_a_typed_error_or_accepted(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert raw_errors(name) == []
+
+
+def test_most_of_what_is_public_is_tried() -> None:
+    assert len(PUBLIC) > 150
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "complaint"),
+    [
+        (lambda: Template("x", places=5), PromptError, "places: expected a mapping of locales"),  # type: ignore[arg-type]
+        (lambda: Template(5, file=7), PromptError, "text: expected text.* file: expected a path"),  # type: ignore[arg-type]
+        (lambda: Template("x", places={"": "a"}), PromptError, r"places\[''\]: expected a pair"),  # type: ignore[dict-item]
+        (lambda: agentkit.ScriptedModel("x"), AgentDefinitionError, "expected a list of replies"),
+        (lambda: agentkit.ScriptedModel(5), AgentDefinitionError, "replies: expected a list"),  # type: ignore[arg-type]
+        (lambda: VectorSelector(5), PromptError, "an object with a method `embed`, got 5"),  # type: ignore[arg-type]
+        (lambda: LengthSelector(5, counter=len), PromptError, "a method `count`"),  # type: ignore[arg-type]
+        (lambda: KeywordSelector(tokenize="x"), PromptError, "expected a function"),  # type: ignore[arg-type]
+        (lambda: OpenAIEmbedder(5, dimensions="x"), EmbedderError, "name: .* dimensions: "),  # type: ignore[arg-type]
+        (lambda: file_tools(5), ToolDefinitionError, "root: expected the path"),  # type: ignore[arg-type]
+    ],
+)
+def test_the_error_names_the_argument_and_what_it_must_be(make: Any, error: type[Exception], complaint: str) -> None:
+    with pytest.raises(error, match=complaint):
+        make()
