@@ -370,7 +370,7 @@ CONTRAST = """() => {
     return [255, 255, 255, 255];
   };
   const read = ".piece, .role, .size, .layer .name, .layer .name small, .amount small, .chip, .pill, .caption, .first, "
-    + ".third, [role=tab], #provenance p, button.primary";
+    + ".third, .segment span, [role=tab], #provenance p, button.primary";
   return [...document.querySelectorAll(read)]
     .filter((one) => one.checkVisibility() && one.textContent.trim())
     .map((one) => {
