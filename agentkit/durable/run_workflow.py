@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from agentkit.durable.durable_errors import RunFailed
+from agentkit.durable.durable_errors import RunFailed, WorkerError
 from agentkit.durable.durable_store import JOURNAL
 from agentkit.durable.run_request import AddedAgent, RunRequest
 from agentkit.durable.runs import Runs
@@ -28,6 +28,8 @@ __all__ = ["Attempt", "TakenOver"]
 _SECONDS_BUSY = 60.0
 """How long a run waits for one of the same session whose end is under way in this process."""
 _PAUSE = 0.1
+_MAX_ATTEMPTS = 100
+"""How often a run is begun with, for each step that it stored."""
 _log = logging.getLogger("agentkit")
 
 
@@ -167,6 +169,9 @@ class Attempt:
         known = await in_thread(
             lambda: len(self._runs.store.client.list_workflow_steps(self.run_id, load_output=False))
         )
+        attempts = (await in_thread(lambda: self._runs.store.info(self.run_id))).attempts
+        if attempts > _MAX_ATTEMPTS * (known + 1):
+            raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
         lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
         return Journal.loads("".join([request.head, *lines]))
 

@@ -379,7 +379,10 @@ def _register() -> None:
         return
     from dbos import DBOS, WorkflowSerializationFormat
 
-    @DBOS.workflow(name=WORKFLOW, serialization_type=WorkflowSerializationFormat.PORTABLE)
+    # An attempt counts by itself how many there were: a run that gets on is not what ends its workers.
+    portable = WorkflowSerializationFormat.PORTABLE
+
+    @DBOS.workflow(name=WORKFLOW, serialization_type=portable, max_recovery_attempts=None)
     async def run(data: Any) -> Mapping[str, Any]:
         worker, run_id = _current, DBOS.workflow_id
         if worker is None or run_id is None:
