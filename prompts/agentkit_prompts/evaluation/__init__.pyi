@@ -3,7 +3,6 @@ from agentkit_prompts.errors import InContextWarning as InContextWarning
 from agentkit_prompts.evaluation.columns import safe_format as safe_format
 from agentkit_prompts.evaluation.config_file import load_config as load_config
 from agentkit_prompts.evaluation.config_file import load_datasets as load_datasets
-from agentkit_prompts.evaluation.config_names import BM25Retriever as BM25Retriever
 from agentkit_prompts.evaluation.config_names import ChatInferencer as ChatInferencer
 from agentkit_prompts.evaluation.config_names import FixKRetriever as FixKRetriever
 from agentkit_prompts.evaluation.config_names import GenInferencer as GenInferencer

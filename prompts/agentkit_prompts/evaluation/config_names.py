@@ -3,15 +3,22 @@
 from typing import Final
 
 __all__ = [
-    *("BM25Retriever", "ChatInferencer", "FixKRetriever", "GenInferencer", "LLInferencer", "MultiTurnGenInferencer"),
-    *("PPLInferencer", "RandomRetriever", "SlidingWindowRetriever", "TopkRetriever", "ZeroRetriever"),
+    "ChatInferencer",
+    "FixKRetriever",
+    "GenInferencer",
+    "LLInferencer",
+    "MultiTurnGenInferencer",
+    "PPLInferencer",
+    "RandomRetriever",
+    "SlidingWindowRetriever",
+    "TopkRetriever",
+    "ZeroRetriever",
 ]
 
 ZeroRetriever: Final = "ZeroRetriever"
 FixKRetriever: Final = "FixKRetriever"
 RandomRetriever: Final = "RandomRetriever"
 SlidingWindowRetriever: Final = "SlidingWindowRetriever"
-BM25Retriever: Final = "BM25Retriever"
 TopkRetriever: Final = "TopkRetriever"
 GenInferencer: Final = "GenInferencer"
 ChatInferencer: Final = "ChatInferencer"

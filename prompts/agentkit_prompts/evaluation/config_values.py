@@ -13,8 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 __all__ = [
-    *("COMPARE", "FUNCTIONS", "OPERATORS", "PURE", "TYPES"),
-    *("Imported", "Opened", "Problem", "bounded", "method", "weigh", "written"),
+    "COMPARE",
+    "FUNCTIONS",
+    "OPERATORS",
+    "PURE",
+    "TYPES",
+    "Imported",
+    "Opened",
+    "Problem",
+    "bounded",
+    "method",
+    "weigh",
+    "written",
 ]
 
 _MAX_SIZE = 1_000_000
