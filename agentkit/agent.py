@@ -35,7 +35,7 @@ from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
 from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
-from agentkit.run_context import Input, placed, run_context, with_key
+from agentkit.run_context import Input, placed, run_context, with_history, with_key
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit.threads import in_thread
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from agentkit.output.output_spec import OutputSpec
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
+    from agentkit_prompts.prompters.prompter import Prompter
 
 __all__ = ["Agent"]
 
@@ -73,7 +74,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
 
     Args:
         model: A model, its name such as "openai:gpt-5-mini", or a `Chain` that brings layers and output type with it.
-        layers: The prompts, placed; a str is the one prompt of `system`.
+        layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
@@ -120,7 +121,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | TextPrompt | str = ...,
+        layers: Layers | Prompter | TextPrompt | str = ...,
         *,
         output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
@@ -130,7 +131,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | TextPrompt | str = ...,
+        layers: Layers | Prompter | TextPrompt | str = ...,
         *,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
@@ -140,7 +141,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | TextPrompt | str = ...,
+        layers: Layers | Prompter | TextPrompt | str = ...,
         *,
         output: Callable[..., Output],
         deps: type[Deps] = ...,
@@ -149,7 +150,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | Chain[Output] | str,
-        layers: Layers | TextPrompt | str = "",
+        layers: Layers | Prompter | TextPrompt | str = "",
         *,
         tools: Tools = (),
         memory: RecallSource | None = None,
@@ -294,6 +295,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
+        user_input = with_history(self.chain, user_input, options)
         memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
         journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
         is_new, keep = options.get("run_id") is None, options.get("journal")

@@ -7,17 +7,19 @@ from typing import Any, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.compaction import Compaction, Summarise
+from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import RecallSource
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import ContextError
+from agentkit_prompts.prompters.history import read_history
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["Input", "placed", "run_context", "with_key"]
+__all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
 
 Input: TypeAlias = PromptContext | UserInput | str | Sequence[str | Part] | Mapping[str, Any]
 _NO_CONVERSATION = Conversation()
@@ -41,6 +43,26 @@ def run_context(
     if kept := getattr(session, "additional_kwargs", None):
         ctx = _with_kept(ctx, kept)
     return with_key(ctx, chain, session, run_id)
+
+
+def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[str, Any]) -> Input | None:
+    """Return the input of a run with the `history` that it is given, if any.
+
+    Raises:
+        AgentDefinitionError: There is a session, a context or no input beside it, which has a history of its own.
+        PrompterError: Names what of it is no turn.
+    """
+    history = options.get("history")
+    if history is None:
+        return user_input
+    if options.get("session") is not None or user_input is None or isinstance(user_input, PromptContext):
+        what = "session=" if options.get("session") is not None else "a PromptContext" if user_input else "no input"
+        raise AgentDefinitionError(f"history=: the run has {what}, whose conversation it would be; give one of them")
+    prompter = chain.prompter
+    if prompter is not None:
+        given: Any = user_input
+        return prompter.context(UserInput(given) if isinstance(given, list | tuple) else given, history)
+    return PromptContext(user_input=cast(UserInput, user_input), conversation=Conversation(read_history(history)))
 
 
 def _check_unused(ctx: PromptContext, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> None:

@@ -1,6 +1,7 @@
 """Kills a process at every failpoint between two writes, again and again, and counts what that lost, doubled or left.
 
-A process works on one store: it appends messages, writes and removes files, recalls, repairs; workers index. It is
+A process works on one store: it appends messages, writes and removes files, recalls, repairs, rebuilds, deletes a
+conversation, backs up, exports and restores; workers index. It is
 killed, another one opens the store, and what it holds is compared with the ledger: what was acknowledged must be
 there, what was under way there whole or not at all, and the index must hold what SQL holds and nothing else. Then the
 same step is tried again. Every process is forked from one that imported everything and opened nothing.
@@ -26,9 +27,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending")
+FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending", "damaged")
 FILES = 5
-GROUPS = ("edge", "deferred", "index", "items", "messages", "repair", "worker")
+GROUPS = ("edge", "backup", "conversation", "deferred", "export", "index", "items", "messages", "rebuild", "repair")
+GROUPS += ("restore", "worker")
 """Failpoints that these processes pass; the others are passed by tests of their own."""
 REBUILDS = ("edge.unnamed", "index.cleared", "index.attached")
 """Failpoints that are only passed while a new index is made."""
@@ -51,18 +53,32 @@ def opened(order: dict[str, Any]) -> Any:
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
-    from agentkit_memory import IndexUnavailable, StoreLocked
+    from agentkit_memory import IndexBusy, IndexUnavailable, StoreLocked
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreLocked, IndexUnavailable):
+        with suppress(StoreLocked, IndexUnavailable, IndexBusy):  # the last while the index is being built anew
             if worker.run_once():
                 continue
         stop.wait(0.005)
 
 
+def copies(order: dict[str, Any]) -> list[Path]:
+    """Return the backups and exports that have their names."""
+    found = Path(order["docs"]).parent.iterdir()
+    return [each for each in found if each.name.split()[0] in ("backup", "export") and each.suffix != ".partial"]
+
+
+def restored(order: dict[str, Any]) -> Any:
+    from agentkit_memory import Memory
+
+    return Memory.open(Path(order["docs"]).parent / "restored", timeout=30)
+
+
 def work(order: dict[str, Any], say: Any) -> None:
     from sqlalchemy import text
+
+    from agentkit_prompts.context.messages import Message
 
     docs = Path(order["docs"])
     with opened(order) as memory:
@@ -73,8 +89,6 @@ def work(order: dict[str, Any], say: Any) -> None:
         for step in order["steps"]:
             path = docs / step.get("file", "")
             if step["do"] == "say":
-                from agentkit_prompts.context.messages import Message
-
                 session.append(Message("user", step["text"]), key=step["text"])
             elif step["do"] == "write":
                 path.write_text(step["text"])
@@ -85,6 +99,22 @@ def work(order: dict[str, Any], say: Any) -> None:
             elif step["do"] == "recall":
                 memory.recall(step["text"])
                 assert memory.recall_logs(limit=1)[0].query == step["text"]  # waits until it is written
+            elif step["do"] in ("backup", "export"):
+                copy = docs.parent / f"{step['do']} {step['file']}"
+                if not copy.exists():  # killed after it got its name
+                    getattr(memory.admin, step["do"])(copy)
+            elif step["do"] == "restore":
+                shutil.rmtree(docs.parent / "restored", ignore_errors=True)
+                for copy in copies(order)[:1]:
+                    with restored(order) as other:
+                        other.admin.restore(copy)
+            elif step["do"] == "rebuild":
+                assert memory.admin.rebuild().ok or order["workers"]
+            elif step["do"] == "forget":
+                for _ in range(2):  # what another process left of it too
+                    memory.session("side").append(Message("user", "zebra one"), Message("user", "zebra two"))
+                    memory.worker().drain()
+                    assert memory.delete_session("side")
             else:  # harm the index behind everybody's back, and repair it
                 index = memory._store.indexes.catch_up()
                 held = [item for item, _ in index.versions()]
@@ -93,7 +123,7 @@ def work(order: dict[str, Any], say: Any) -> None:
                     for item in held[2:4]:
                         newer = "want = want + 3, have = want + 3 WHERE item_id = :item AND want = have"
                         connection.execute(text(f"UPDATE vector_state SET {newer}"), {"item": item})
-                assert memory.repair().after.ok
+                assert memory.admin.repair().after.ok
             say("done")
         stop.set()
     say("end")
@@ -102,9 +132,14 @@ def work(order: dict[str, Any], say: Any) -> None:
 def inspect(order: dict[str, Any], say: Any) -> None:
     from sqlalchemy import text
 
+    from agentkit_memory import IndexBusy, Memory
+
+    def NoIndex(space: str, dimensions: int) -> Any:  # noqa: N802
+        raise IndexBusy("none is needed to look at what was restored")
+
     with opened(order) as memory:
         index = memory._store.indexes.catch_up()
-        report = memory.verify()
+        report = memory.admin.verify()
         with memory._store.database.read() as connection:
             shown = "documents WHERE generation >= 0"  # a removed document is hidden at once, then taken apart
             uris = dict(connection.execute(text(f"SELECT id, uri FROM {shown}")).all())
@@ -113,6 +148,19 @@ def inspect(order: dict[str, Any], say: Any) -> None:
         points = [item for item, _ in index.versions()]
         messages = [message.text for message in memory.session("s").conversation]
         logs = [log.query for log in memory.recall_logs(limit=10_000)]
+    damaged = 0
+    if (Path(order["docs"]).parent / "restored" / "memory.db").exists():  # all of a copy, or nothing
+        with restored(order) as other:
+            other.worker().drain()
+            held = other.session("s").conversation if other.admin.usage() else ()
+            damaged += [message.text for message in held] != messages[: len(held)] or not other.admin.verify().ok
+    for copy in copies(order):  # whole, and read as such
+        with tempfile.TemporaryDirectory() as folder, Memory.open(folder, index=NoIndex) as other:
+            counts = other.admin.restore(copy)
+            held = other.session("s").conversation
+            damaged += [message.text for message in held] != messages[: len(held)] or not counts
+        if order["tidy"]:
+            copy.unlink()
     files: dict[str, list[str]] = {uri.rsplit("/", 1)[1]: [] for uri in uris.values()}
     for chunk, document in rows:
         if document in uris:
@@ -122,6 +170,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
         "messages": messages,
         "logs": logs,
         "files": {name: sorted(lines) for name, lines in files.items()},
+        "damaged": damaged,
         "doubled_points": len(points) - len(set(points)),
         "orphan": len(set(points) - every) + report.orphans,
         "missing": len(every - set(points)) + report.missing,
@@ -206,7 +255,19 @@ class Ledger:
 
     def steps(self, count: int) -> list[dict[str, str]]:
         """Return some things to do."""
-        kinds = ["say", "write", "recall", "write", "remove", "repair"]
+        kinds = [
+            "say",
+            "write",
+            "backup",
+            "recall",
+            "forget",
+            "export",
+            "write",
+            "remove",
+            "restore",
+            "rebuild",
+            "repair",
+        ]
         made = []
         for position in range(count):
             self.number += 1
@@ -216,6 +277,8 @@ class Ledger:
             text = f"said {self.number}" if kind == "say" else f"# Part {self.number}\n\nzebra {self.number}\n\n{kept}"
             if kind == "recall":
                 text = f"zebra {self.number}?"
+            if kind in ("backup", "export"):
+                name = str(self.number)
             made.append({"do": kind, "file": name, "text": text})
         return made
 
@@ -231,7 +294,9 @@ class Ledger:
 
     def faults(self, found: dict[str, Any], under_way: dict[str, str] | None) -> Counter[str]:
         """Compare what a store holds with what was acknowledged; one step may have happened whole or not at all."""
-        counts: Counter[str] = Counter({kind: found[kind] for kind in ("orphan", "missing", "stale", "pending")})
+        counts: Counter[str] = Counter(
+            {kind: found[kind] for kind in ("orphan", "missing", "stale", "pending", "damaged")}
+        )
         counts["duplicate"] += found["doubled_points"] + len(found["messages"]) - len(set(found["messages"]))
         messages = list(self.messages)
         if under_way and under_way["do"] == "say" and found["messages"] == [*messages, under_way["text"]]:
@@ -282,7 +347,7 @@ def campaign(
                 break
             if name in REBUILDS:
                 shutil.rmtree(folder / "index", ignore_errors=True)
-            steps = [*waiting, *ledger.steps(6)]
+            steps = [*waiting, *ledger.steps(11)]
             count = attempt % most + 1
             order = {"action": "work", "failpoint": f"{name}:{count}", "steps": steps, "workers": attempt % 3}
             lines, status = zygote.run(**where, **order)
@@ -294,7 +359,7 @@ def campaign(
                 ledger.done(step)
             waiting = steps[acknowledged : acknowledged + 1]
             row["kills"] += status == -signal.SIGKILL
-            lines, status = zygote.run(**where, action="inspect", failpoint="")
+            lines, status = zygote.run(**where, action="inspect", failpoint="", tidy=attempt % 3 == 2)
             if status:
                 raise RuntimeError(f"{name}:{count}, looking afterwards: {lines}")
             found = json.loads(lines[0])

@@ -1,9 +1,10 @@
 """How well recall finds the turns that answer questions about a conversation.
 
-Each line of FILE.jsonl is one conversation: its turns (id, speaker, text, caption, session, date) and questions (text,
-evidence: the turns that answer, category). Every turn is appended to a session of a new memory, under its speaker's
-name and date, and every question is recalled, as a program that uses the memory would do it. Printed are recall@5, @10
-and @20 (the share of the evidence among the first k), MRR and nDCG@10 (binary gains). No language model takes part.
+Each line of FILE.jsonl is one conversation: its turns (id, speaker, text, caption, session, date; in a chat with an
+assistant also role, user or assistant, and content) and questions (text, evidence: the turns that answer, category).
+Every turn is appended to a session of a new memory, under its speaker's name and date, and every question is recalled,
+as a program that uses the memory would do it. Printed are recall@5, @10 and @20 (the share of the evidence among the
+first k), MRR and nDCG@10 (binary gains). No language model takes part.
 
     python benchmarks/recall.py FILE.jsonl                   # the default policy
     python benchmarks/recall.py FILE.jsonl --policy bm25     # BM25 alone; also: lexical, dense, hybrid
@@ -57,8 +58,8 @@ def remember(memory: Memory, conversation: dict[str, Any]) -> dict[int, str]:
     session = memory.session(str(conversation["conversation"]))
     ids: dict[int, str] = {}
     for number, turn in enumerate(conversation["turns"], 1):
-        speaker = turn["speaker"]
-        text = " ".join(filter(None, (turn["text"], turn.get("caption"))))
+        speaker = turn.get("speaker") or turn["role"]
+        text = " ".join(filter(None, (turn.get("text") or turn.get("content"), turn.get("caption"))))
         role, name = (speaker, None) if speaker in _ROLES else ("user", speaker)
         session.append(Message(role, text, name=name), said_at=said_at(turn))
         ids[number] = turn["id"]

@@ -19,6 +19,7 @@ DOORS = {
     "agentkit.prompts.prompters": "Prompters",
     "agentkit.tools": "Tools",
     "agentkit.memory": "Memory",
+    "agentkit.inspector": "Inspector",
     "agentkit.testing": "Testing",
 }
 

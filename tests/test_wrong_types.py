@@ -104,3 +104,11 @@ def test_most_of_what_is_public_is_tried() -> None:
 def test_the_error_names_the_argument_and_what_it_must_be(make: Any, error: type[Exception], complaint: str) -> None:
     with pytest.raises(error, match=complaint):
         make()
+
+
+def test_what_may_be_a_secret_is_in_no_error() -> None:
+    key = "sk-secret-9f9f9f"
+    for options in ({"api_key": [key]}, {"api_key": key.encode()}, {"base_url": [key]}, {"settings": key}):
+        with pytest.raises(AgentDefinitionError) as caught:
+            agentkit.OpenAIModel("m", **options)  # type: ignore[arg-type]
+        assert key not in str(caught.value)

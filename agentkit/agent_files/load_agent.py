@@ -128,7 +128,7 @@ def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
     if not isinstance(found, Agent) and callable(found):
         try:
             found = found()
-        except _ERRORS as error:
+        except Exception as error:
             raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}") from error
     if not isinstance(found, Agent):
         raise AgentDefinitionError(

@@ -72,6 +72,8 @@ class YamlFile:
                 found.setdefault((place, is_value), []).append(what)
             made = []
             for (place, is_value), texts in found.items():
+                if is_value and any(other[: len(place)] == place != other for other, _ in found):
+                    continue  # the other arms of a union, of whose own arm something is wrong further down
                 what = " or ".join(dict.fromkeys(texts))  # a union has one error per arm
                 got = f", got {brief(self._at(place), _MAX_VALUE)}" if is_value else ""
                 made.append(self.problem(place, what + got))

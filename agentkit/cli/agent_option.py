@@ -14,7 +14,9 @@ from agentkit.agent_files.agent_file import is_import_path
 from agentkit.agent_files.load_agent import LoadedAgent, load_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, has_memory, open_memory, utf8
-from agentkit.cli.screen import note
+from agentkit.cli.screen import complain, note
+from agentkit.models.completion_model import CompletionModel
+from agentkit.models.model import Model
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import Memory, Scope
 
@@ -63,6 +65,8 @@ def opened_agent(
     embedder: str | None = None,
     makes: bool = True,
     tells: bool = False,
+    chat_template: str | None = None,
+    model_name: str | None = None,
 ) -> Iterator[LoadedAgent]:
     """Lend the agent of `--agent`, or that of the command line, with its memory.
 
@@ -73,8 +77,13 @@ def opened_agent(
         embedder: What `--embedder` names.
         makes: Whether a memory is made where there is none; without one the agent of the command line has none.
         tells: Whether to say which model answers.
+        chat_template: What `--chat-template` names.
+        model_name: What `--model-name` names.
     """
     if source is not None:
+        if chat_template is not None or model_name is not None:
+            complain("--chat-template and --model-name are for the agent of the command line; leave --agent out")
+            raise typer.Exit(2)
         loaded = loaded_agent(source, home=home, model=model)
         try:
             if tells:
@@ -83,7 +92,12 @@ def opened_agent(
         finally:
             loaded.close()
         return
-    chosen = choose_model(model) if makes or model is not None else OfflineModel()
+    chosen: Model
+    if makes or model is not None:
+        chosen = choose_model(model, chat_template, model_name)
+    else:
+        template = chat_template or model_name
+        chosen = OfflineModel() if template is None else CompletionModel(template, template)
     if not makes and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
         yield LoadedAgent(default_agent(chosen), "")

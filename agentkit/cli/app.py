@@ -22,9 +22,11 @@ from agentkit.cli.new_command import new
 from agentkit.cli.options import (
     HOME,
     AsJson,
+    ChatTemplateName,
     EmbedderName,
     Home,
     SessionName,
+    TemplateModel,
     has_memory,
     open_memory,
     own_session,
@@ -38,6 +40,7 @@ from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
 from agentkit.cli.worker_command import worker
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
+from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import UserInput
@@ -190,6 +193,8 @@ def chat(
         list[str] | None,
         typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
     ] = None,
+    chat_template: ChatTemplateName = None,
+    model_name: TemplateModel = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -203,7 +208,15 @@ def chat(
     Example: agentkit chat --agent shop.yaml --session monday
     """
     with (
-        opened_agent(agent, home=home, model=model, embedder=embedder, tells=True) as loaded,
+        opened_agent(
+            agent,
+            home=home,
+            model=model,
+            embedder=embedder,
+            tells=True,
+            chat_template=chat_template,
+            model_name=model_name,
+        ) as loaded,
         store_of(loaded, home) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
@@ -229,18 +242,27 @@ def compose(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
+    chat_template: ChatTemplateName = None,
+    model_name: TemplateModel = None,
     session: SessionName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent.
 
+    With a chat template it is the text that a local model gets.
+
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
+    template = find_chat_template(chat_template or model_name) if chat_template or model_name else None
+    if template is not None and as_json:
+        raise typer.BadParameter("a chat template writes text; leave --json out")
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    with opened_agent(agent, home=home, embedder=embedder, makes=False) as loaded:
+    with opened_agent(
+        agent, home=home, embedder=embedder, makes=False, chat_template=chat_template, model_name=model_name
+    ) as loaded:
         if session is None or (loaded.memory is None and not has_memory(home)):
             composition = loaded.agent.compose(asked)
         else:
@@ -250,8 +272,8 @@ def compose(
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
         put_json(_form(composition))
-    elif as_text:
-        shown = composition.text
+    elif as_text or template is not None:
+        shown = composition.text if template is None else composition.to_text(template)
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
     else:
         layer_table(composition)

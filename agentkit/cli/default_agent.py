@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 
 from agentkit.agent import Agent
+from agentkit.models.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError
 from agentkit.models.offline import OfflineModel
 from agentkit.models.openai_chat import OpenAIModel
 from agentkit_memory import Memory
+from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
@@ -65,12 +67,21 @@ def default_layers() -> Layers:
 
 
 def default_agent(model: Model, memory: Memory | None = None) -> Agent:
-    """Return the agent that `agentkit chat` and the demo talk to."""
-    return Agent(model, default_layers(), tools=[calculate, time_tool()], memory=memory)
+    """Return the agent that `agentkit chat` and the demo talk to; without tools where a chat template has no place."""
+    tools = [calculate, time_tool()]
+    if isinstance(model, CompletionModel):
+        try:
+            model.chat_template.render([{"role": "user", "content": "?"}], tools=[tool.spec for tool in tools])
+        except ChatTemplateError:
+            tools = []
+    return Agent(model, default_layers(), tools=tools, memory=memory)
 
 
-def choose_model(name: str | None = None) -> Model:
+def choose_model(name: str | None = None, chat_template: str | None = None, model_name: str | None = None) -> Model:
     """Return the model called `name`; without a name, the environment decides.
+
+    With `chat_template` (a registered name, or a file) or `model_name` (the name of a model that one is registered for)
+    it is asked for raw completions of what the template writes.
 
     With OPENAI_API_KEY or OPENAI_BASE_URL set it is the one OPENAI_MODEL names, or `DEFAULT_MODEL`; otherwise, or when
     `name` is `offline`, the stand-in that only quotes.
@@ -79,7 +90,7 @@ def choose_model(name: str | None = None) -> Model:
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
     """
     reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
-    if name == OfflineModel.name or (name is None and not reachable):
+    if name == OfflineModel.name or (name is None and not reachable and chat_template is None and model_name is None):
         return OfflineModel()
     if not reachable:
         raise ModelAuthError(
@@ -87,4 +98,7 @@ def choose_model(name: str | None = None) -> Model:
             "without --model an offline stand-in answers",
             model=name or "",
         )
-    return OpenAIModel(name or os.environ.get("OPENAI_MODEL") or DEFAULT_MODEL)
+    asked = name or os.environ.get("OPENAI_MODEL")
+    if chat_template is not None or model_name is not None:
+        return CompletionModel(asked or model_name or DEFAULT_MODEL, chat_template or model_name)
+    return OpenAIModel(asked or DEFAULT_MODEL)

@@ -1,12 +1,12 @@
-"""`agentkit recall` and `agentkit memory ...`: search, check, repair and erase a memory, or change its model."""
+"""`agentkit recall` and `agentkit memory ...`: search, check, repair, back up, move, erase, measure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -28,7 +28,7 @@ from agentkit.cli.options import (
 from agentkit.cli.screen import complain, note, plain, progress_bar, put
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
-from agentkit_memory.store.records import Erasure, Verification
+from agentkit_memory.store.records import Erasure, Usage, Verification
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
@@ -36,9 +36,32 @@ if TYPE_CHECKING:
 
 __all__ = ["memory_app", "recall"]
 
-memory_app = typer.Typer(no_args_is_help=True, help="Check and repair a memory, erase from it, change its model.")
+memory_app = typer.Typer(no_args_is_help=True, help="Check, repair, back up, move, erase and measure a memory.")
 
-_KINDS = ("missing", "stale", "orphans")
+_WIDE = 200
+"""Columns of a table that is not shown on a screen."""
+_KINDS = ("missing", "stale", "orphans", "unfound")
+
+
+Database: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--database", envvar="AGENTKIT_DATABASE", metavar="URL", help="postgresql://... in place of a folder."
+    ),
+]
+IndexPlace: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--index", metavar="PLACE", help="Folder or address of the index of --database; else DIR/index."),
+]
+
+
+def _store(home: Path, database: str | None, index: str | None, *, new: bool = False) -> Memory:
+    """Open a store; a folder without one only where it may be `new`."""
+    if database is not None:
+        return Memory.open(database, scope=TENANT, index=index or home / "index")
+    if index is not None:
+        raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
+    return Memory.open(home, scope=TENANT) if new else _open(home)
 
 
 def _open(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
@@ -126,13 +149,19 @@ def _show(score: float | None, place: str, title: str, text: str) -> None:
 
 
 @memory_app.command()
-def verify(as_json: AsJson = False, home: Home = HOME) -> None:
-    """Compare the index with the database, point by point, changing nothing.
+def verify(
+    sample: Annotated[int, typer.Option(min=0, metavar="N", help="How many items to search for.")] = 200,
+    as_json: AsJson = False,
+    database: Database = None,
+    index: IndexPlace = None,
+    home: Home = HOME,
+) -> None:
+    """Compare the index with the database, point by point, and search for some items; nothing is changed.
 
-    The exit code is 1 when something is missing, stale or left over; `agentkit memory repair` repairs it.
+    The exit code is 1 when something is missing, stale, left over or not found; `agentkit memory repair` repairs it.
     """
-    with _open(home) as memory:
-        found = memory.verify()
+    with _store(home, database, index) as memory:
+        found = memory.admin.verify(sample=sample)
     if as_json:
         put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
     else:
@@ -149,7 +178,7 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
     The exit code is 1 when something is still wrong afterwards.
     """
     with _open(home, embedder=embedder) as memory:
-        done = memory.repair()
+        done = memory.admin.repair()
     if as_json:
         put(json.dumps(asdict(done), ensure_ascii=False, indent=2))
     else:
@@ -159,10 +188,97 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
 
 
 @memory_app.command()
-def expire(as_json: AsJson = False, home: Home = HOME) -> None:
+def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = HOME) -> None:
+    """Build the index anew from the database.
+
+    The exit code is 1 when something is wrong with it afterwards.
+    """
+    with _open(home, embedder=embedder) as memory:
+        found = memory.admin.rebuild()
+    if as_json:
+        put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
+    else:
+        _compare({"now": found})
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+@memory_app.command()
+def compact(database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Rewrite the files of the database and of the index without deleted bytes.
+
+    The exit code is 1 when some may be left, as on a server.
+    """
+    with _store(home, database, index) as memory:
+        done = memory.admin.compact()
+    if not done:
+        note("deleted bytes may be left: a reader was in the way, or a server cleans up by itself")
+        raise typer.Exit(1)
+    put("no deleted bytes are left")
+
+
+NewFile: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+Copy: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A backup or an export.")]
+
+
+@memory_app.command()
+def backup(file: NewFile, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Write everything that is stored to FILE, as of one moment, while others read and write."""
+    with _store(home, database, index) as memory:
+        put(f"{memory.admin.backup(file):,} bytes")
+
+
+@memory_app.command()
+def export(file: NewFile, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Write every row to FILE as JSON lines, as of one moment; `import` reads them into either kind of database."""
+    with _store(home, database, index) as memory:
+        put(f"{memory.admin.export(file):,} rows")
+
+
+def _fill(file: Path, database: str | None, index: str | None, home: Path) -> None:
+    if not file.is_file():
+        complain(f"{file}: there is no such file")
+        raise typer.Exit(1)
+    with _store(home, database, index, new=True) as memory:
+        counts = memory.admin.restore(file)
+        if not memory.model:  # otherwise whoever has its embedder builds the index
+            memory.worker().drain()
+    _removed(counts, False, "nothing was in it", done="read")
+
+
+@memory_app.command()
+def restore(file: Copy, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Read a backup into a new store, or one that is empty; the index is built afterwards."""
+    _fill(file, database, index, home)
+
+
+@memory_app.command("import")
+def import_(file: Copy, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Read an export into a new store, or one that is empty; the index is built afterwards."""
+    _fill(file, database, index, home)
+
+
+@memory_app.command()
+def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+    """Show what each tenant stores."""
+    with _store(home, database, index) as memory:
+        found = memory.admin.usage()
+    if as_json:
+        put(json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2))
+        return
+    names = [each.name for each in fields(Usage)]
+    table = Table(*names, box=None, header_style="bold", pad_edge=False)
+    for each in found:
+        values = [getattr(each, name) for name in names]
+        table.add_row(*(Text(plain(str(value)) if isinstance(value, str) else f"{value:,}") for value in values))
+    Console(highlight=False, width=None if Console().is_terminal else _WIDE).print(table)
+
+
+@memory_app.command()
+def expire(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
     """Delete the conversations that have expired, with all that was made of them."""
-    with _open(home) as memory:
-        _removed(memory.expire(), as_json, "nothing has expired")
+    with _store(home, database, index) as memory:
+        _removed(memory.admin.expire(), as_json, "nothing has expired")
 
 
 @memory_app.command()
@@ -210,7 +326,7 @@ def _proof(done: Erasure, as_json: bool) -> None:
         points = "the index could not be asked" if done.points is None else f"{done.points} points in the index"
         put(f"a new scan finds {left} rows, {points}" + (f", {done.waiting} to be removed" if done.waiting else ""))
         if done.compacted:
-            put("the database file was rewritten without them")
+            put("no byte of it is left in the files")
     if done.note:
         note(done.note)
     if not done.complete:
@@ -236,7 +352,7 @@ def reembed(
         raise typer.BadParameter("give a MODEL, --words or --abandon")
     with _open(home) as memory:
         if abandon:
-            put("dropped" if memory.abandon_reembed() else "no change was begun")
+            put("dropped" if memory.admin.abandon_reembed() else "no change was begun")
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)
@@ -246,9 +362,9 @@ def reembed(
 
             name = None if model is None else utf8(model)
             if gate:
-                done = memory.reembed(name, on_progress=progress)
+                done = memory.admin.reembed(name, on_progress=progress)
             else:
-                done = memory.reembed(name, gate=None, on_progress=progress)
+                done = memory.admin.reembed(name, gate=None, on_progress=progress)
     _show_reembedding(done, as_json)
 
 
@@ -288,11 +404,11 @@ def _compare(found: Mapping[str, Verification]) -> None:
         note(f"failing: {item}: {problem}")
 
 
-def _removed(counts: Mapping[str, int], as_json: bool, nothing: str) -> None:
-    """Print how many rows were deleted, per table."""
+def _removed(counts: Mapping[str, int], as_json: bool, nothing: str, *, done: str = "removed") -> None:
+    """Print how many rows were deleted, or read, per table."""
     if as_json:
         put(json.dumps(dict(counts), indent=2))
     elif not any(counts.values()):
         note(nothing)
     else:
-        put("removed " + ", ".join(f"{count} {table}" for table, count in counts.items() if count))
+        put(f"{done} " + ", ".join(f"{count} {table}" for table, count in counts.items() if count))

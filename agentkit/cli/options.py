@@ -17,9 +17,11 @@ __all__ = [
     "HOME",
     "TENANT",
     "AsJson",
+    "ChatTemplateName",
     "EmbedderName",
     "Home",
     "SessionName",
+    "TemplateModel",
     "TenantName",
     "UserName",
     "has_memory",
@@ -52,6 +54,18 @@ EmbedderName: TypeAlias = Annotated[
         metavar="KIND:MODEL",
         help="Model of dense retrieval, such as fastembed:BAAI/bge-small-en-v1.5. The name in a store loads none.",
     ),
+]
+ChatTemplateName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--chat-template",
+        metavar="FILE|NAME",
+        help="Chat template of a local model: a registered name, or a file. The model is asked for raw completions.",
+    ),
+]
+TemplateModel: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model-name", metavar="NAME", help="Model whose registered chat template is taken."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import note, plain, put
+from agentkit.durable.durable_store import RunInfo
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.run_store import RunInfo
 from agentkit.durable.runs import Runs
 from agentkit.run.decisions import decision_data
 from agentkit.run.journal import Journal
@@ -148,6 +148,26 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
         else:
             agents = ", ".join(f"{name} {version}" for name, version in worker.serves)
             put(f"{worker.id}: {worker.state}, renewed its lease {worker.silent:.0f} s ago; {agents}")
+
+
+@runs_app.command()
+def cost(
+    url: Url,
+    by: Annotated[str, typer.Option(metavar="WHAT", help="run, agent, tenant, session or tool.")] = "tenant",
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Of this one only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show tokens and money of runs, from their journals, the most expensive first."""
+    kind: Any = by
+    for one in run_blocking(Runs(utf8(url)).costs(kind, tenant=tenant)):
+        used = one.usage
+        if as_json:
+            put(json.dumps({"name": one.name, "runs": one.runs, **asdict(used)}))
+        else:
+            money = "" if used.money is None else f", {used.money:.6g} US dollars"
+            what = "calls" if by == "tool" else "runs"
+            name = one.name or f"no {by}"
+            put(f"{name}: {one.runs} {what}, {used.input_tokens} tokens in, {used.output_tokens} out{money}")
 
 
 def _handle(url: str, run: str) -> RunHandle[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -42,6 +43,9 @@ def worker(
     Stopped with SIGTERM or Ctrl-C it takes no more runs, waits for those under way, and hands over what does not end in
     time. The exit code is 1 when the others took it for dead: start it anew.
     """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger("agentkit").addHandler(handler)
     runs = runs_of(module)
     done = runs.worker(
         concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.run_request import AddedAgent, RunRequest, check_name
-from agentkit.durable.run_store import PRIORITY, RunStore
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 
@@ -65,7 +65,7 @@ class MapReport:
 
 
 async def mapped(
-    store: RunStore,
+    store: DurableStore,
     added: AddedAgent,
     request: Request,
     inputs: Iterable[Any],
@@ -137,7 +137,9 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
     return wanted
 
 
-def _begin(store: RunStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: MapOptions) -> None:
+def _begin(
+    store: DurableStore, added: AddedAgent, wanted: Sequence[tuple[str, RunRequest]], options: MapOptions
+) -> None:
     """Set the limits, and store the runs that are new."""
     rate, limits = options.get("rate"), dict[str, Any]()
     if rate is not None:  # DBOS counts whole runs in a window
@@ -197,7 +199,7 @@ def _parsed(line: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _ended(store: RunStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+def _ended(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return how the first of these runs ended, as far as all before them have."""
     outcomes = store.outcomes(run_ids)
     lines: list[dict[str, Any]] = []

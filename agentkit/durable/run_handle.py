@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from agentkit.chain import Output
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
-from agentkit.durable.run_store import RunInfo
+from agentkit.durable.durable_store import RunInfo
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
-__all__ = ["RunTables", "WaitingCall", "WorkerRow"]
+__all__ = ["AskedCall", "RunTables", "WorkerRow"]
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingCall:
+class AskedCall:
     """A tool call that waits for a person, or did."""
 
     run_id: str
@@ -256,16 +256,16 @@ class RunTables:
             taken = taken.where(_approvals.c.call_id.in_([*calls]))
         self._write(lambda c: c.execute(taken.values(taken=True)))
 
-    def calls(self, run_ids: Sequence[str]) -> list[WaitingCall]:
+    def calls(self, run_ids: Sequence[str]) -> list[AskedCall]:
         """Return the calls of runs that wait or did, in the order in which they were asked."""
         asked = sa.select(_approvals).where(_approvals.c.run_id.in_(run_ids))
         rows = self._write(lambda c: c.execute(asked.order_by(_approvals.c.asked_at, _approvals.c.call_id)).all())
-        return [_waiting_call(row) for row in rows]
+        return [_asked_call(row) for row in rows]
 
-    def waiting(self, limit: int) -> list[WaitingCall]:
+    def waiting(self, limit: int) -> list[AskedCall]:
         """Return calls that wait, those asked first first."""
         asked = sa.select(_approvals).where(_approvals.c.decision.is_(None)).order_by(_approvals.c.asked_at)
-        return [_waiting_call(row) for row in self._write(lambda c: c.execute(asked.limit(limit)).all())]
+        return [_asked_call(row) for row in self._write(lambda c: c.execute(asked.limit(limit)).all())]
 
     def forget_calls(self, run_ids: Sequence[str]) -> None:
         """Delete the calls of runs."""
@@ -300,8 +300,8 @@ def _is_lost(error: DBAPIError) -> bool:
     )
 
 
-def _waiting_call(row: Any) -> WaitingCall:
-    return WaitingCall(
+def _asked_call(row: Any) -> AskedCall:
+    return AskedCall(
         row.run_id,
         row.call_id,
         row.tool,

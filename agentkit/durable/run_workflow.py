@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from agentkit.durable.durable_errors import RunFailed
+from agentkit.durable.durable_store import JOURNAL
 from agentkit.durable.run_request import AddedAgent, RunRequest
-from agentkit.durable.run_store import JOURNAL
 from agentkit.durable.runs import Runs
 from agentkit.errors import JournalError, Paused, SessionBusy
 from agentkit.run.journal import Journal
@@ -44,10 +44,23 @@ class _StepKeeper(Keeper):
         super().__init__(self._step)
         self._check = check
 
+    def begin(self) -> None:
+        """Begin to store the lines there are."""
+        asyncio.create_task(asyncio.to_thread(self.write)).add_done_callback(_seen)
+
     async def written(self) -> None:
         """Wait until all lines are stored, and refuse to go on where the lease has ended."""
-        await super().written()
+        if self._lines:
+            await asyncio.to_thread(self.write)
         self.check()
+
+    def write(self) -> None:
+        """Store all lines that wait, as one step, from any thread."""
+        with self._lock:
+            if waiting := len(self._lines):
+                self._step("".join([self._lines[number] for number in range(waiting)]))
+                for _ in range(waiting):
+                    self._lines.popleft()
 
     def check(self) -> None:
         """Refuse to go on where the run may belong to another worker."""
@@ -187,6 +200,12 @@ class Attempt:
         tables.ask(self.run_id, wanted, added.approval_timeout)
         ids = {call.id for call in paused.calls}
         return any(call.decision is None for call in tables.calls([self.run_id]) if call.call_id in ids)
+
+
+def _seen(storing: asyncio.Task[None]) -> None:
+    """Take the error of what is tried again: asyncio would log it."""
+    if not storing.cancelled():
+        storing.exception()
 
 
 def _failed(run_id: str, error: Exception) -> RunFailed:

@@ -13,7 +13,9 @@ from typing_extensions import TypedDict, Unpack
 
 from agentkit.deps import check_deps
 from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.durable_store import PRIORITY, DurableStore, RunInfo, RunState
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_request import (
     AddedAgent,
@@ -24,7 +26,6 @@ from agentkit.durable.run_request import (
     check_name,
     version_of,
 )
-from agentkit.durable.run_store import PRIORITY, RunInfo, RunState, RunStore
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
@@ -84,7 +85,7 @@ class Runs:
     """
 
     def __init__(self, url: str) -> None:
-        self.store = RunStore(url)
+        self.store = DurableStore(url)
         """The database, for what there is no handle for."""
         self._added: dict[tuple[str, str], AddedAgent] = {}
         self._lock = threading.Lock()
@@ -260,6 +261,10 @@ class Runs:
     async def delete(self, run_ids: Iterable[str]) -> int:
         """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""
         return await in_thread(lambda: self.store.delete([*run_ids]))
+
+    async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
+        """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""
+        return await in_thread(lambda: run_costs(self.store, by, tenant))
 
     async def workers(self) -> list[WorkerRow]:
         """Return the workers, and those that ended lately."""

@@ -13,11 +13,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.run_store import APPLICATION, VERSION, WORKFLOW
+from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.runs import Runs
 from agentkit.run.journal_file import locked, unlock
@@ -126,10 +127,12 @@ class Worker:
         global _current
         if self._is_stopping.is_set() or self._dbos is None:
             return
-        _elsewhere(self._shut_down)
-        with _current_lock:
-            _current = None
-        self._unlock()
+        try:
+            _elsewhere(self._shut_down)
+        finally:
+            with _current_lock:
+                _current = None
+            self._unlock()
 
     def wait(self) -> None:
         """Wait until it was stopped, or is lost.
@@ -197,7 +200,8 @@ class Worker:
             event.set()
         for thread in threading.enumerate():
             if thread.name.startswith("queue-worker-"):
-                thread.join(_SECONDS_LEFT)
+                with suppress(RuntimeError):  # it has not begun, and will see that there is nothing to do
+                    thread.join(_SECONDS_LEFT)
         self._wait_for_attempts(self._grace)
         for attempt in [*self._attempts.values()]:
             attempt.leave(is_taken=True)

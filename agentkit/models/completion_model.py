@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.models.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.harmony import HarmonyReply
+from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.reply_reader import ReplyReader
-from agentkit.models.settings import Fields, ModelSettings
+from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit.models.text_score import EchoReader, TextScore
 from agentkit.models.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
+from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from agentkit.models.model import Reply
-    from agentkit.models.model_errors import ModelRequestError
+    from agentkit.models.model import OnDelta, Reply
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
@@ -45,7 +48,8 @@ class CompletionModel(EndpointModel):
 
     Temperature, top_p, top_k, the repetition penalty and the stop words are those of the template where the settings do
     not have them. `max_tokens` is always sent, 1,024 when not given: endpoints stop after 16 without it. The schema of
-    an output type is sent as `response_format`.
+    an output type is sent as `response_format`. Where the template has a `session_len`, the oldest history is left out
+    until prompt and reply fit into it.
 
     Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
     names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text, and so
@@ -76,6 +80,12 @@ class CompletionModel(EndpointModel):
         self._template_kwargs = dict(template_kwargs or {})
         super().__init__(model, client=client, **options)
 
+    @property
+    def stop_words(self) -> tuple[str, ...]:
+        """What ends its replies: of its settings, as it was made with, or else of its chat template."""
+        stop: Any = self._fixed.get("stop", ())
+        return (stop,) if isinstance(stop, str) else tuple(stop)
+
     def _fields(self) -> Fields:
         return _FIELDS
 
@@ -83,16 +93,65 @@ class CompletionModel(EndpointModel):
         super()._set(settings)
         template = self.chat_template
         own = {name: getattr(template, name, None) for name in _SAMPLING}
-        defaults = {"max_tokens": _MAX_TOKENS, **own, "stop": list(template.stop_words or ()) or None}
+        defaults = {**own, "stop": list(template.stop_words or ()) or None}
         self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
 
     def _body(self, composition: Composition) -> dict[str, Any]:
+        composition, left = self._fitted(composition)
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text)}
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        if left is not None:
+            body["max_tokens"] = min(_MAX_TOKENS, left)
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
+
+    def _fitted(self, composition: Composition) -> tuple[Composition, int | None]:
+        """Return what fits into the `session_len` of the template beside a reply, and the tokens that a reply may have.
+
+        Of the history the oldest steps are left out, as far as that is needed.
+
+        Raises:
+            ModelRequestError: It does not fit without any history either.
+        """
+        most = getattr(self.chat_template, "session_len", None)
+        if most is None:
+            return composition, None
+        limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
+        if composition.tokens > limit:
+            composition = without_oldest(composition, limit)
+            if composition.tokens > limit:
+                raise ModelRequestError(
+                    f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
+                    f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
+                    "template the session_len that the server has",
+                    model=self.name,
+                    host=self.host,
+                )
+        return composition, most - composition.tokens
+
+    async def complete(self, text: str, *, on_delta: OnDelta | None = None) -> Reply:
+        """Send a text as it is, without the chat template and its guard, and return how the model goes on.
+
+        Raises:
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None), on_delta)
+        return reader.reply(self.name)
+
+    async def score(self, text: str) -> TextScore:
+        """Return how likely the model finds each token of a text, sent as it is: `echo` and `logprobs`.
+
+        Raises:
+            ModelReplyError: The endpoint sends no log probabilities of a prompt.
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
+        # A sampling setting must not change what is scored.
+        asked = patched(body, self.settings.extra)
+        return (await self._sent(asked, lambda: EchoReader(text, self.name, self.host))).score()
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self.settings.extra)
@@ -101,7 +160,10 @@ class CompletionModel(EndpointModel):
         return without_usage(self._clients, error)
 
     def _reader(self, composition: Composition) -> ReplyReader:
-        return _CompletionReader({tool.name: tool.parameters for tool in composition.tools}, self._format)
+        schemas = {tool.name: tool.parameters for tool in composition.tools}
+        # A prompt that shows the tools says how they are called, and any form that there is is recognised.
+        is_free = self._format != HARMONY and shows_tools(composition)
+        return _CompletionReader(schemas, None if is_free else self._format)
 
 
 class _CompletionReader(ReplyReader):

@@ -188,6 +188,19 @@ class EndpointModel(ABC):
             _cut_chain(error, self._secrets())
             raise
 
+    async def _sent(
+        self, body: dict[str, Any], new_reader: Callable[[], AnyReader], on_delta: OnDelta | None = None
+    ) -> AnyReader:
+        """Send a body that is no composition's, and return what has read the answer."""
+        if _REFUSED.get():
+            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        try:
+            async with self._limit:
+                return await self._attempts(body, new_reader, Heard(on_delta))
+        except ModelError as error:
+            _cut_chain(error, self._secrets())
+            raise
+
     async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> Reader:
         """Send a request until it is answered, and return what has read the answer."""
         return await self._attempts(body, lambda: self._reader(composition), heard)

@@ -214,7 +214,7 @@ def checked_settings(settings: object, where: str = "settings") -> ModelSettings
             f"{where}: expected ModelSettings(...), got a mapping: write ModelSettings(**it){hint}"
         )
     raise AgentDefinitionError(
-        f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {settings!r:.60}"
+        f"{where}: expected ModelSettings, such as ModelSettings(temperature=0), got {type(settings).__name__}"
     )
 
 

@@ -96,8 +96,8 @@ class AsyncDriver:
         try:
             effect = loop.send(None)
             while True:
-                if keeper is not None:
-                    await keeper.written()
+                if keeper is not None and not (self.session is None and isinstance(effect, Append)):
+                    await keeper.written()  # before anything is done outside
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentkit.recaller import RecallOptions, RecallSource
     from agentkit.run.limits import Limits
     from agentkit_memory import Scope
+    from agentkit_prompts.prompters.history import History
     from agentkit_prompts.tokens.budget import Budget
     from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
@@ -98,6 +99,8 @@ class ResumeOptions(Changes, Generic[Deps, Output], total=False):
 class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False):
     """What a run may be given beside its input; all of it may be left out. What is of `Changes` holds for this run."""
 
+    history: History | None
+    """Turns before the input, `[question, answer]` pairs or messages, of a run without a session."""
     run_id: str | None
     """Id of the run; a new one when not given. Idempotency keys derive from it. With the id of an earlier run on the
     same session it goes on where that one was cut short."""
@@ -105,7 +108,7 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
     """Whose memory is read where there is no session. With a session it is that of the session."""
 
 
-_MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps", "history": "session"}
+_MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
 CHANGES = frozenset(Changes.__annotations__)
 
 

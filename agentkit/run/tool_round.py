@@ -161,7 +161,7 @@ class ToolRound:
         self._is_heard = True
         if isinstance(self.effect, CallTools):
             self._calling = self.effect
-        if nesting.keeper is not None:
+        if nesting.keeper is not None and isinstance(self.effect, CallTools):
             nesting.keeper.begin()  # other calls may take hours
         return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from agentkit.errors import AgentError
 from agentkit.models.model_errors import ModelError
-from agentkit.server.run_store import RunEvent, RunRecord
+from agentkit.server.run_records import RunEvent, RunRecord
 from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
@@ -19,7 +19,7 @@ OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 
 
 class BackgroundRuns(Protocol):
-    """Starts runs and goes on with them. The runs, and what is known of them, are in a `RunStore`."""
+    """Starts runs and goes on with them. The runs, and what is known of them, are in a `RunRecords`."""
 
     @property
     def live(self) -> int:

@@ -23,6 +23,10 @@ _NOT_HERE = (
 )
 
 
+_MAX_CHARACTERS = 64_000_000
+"""Text that is held of all clients together."""
+
+
 class ClientTool(NamedTuple):
     """A tool that the client declares."""
 
@@ -103,13 +107,16 @@ class HeldReplies:
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self._characters = 0
         self._held: OrderedDict[tuple[str, str], tuple[Message, ...]] = OrderedDict()
 
     def hold(self, tenant: str, before: Sequence[Message], reply: Message) -> None:
         """Keep the messages of a run behind its input, and the reply with the calls."""
-        self._held[tenant, reply.tool_calls[0].id] = (*before, reply)
-        if len(self._held) > self._most:
-            self._held.popitem(last=False)
+        held = (*before, reply)
+        self._held[tenant, reply.tool_calls[0].id] = held
+        self._characters += _characters(held)
+        while len(self._held) > self._most or (self._characters > _MAX_CHARACTERS and len(self._held) > 1):
+            self._characters -= _characters(self._held.popitem(last=False)[1])
 
     def restored(self, tenant: str, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a client with what is kept in the place of the replies that they hold of it."""
@@ -123,3 +130,7 @@ class HeldReplies:
             else:
                 found.append(message)
         return tuple(found)
+
+
+def _characters(messages: Sequence[Message]) -> int:
+    return sum(len(one.text) + sum(len(call.arguments) for call in one.tool_calls) for one in messages)

@@ -22,14 +22,14 @@ from agentkit.agent_files.load_agent import LoadedAgent
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.endpoint import Endpoint
 from agentkit.server.exchange import error_answer
+from agentkit.server.http_endpoint import Endpoint
 from agentkit.server.inspected import CallerSource, as_http
 from agentkit.server.local_runs import LocalRuns
 from agentkit.server.open_api import described
 from agentkit.server.openai_api import OpenAIEndpoints
 from agentkit.server.operations_api import Measures, OperationEndpoints
-from agentkit.server.run_store import RunStore
+from agentkit.server.run_records import RunRecords
 from agentkit.server.runs_api import RunEndpoints
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
@@ -68,7 +68,7 @@ class Server:
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
         *,
         memory: Memory | None = None,
-        store: RunStore | None = None,
+        store: RunRecords | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
         runs: Callable[[Server], BackgroundRuns] | None = None,
@@ -77,7 +77,7 @@ class Server:
         self.agents = ServedAgents(agents)
         self.access = access or Access()
         self._owns_store = store is None
-        self.store: RunStore = StoredRuns() if store is None else store
+        self.store: RunRecords = StoredRuns() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()

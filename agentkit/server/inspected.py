@@ -16,7 +16,7 @@ from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.run_store import RunRecord, RunStore
+from agentkit.server.run_records import RunRecord, RunRecords
 from agentkit.server.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
@@ -47,7 +47,7 @@ class CallerSource:
         self,
         caller: Caller,
         agents: ServedAgents,
-        store: RunStore,
+        store: RunRecords,
         sessions: SessionStore,
         runs: BackgroundRuns,
         endpoints: RunEndpoints,

@@ -19,7 +19,7 @@ from agentkit.run.loop import RunResult
 from agentkit.server.background_runs import OUR_ERRORS, public_error
 from agentkit.server.event_form import output_form, usage_form
 from agentkit.server.live_run import LiveRun
-from agentkit.server.run_store import ENDED, RunEvent, RunRecord, RunStore, WaitingCall
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunRecords, WaitingCall
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import Conflict, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -51,7 +51,7 @@ class LocalRuns:
     def __init__(
         self,
         agents: ServedAgents,
-        store: RunStore,
+        store: RunRecords,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

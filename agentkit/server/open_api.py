@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import agentkit
-from agentkit.server.endpoint import Endpoint, Parameter
+from agentkit.server.http_endpoint import Endpoint, Parameter
 
 __all__ = ["described"]
 

@@ -19,11 +19,11 @@ from agentkit.run.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.chat_answers import ChatAnswers
 from agentkit.server.client_tools import HeldReplies
-from agentkit.server.endpoint import Endpoint
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated, while_connected
+from agentkit.server.http_endpoint import Endpoint
 from agentkit.server.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.response_answers import ResponseAnswers
-from agentkit.server.run_store import RunRecord, RunStore
+from agentkit.server.run_records import RunRecord, RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -52,14 +52,15 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunStore, limits: TenantLimits, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunRecords, limits: TenantLimits, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._limits = limits
         self._options = options
         self._held = HeldReplies(options.held_replies)
         self._began = int(time.time())
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._unkept: list[Turn] = []
+        self._keeping: asyncio.Task[None] | None = None
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
@@ -72,8 +73,8 @@ class OpenAIEndpoints:
 
     async def kept(self) -> None:
         """Wait until all that was asked is kept."""
-        while self._keeping:
-            await asyncio.wait(self._keeping)
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)
 
     async def models(self, request: Request, caller: Caller) -> Response:
         """List the agents that the caller may use."""
@@ -176,22 +177,26 @@ class OpenAIEndpoints:
             if turn.journal is not None:  # it has begun
                 self._limits.used(caller.tenant, turn.usage)
             if turn.journal is not None and turn.is_kept:
-                task = asyncio.get_running_loop().create_task(self._keep(turn))
-                self._keeping.add(task)
-                task.add_done_callback(self._keeping.discard)
+                self._unkept.append(turn)
+                if self._keeping is None or self._keeping.done():
+                    self._keeping = asyncio.get_running_loop().create_task(self._keep())
         if turn.reply is not None:
             self._held.hold(caller.tenant, turn.before, turn.reply)
         return answer
 
-    async def _keep(self, turn: Turn) -> None:
-        def keep() -> None:
-            assert turn.journal is not None
-            self._store.add(turn.record(), turn.journal.dumps())
+    async def _keep(self) -> None:
+        """Keep turns that have ended; those that end meanwhile are kept together then."""
+        while turns := self._unkept:
+            self._unkept = []
+            await in_thread(partial(self._keep_all, turns))
 
-        try:
-            await in_thread(keep)
-        except Exception:
-            _log.exception("run %s could not be kept", turn.run_id)
+    def _keep_all(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            assert turn.journal is not None
+            try:
+                self._store.add(turn.record(), turn.journal.dumps())
+            except Exception:
+                _log.exception("run %s could not be kept", turn.run_id)
 
     async def _before(self, response_id: str, caller: Caller) -> tuple[Message, ...]:
         """Return the conversation until the end of a response.

@@ -13,10 +13,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from agentkit.server.access import Access, Caller
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.endpoint import Endpoint
 from agentkit.server.event_form import usage_form
 from agentkit.server.exchange import JSONAnswer
-from agentkit.server.run_store import RunStore
+from agentkit.server.http_endpoint import Endpoint
+from agentkit.server.run_records import RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.tenant_limits import TenantLimits, today
 from agentkit.threads import in_thread
@@ -79,7 +79,7 @@ class OperationEndpoints:
         agents: ServedAgents,
         access: Access,
         runs: BackgroundRuns,
-        store: RunStore,
+        store: RunRecords,
         limits: TenantLimits,
         measures: Measures,
         description: Callable[[], dict[str, Any]],

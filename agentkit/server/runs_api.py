@@ -15,9 +15,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from agentkit.server.access import Caller
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.endpoint import Endpoint, Parameter, checked_name, number, text
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated
-from agentkit.server.run_store import ENDED, STATUSES, RunRecord, RunStore
+from agentkit.server.http_endpoint import Endpoint, Parameter, checked_name, number, text
+from agentkit.server.run_records import ENDED, STATUSES, RunRecord, RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -94,7 +94,7 @@ class RunEndpoints:
         self,
         agents: ServedAgents,
         runs: BackgroundRuns,
-        store: RunStore,
+        store: RunRecords,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

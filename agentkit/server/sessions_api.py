@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.server.access import Caller
-from agentkit.server.endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
 from agentkit.server.event_form import message_form
 from agentkit.server.exchange import JSONAnswer, read_json, validated
-from agentkit.server.run_store import RunStatus, RunStore
+from agentkit.server.http_endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
+from agentkit.server.run_records import RunRecords, RunStatus
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
@@ -56,7 +56,7 @@ class SessionEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, sessions: SessionStore, store: RunStore, options: ServerOptions) -> None:
+    def __init__(self, sessions: SessionStore, store: RunRecords, options: ServerOptions) -> None:
         self._sessions = sessions
         self._store = store
         self._options = options

@@ -29,7 +29,6 @@ from sqlalchemy import (
     func,
     insert,
     inspect,
-    or_,
     select,
     update,
 )
@@ -40,15 +39,18 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.run_store import RunEvent, RunRecord, RunStatus, WaitingCall
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunStatus, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 
-__all__ = ["RunStoreError", "StoredRuns"]
+__all__ = ["StoredRuns", "StoredRunsError"]
 
 _FORMAT = 1
 _MAX_KEPT = 5_000
 """Ended runs that are kept of all tenants together where nothing else is asked for."""
+_MAX_IN_MEMORY = 256_000_000
+_MAX_ON_DISK = 8_000_000_000
+"""Characters that journals may take together; then the oldest half of the ended runs is deleted."""
 _PRUNE_EVERY = 200
 """Runs after which the oldest are deleted."""
 
@@ -104,19 +106,19 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = ("input", "output", "error", "finish_reason", "usage", "waiting", "decisions")
 
 
-class RunStoreError(AgentError):
+class StoredRunsError(AgentError):
     """The file of the runs cannot be opened or was written by a newer version."""
 
 
 class StoredRuns:
-    """A `RunStore` in a SQLite file.
+    """A `RunRecords` in a SQLite file.
 
     Args:
         path: The file, made if there is none; None keeps the runs in memory, as long as the object lives.
         keep: How many ended runs to keep of all tenants together; the oldest go first. None for all.
 
     Raises:
-        RunStoreError: The file is no database of runs, one of a newer version, or in use by another server.
+        StoredRunsError: The file is no database of runs, one of a newer version, or in use by another server.
     """
 
     def __init__(self, path: Path | None = None, *, keep: int | None = _MAX_KEPT) -> None:
@@ -125,6 +127,8 @@ class StoredRuns:
         self._held: int | None = None
         self._lock = RLock()  # SQLite has one writer anyway; a connection in memory is shared by all threads
         self._added = 0
+        self._characters = 0
+        """Of journals that came since they were last counted, and those that were there then."""
         if path is None:
             self._engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
         else:
@@ -135,12 +139,12 @@ class StoredRuns:
         event.listen(self._engine, "connect", _prepare)
         try:
             _open(self._engine, path)
-        except RunStoreError:
+        except StoredRunsError:
             self.close()
             raise
         except DatabaseError as error:
             self.close()
-            raise RunStoreError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
+            raise StoredRunsError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
         with self._lock:
@@ -148,15 +152,18 @@ class StoredRuns:
                 with self._engine.begin() as connection:
                     made = connection.execute(insert(_runs).values(**_row(record)))
                     if journal:
-                        (run,) = made.inserted_primary_key or (None,)
+                        (run,) = made.inserted_primary_key or (0,)
                         connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:
                     return known
                 raise
             self._added += 1
+            self._characters += len(journal)
             if self._added % _PRUNE_EVERY == 0:
-                self._prune()
+                self._prune(self._keep)
+            if self._characters > (_MAX_IN_MEMORY if self.path is None else _MAX_ON_DISK):
+                self._shrink()
         return record
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
@@ -238,9 +245,9 @@ class StoredRuns:
             query = select(_journals.c.line).where(_journals.c.run == run).order_by(_journals.c.number)
             return "".join(connection.execute(query).scalars())
 
-    def add_usage(self, tenant: str, day: str, usage: Usage) -> None:
+    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
         counts = {
-            "runs": 1,
+            "runs": runs,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cached_tokens": usage.cached_tokens,
@@ -270,13 +277,22 @@ class StoredRuns:
                 os.close(self._held)
                 self._held = None
 
-    def _prune(self) -> None:
+    def _shrink(self) -> None:
+        """Delete the oldest half of the ended runs: their journals take more room than they may."""
+        ended = select(func.count()).where(_runs.c.status.in_(sorted(ENDED)))
+        with self._engine.connect() as connection:
+            count = connection.execute(ended).scalar() or 0
+        self._prune(count // 2)
+        with self._engine.connect() as connection:
+            self._characters = connection.execute(select(func.sum(func.length(_journals.c.line)))).scalar() or 0
+
+    def _prune(self, keep: int | None) -> None:
         """Delete the oldest ended runs, those that are too many."""
-        if self._keep is None:
+        if keep is None:
             return
-        ended = or_(*[_runs.c.status == status for status in ("finished", "failed", "cancelled")])
+        ended = _runs.c.status.in_(sorted(ENDED))
         with self._engine.begin() as connection:
-            query = select(_runs.c.number).where(ended).order_by(_runs.c.number.desc()).offset(self._keep)
+            query = select(_runs.c.number).where(ended).order_by(_runs.c.number.desc()).offset(keep)
             _delete(connection, list(connection.execute(query).scalars()))
 
 
@@ -284,13 +300,13 @@ def _hold(path: Path) -> int:
     """Have the file to oneself: two servers would both go on with its runs.
 
     Raises:
-        RunStoreError: Another process has it.
+        StoredRunsError: Another process has it.
     """
     lock = path.with_name(f"{path.name}.lock")
     file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     if not locked(file):
         os.close(file)
-        raise RunStoreError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
+        raise StoredRunsError(f"{path}: another server keeps its runs there: stop it, or serve with another --home")
     return file
 
 
@@ -308,7 +324,7 @@ def _open(engine: Engine, path: Path | None) -> None:
             return
         found = connection.execute(select(func.max(_format.c.format))).scalar()
     if not isinstance(found, int) or found > _FORMAT:
-        raise RunStoreError(
+        raise StoredRunsError(
             f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
             "upgrade it"
         )

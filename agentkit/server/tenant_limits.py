@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.server.access import Caller
-from agentkit.server.run_store import RunStore
+from agentkit.server.run_records import RunRecords
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 from agentkit.threads import in_thread
 
 __all__ = ["TenantLimits", "today"]
+
+_log = logging.getLogger("agentkit.server")
 
 
 def today() -> str:
@@ -42,7 +46,7 @@ class TenantLimits:
         store: Where usage is counted, so that a quota holds over restarts.
     """
 
-    def __init__(self, options: ServerOptions, store: RunStore) -> None:
+    def __init__(self, options: ServerOptions, store: RunRecords) -> None:
         self._options = options
         self._store = store
         self._buckets: dict[str, _Bucket] = {}
@@ -50,7 +54,8 @@ class TenantLimits:
         self._all = 0
         self._used: dict[str, tuple[str, Usage]] = {}
         """Per tenant: the day, and what was used on it."""
-        self._writing: set[asyncio.Task[None]] = set()
+        self._unwritten: dict[tuple[str, str], tuple[int, Usage]] = {}
+        self._writing: asyncio.Task[None] | None = None
 
     @property
     def running(self) -> int:
@@ -137,14 +142,28 @@ class TenantLimits:
         known = self._used.get(tenant)
         if known is not None and known[0] == day:
             self._used[tenant] = (day, known[1] + usage)
-        task = asyncio.get_running_loop().create_task(in_thread(lambda: self._store.add_usage(tenant, day, usage)))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+        runs, sum_ = self._unwritten.get((tenant, day), (0, NO_USAGE))
+        self._unwritten[tenant, day] = runs + 1, sum_ + usage
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
 
     async def written(self) -> None:
         """Wait until all that was counted is written."""
-        while self._writing:
-            await asyncio.wait(self._writing)
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        """Write what was counted; what comes meanwhile is written at once then."""
+        while counted := self._unwritten:
+            self._unwritten = {}
+            try:
+                await in_thread(partial(self._write_all, counted))
+            except Exception:
+                _log.exception("what %d tenants used could not be written", len(counted))
+
+    def _write_all(self, counted: Mapping[tuple[str, str], tuple[int, Usage]]) -> None:
+        for (tenant, day), (runs, usage) in counted.items():
+            self._store.add_usage(tenant, day, usage, runs)
 
     async def _today(self, tenant: str) -> Usage:
         day = today()

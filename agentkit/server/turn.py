@@ -23,7 +23,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.background_runs import public_error
 from agentkit.server.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit.server.event_form import output_form
-from agentkit.server.run_store import RunRecord, WaitingCall
+from agentkit.server.run_records import RunRecord, WaitingCall
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest
 from agentkit.session import InMemorySession
@@ -114,7 +114,7 @@ class Turn:
         names = [tool.name for tool in self.tools]
         options = self._options(agent, names, on_text)
         try:
-            result = await agent.run(self._input(options), run_id=self.run_id, **options)
+            result = await agent.run(self._input(agent, options), run_id=self.run_id, **options)
         except Paused as paused:
             self.journal = paused.journal
             self.reply = reply = own_ids(calls_of(paused, names))
@@ -201,9 +201,12 @@ class Turn:
             options["scope"] = scope
         return options
 
-    def _input(self, options: dict[str, Any]) -> PromptContext | None:
+    def _input(self, agent: Agent[Any, Any], options: dict[str, Any]) -> PromptContext | None:
         """Return the input of the run with the conversation before it; or None, and a session to go on with."""
         last = self.messages[-1]
+        agent.chain.preflight(
+            UserInput("", additional_kwargs=dict(self.kwargs))
+        )  # nothing is kept of what cannot begin
         if last.role == "user":
             asked = UserInput(last.content, additional_kwargs=dict(self.kwargs))
             return PromptContext(user_input=asked, conversation=Conversation(self.messages[:-1]))

@@ -14,18 +14,20 @@ from agentkit_memory.conversations.stored_session import StoredSession, shown
 from agentkit_memory.errors import ScopeError
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
-from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
+from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.store.records import Erasure, RecallLog, Repair, SessionInfo, Verification
+from agentkit_memory.store.records import Erasure, RecallLog, SessionInfo
 from agentkit_prompts.ranking.embedder import Embedder
 
 if TYPE_CHECKING:
+    from agentkit_memory.admin.admin import Admin
     from agentkit_memory.background import BackgroundWorker
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.facts.fact_rows import Facts
     from agentkit_memory.index.vector_index import IndexOpener
     from agentkit_memory.ingest.given_documents import Documents
     from agentkit_memory.open_store import OpenStore
+    from agentkit_memory.process.store_threads import Threads
     from agentkit_memory.recall.recall_filter import RecallFilter
     from agentkit_memory.recall.recall_policy import RecallPolicy
     from agentkit_memory.recall.recall_result import Recall
@@ -35,17 +37,18 @@ __all__ = ["Memory"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_GATE = Gate()
 
 
 class Memory:
     """What an agent remembers, within one scope.
 
-    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager.
+    Made by `open`. Methods may be called from any thread; close it, or use it as a context manager. Those that begin
+    with an `a`, as `arecall`, are the same for async code.
     """
 
-    def __init__(self, store: OpenStore, scope: Scope) -> None:
+    def __init__(self, store: OpenStore, scope: Scope, *, opened: bool = True) -> None:
         self._store = store
+        self._opened = opened
         self.scope = scope
         """Whose memory is read and written."""
 
@@ -70,7 +73,7 @@ class Memory:
                 (`http://...`), which many processes may share; or a function that opens an index of your own.
                 Required with a URL as `target`.
             embedder: Adds dense retrieval to BM25: an embedder with the name of its `model`, or the name of one, such
-                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `reembed` changes it.
+                as `fastembed:BAAI/bge-small-en-v1.5`. A store keeps to one model; `admin.reembed` changes it.
             timeout: Seconds to wait for a lock of another process.
             clock: Returns the time, in seconds since 1970. Nothing is ordered by it.
             keep_recalls: About how many of the newest recall logs to keep, of all scopes together; None for all, 0 for
@@ -88,8 +91,24 @@ class Memory:
         return cls(OpenStore(target, index, embedder, timeout, clock, keep_recalls), scope)
 
     def within(self, scope: Scope | str) -> Memory:
-        """Return the same store, seen from another scope. Closing either closes both."""
-        return Memory(self._store, Scope.of(scope))
+        """Return the same store, seen from another scope, without `admin`. Closing either closes both."""
+        return Memory(self._store, Scope.of(scope), opened=False)
+
+    @property
+    def admin(self) -> Admin:
+        """What the operator of the store does with it, for all of its scopes: verify, back up, restore, measure it.
+
+        Raises:
+            ScopeError: This is a handle of one scope, made by `within`: only the memory that was opened has it.
+        """
+        from agentkit_memory.admin.admin import Admin
+
+        if not self._opened:
+            raise ScopeError(
+                "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
+                "with the memory that `Memory.open` returned"
+            )
+        return Admin(self._store, self.scope)
 
     def ingest(
         self,
@@ -121,11 +140,16 @@ class Memory:
         from agentkit_memory.store.outbox import pending
 
         given, how = given_paths(paths), given_options(options, on_progress)
-        self._store.index_if_free()  # first: without the extra it needs, nothing is left half done
-        store = DocumentStore(self._store.database, self._own_scope(), self.scope.key)
-        report = ingest_files(store, given, how, on_progress, self._store.index_if_free)
-        self._store.index_if_free()
-        return replace(report, pending=pending(self._store.database))
+        own = self._own_scope()
+        index = partial(self._store.index_if_free, own)  # what others wait for is not embedded here
+        index()  # first: without the extra it needs, nothing is left half done
+        store = DocumentStore(self._store.database, own, self.scope.key)
+        report = ingest_files(store, given, how, on_progress, index)
+        index()
+        waiting = pending(self._store.database)
+        if waiting:
+            self._store.catch_up_later()
+        return replace(report, pending=waiting)
 
     def recall(
         self,
@@ -188,8 +212,8 @@ class Memory:
         Args:
             session_id: Its name.
             branch: Which fork of it to open.
-            expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and `expire`
-                deletes it. `math.inf` for never; None keeps what was set before.
+            expires_at: When it expires, in seconds since 1970: nothing of it is recalled from then on, and
+                `admin.expire` deletes it. `math.inf` for never; None keeps what was set before.
             load: Whether to read the messages now. Reading pages of a long conversation does not need it.
             allow_media: Whether the media of messages that are appended in the form of a provider may be in a file of
                 this machine, or at an address that is not public. Leave it where such messages come from others.
@@ -233,26 +257,8 @@ class Memory:
 
         check_name("session id", session_id)
         found = delete_named(self._store.database, self.scope, session_id)
-        self._store.index_if_free()
+        self._store.catch_up_later()
         return found
-
-    def expire(self, now: float | None = None) -> dict[str, int]:
-        """Delete the conversations of all scopes that have expired, and what was made of them.
-
-        Args:
-            now: The time, in seconds since 1970, where it differs from the clock.
-
-        Returns:
-            How many rows were deleted, per table.
-
-        Raises:
-            ScopeError: The time is invalid.
-        """
-        from agentkit_memory.conversations.removal import expire
-
-        removed = expire(self._store.database, self._store.database.clock() if now is None else now)
-        self._store.index_if_free()
-        return removed
 
     @property
     def documents(self) -> Documents:
@@ -314,80 +320,26 @@ class Memory:
             )
         return erase(self._store.database, self._store.indexes, subject)
 
-    def compact(self) -> bool:
-        """Rewrite a SQLite file and the index without deleted bytes; return whether none are left in them.
-
-        Raises:
-            StoreLocked: Another process was writing all the time.
-            IndexBusy: Another process owns the index.
-        """
-        rewritten = self._store.database.compact()
-        return self._store.indexes.compact() and rewritten
-
     async def run(self, act: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function of this memory, or of a session of it, from async code: `await memory.run(memory.recall, q)`.
+        """Call any other function that uses the store from async code: `await memory.run(memory.admin.verify)`.
 
         It runs in a thread of the store, so that the event loop does not wait; functions of a session have threads of
         their own, so that an append does not wait behind recalls. When the caller is cancelled, a call
         that has begun is waited for.
         """
-        return await self._store.threads[_kind_of(act)].run(act, *args, **kwargs)
+        return await self._store.database.threads[_kind_of(act)].run(act, *args, **kwargs)
 
-    def verify(self) -> Verification:
-        """Compare the index with SQL, point by point, for all scopes, changing nothing.
+    aingest, arecall, asession = in_thread(ingest), in_thread(recall), in_thread(session)
+    adelete_session, aerase = in_thread(delete_session), in_thread(erase)
 
-        Raises:
-            IndexBusy: Another process owns the index.
-        """
-        return self._store.indexes.verify()
-
-    def repair(self) -> Repair:
-        """Index what is missing or stale, remove what is left over; return the comparison before and after.
-
-        Raises:
-            IndexBusy: Another process owns the index.
-        """
-        return self._store.indexes.repair()
+    @property
+    def _threads(self) -> Threads:
+        return self._store.database.threads["memory"]
 
     @property
     def model(self) -> str:
         """Name of the dense model that the store is read by; empty for BM25 alone."""
         return self._store.indexes.active().model
-
-    def reembed(
-        self,
-        embedder: Embedder | str | None,
-        *,
-        gate: Gate | None = _GATE,
-        on_progress: Callable[[ReembedProgress], None] | None = None,
-    ) -> Reembedding:
-        """Build an index of another model beside the active one, check it, and make it the active one.
-
-        Recall goes on meanwhile, and what is written reaches both. It may be interrupted anywhere and called again,
-        by one process at a time; vectors that were computed are kept. Afterwards this memory asks the new embedder.
-
-        Args:
-            embedder: The new one, or its name; None for BM25 alone.
-            gate: Checks that the new index has to pass; None for no checks.
-            on_progress: Called after every batch.
-
-        Raises:
-            ReembedError: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
-            EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
-            IndexBusy: Another process is changing the model.
-        """
-        from agentkit_memory.reembed.reembed import reembed
-
-        encoder = None if embedder is None else self._store.embedders.add(embedder)
-        return reembed(self._store.indexes, self._store.embedders, encoder, gate, self.scope, on_progress)
-
-    def abandon_reembed(self) -> bool:
-        """Drop an index that was being built by `reembed`; return whether there was one."""
-        from agentkit_memory.reembed.switching import abandon
-
-        found = abandon(self._store.database)
-        self._store.indexes.sweep()
-        return found
 
     def worker(self, extract: Extract | None = None) -> BackgroundWorker:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded
+from agentkit_memory.conversations.removal import resume_removals
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
 from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, StoreFull, StoreUnavailable
@@ -17,7 +18,6 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
-from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.reembed.switching import establish, renew
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
@@ -58,13 +58,12 @@ class OpenStore:
         self.database = Database.open(place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
         self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)
-        self.threads = {"sessions": Threads(), "memory": Threads()}
-        """Those of conversations are apart, so that an append does not wait behind recalls."""
         worker = BackgroundWorker(self.database, self.indexes)
         self.upkeep = [OnDemand(f"agentkit-memory-{part}", partial(worker.step, part)) for part in ("turns", "index")]
         """Makes messages items and indexes them, when a recall found some waiting. One hangs where a model hangs."""
         self.logs = RecallLogs(self.database, keep_recalls)
         with suppress(StoreError):  # an erasure that cannot go on now either is resumed at the next opening
+            resume_removals(self.database)
             resume(self.database, self.indexes)
         try:
             renew(self.database)
@@ -74,10 +73,13 @@ class OpenStore:
             self.close()
             raise
 
-    def index_if_free(self) -> None:
-        """Catch up, unless another process has the index or it cannot be written now: then its next user does it."""
+    def index_if_free(self, scope: int | None = None) -> None:
+        """Index what waits, of one scope only if one is given.
+
+        If another process has the index, or it cannot be written now, its next user does it.
+        """
         with suppress(IndexBusy, IndexUnavailable, StoreFull):
-            self.indexes.catch_up()
+            self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:
         """Make new messages items and index what waits, in threads of this store."""

@@ -219,6 +219,11 @@ def brief(value: object, most: int = 80) -> str:
         return f"a {type(value).__name__} that cannot be written out"
 
 
+def _kind_of(value: object) -> str:
+    """Return what a value is: a number by itself, of anything else its type, for it may hold a secret."""
+    return brief(value) if isinstance(value, int | float) else "None" if value is None else type(value).__name__
+
+
 def check_types(
     error: Callable[[str], Exception],
     where: str,
@@ -233,7 +238,7 @@ def check_types(
             of no other type than `bool`.
     """
     wrong = [
-        f"{name}: expected {expected}, got {brief(value)}"
+        f"{name}: expected {expected}, got {_kind_of(value)}"
         for name, (value, kinds, expected) in given.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
     ]

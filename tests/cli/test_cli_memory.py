@@ -88,7 +88,7 @@ def test_recall_while_another_process_owns_the_index_says_what_it_did(
     start: Start, ingested: None, folder: Path
 ) -> None:
     with Memory.open(folder / ".agentkit") as memory:
-        memory.verify()
+        memory.admin.verify()
         done = start("recall", "barn owl")
     assert done.returncode == 0
     assert done.stdout.split()[1] == "docs/owls.md:1"
@@ -166,7 +166,7 @@ def test_a_lost_index_is_built_again(run: Run, ingested: None, folder: Path) -> 
 
 def test_an_index_that_another_process_owns_is_reported(run: Run, start: Start, ingested: None, folder: Path) -> None:
     with Memory.open(folder / ".agentkit") as memory:
-        memory.verify()
+        memory.admin.verify()
         done = start("memory", "verify")
     assert (done.returncode, done.stdout) == (1, "")
     assert "in use by process" in done.stderr
@@ -212,7 +212,7 @@ def test_the_memory_of_another_tenant_is_read_and_erased_when_it_is_named(
     assert run("memory", "erase", "--everything", "--tenant", "kitchen", "--yes").exit_code == 0
     assert run("recall", "pangolin", "--tenant", "kitchen").exit_code == 1
     with Memory.open(folder / ".agentkit", scope="local") as memory:
-        assert memory.verify().points > 0
+        assert memory.admin.verify().points > 0
 
 
 def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, folder: Path) -> None:
@@ -221,9 +221,7 @@ def test_a_user_is_erased_with_proof_and_nobody_else(run: Run, ingested: None, f
     done = run("memory", "erase", "--user", "ada", "--yes")
     assert done.exit_code == 0
     assert done.stdout.startswith("removed ")
-    assert (
-        "a new scan finds 0 rows, 0 points in the index\nthe database file was rewritten without them\n" in done.stdout
-    )
+    assert "a new scan finds 0 rows, 0 points in the index\nno byte of it is left in the files\n" in done.stdout
     assert b"ada plays" not in b"".join(path.read_bytes() for path in folder.rglob(".agentkit/**/*") if path.is_file())
     assert stored(folder, "bob", "marimbaphone")
     again = run("memory", "erase", "--user", "ada", "--yes", "--json")
@@ -270,7 +268,7 @@ def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
 ) -> None:
     remember(folder, "ada", "ada plays the marimbaphone")
     with Memory.open(folder / ".agentkit") as owner:
-        owner.verify()
+        owner.admin.verify()
         done = start("memory", "erase", "--user", "ada", "--yes")
         assert done.returncode == 1
         assert "the index could not be asked" in done.stdout
@@ -384,3 +382,47 @@ def test_a_file_that_a_stored_message_names_is_not_opened(run: Run, folder: Path
     assert done.exit_code == 1
     assert "conversation 's', message 1: it names the file " in done.stderr
     assert "hush" not in done.stdout + done.stderr
+
+
+def test_a_store_is_backed_up_exported_restored_imported_and_measured(run: Run, ingested: None, folder: Path) -> None:
+    with Memory.open(folder / ".agentkit") as memory:
+        memory.session("chat").append(Message("user", "My axolotls are called Tim and Tom"))
+    done = run("memory", "backup", "copy")
+    assert (done.exit_code, done.stdout) == (0, f"{(folder / 'copy').stat().st_size:,} bytes\n")
+    assert run("memory", "export", "lines").stdout.endswith(" rows\n")
+    for command, file, home in (("restore", "copy", "second"), ("import", "lines", "third")):
+        done = run("memory", command, file, "--home", home)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "2 documents" in done.stdout and "1 messages" in done.stdout
+        assert run("recall", "barn owl", "--home", home).stdout.split()[1] == "docs/owls.md:1"
+        assert run("memory", "verify", "--home", home).exit_code == 0
+        assert "holds rows already" in run("memory", command, file, "--home", home).stderr
+    (usage,) = json.loads(run("memory", "usage", "--json", "--home", "second").stdout)
+    assert (usage["tenant"], usage["documents"], usage["messages"]) == ("local", 2, 1)
+    shown = run("memory", "usage").stdout.splitlines()
+    assert (shown[0].split()[0], shown[1].split()[0]) == ("tenant", "local")
+
+
+def test_copies_that_are_there_cut_or_missing_are_refused(run: Run, ingested: None, folder: Path) -> None:
+    assert run("memory", "backup", "copy").exit_code == 0
+    (folder / "cut").write_bytes((folder / "copy").read_bytes()[:-1])
+    for arguments, why in (
+        (("backup", "copy"), "there is such a file already"),
+        (("export", "copy"), "there is such a file already"),
+        (("restore", "cut", "--home", "second"), "this backup is damaged"),
+        (("restore", "nothing", "--home", "third"), "there is no such file"),
+    ):
+        done = run("memory", *arguments)
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert why in done.stderr
+    assert not (folder / "third").exists()
+    assert run("memory", "backup", "x", "--index", "y").exit_code == 2
+    done = run("memory", "usage", "--database", "mysql://x", "--index", "y")
+    assert done.exit_code == 1 and "postgresql://" in done.stderr
+
+
+def test_an_index_is_built_anew_and_files_are_compacted(run: Run, ingested: None) -> None:
+    assert table(run("memory", "rebuild").stdout)["points"] == ["3"]
+    assert run("memory", "compact").stdout == "no deleted bytes are left\n"
+    assert run("memory", "verify", "--sample", "1000").exit_code == 0
+    assert run("memory", "verify", "--sample", "-1").exit_code == 2

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
+from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter
 
 _CLASSES: dict[str, type[Prompter]] = {
     "AlpacaPrompter": AlpacaPrompter,
@@ -26,6 +26,7 @@ _HOOKS: dict[str, Callable[..., Any]] = {"wrap_input_add_turn": _wrap_input_add_
 def _prompter(construct: Mapping[str, Any]) -> Prompter:
     hook = construct.get("pre_hook")
     made = _CLASSES[construct["class"]](**construct.get("kwargs", {}), pre_hook=_HOOKS[hook] if hook else None)
+    made = made.for_model(system=LAZYLLM_SYSTEM)
     return made.for_model(**construct.get("model_configs", {}))
 
 

@@ -130,12 +130,10 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
         assert len({key for key, _ in here.attempts()}) == 4
         roles = [message.role for message in ended.messages]
         assert roles == ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]
-        assert (await handle.info()).attempts == 2
+        assert (await handle.info()).attempts >= 2
 
 
-def test_a_second_worker_on_a_sqlite_file_is_refused_by_name(
-    url: str, tmp_path: Path, agents: Callable[[str], Any]
-) -> None:
+def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, agents: Callable[[str], Any]) -> None:
     with site(url, tmp_path / "site") as here, agents(url).runs.worker(grace=0):
         _, said = here.worker().communicate(timeout=WAIT)
         assert f"process {os.getpid()} works on" in said

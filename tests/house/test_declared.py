@@ -21,6 +21,9 @@ OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
     "agentkit/durable": "durable",
+    "agentkit/evaluations": "cli",
+    "agentkit/inspector": "server",
+    "agentkit/server": "server",
     "agentkit/models": "openai anthropic",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",

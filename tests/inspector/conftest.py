@@ -7,7 +7,8 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
@@ -15,7 +16,8 @@ from starlette.applications import Starlette
 
 from agentkit.inspector import InspectorSource, routes
 
-playwright = pytest.importorskip("playwright.sync_api")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 FLAGS = (
     "--no-sandbox",
@@ -50,8 +52,6 @@ def serving(app: Starlette) -> Iterator[str]:
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serve what a source has, and return the address of the page."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
 
         def begin(source: InspectorSource) -> str:
@@ -61,7 +61,7 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[playwright.Browser]:
+def browser() -> Iterator[Browser]:
     """A headless Chromium: Debian's, or the one that CHROMIUM names.
 
     Of a module, not of all tests: while it runs, its thread has an event loop that tests of async code would meet.
@@ -69,14 +69,15 @@ def browser() -> Iterator[playwright.Browser]:
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         pytest.skip("there is no chromium on this machine")
-    with playwright.sync_playwright() as driver:
+    driving = pytest.importorskip("playwright.sync_api")
+    with driving.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=path, args=[*FLAGS], headless=True)
         yield started
         started.close()
 
 
 @pytest.fixture
-def page(browser: playwright.Browser) -> Iterator[playwright.Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """A page whose errors fail the test: scripts that throw, and what the content security policy refuses."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(10_000)

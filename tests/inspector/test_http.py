@@ -267,7 +267,7 @@ def journal_file(tmp_path: Path) -> Path:
     return file
 
 
-AGENT = "from tests.inspector.shop import support\nagent = support()\n"
+AGENT = "from tests.inspector.shop import support\nagent, number = support(), 3\n"
 
 
 def inspecting(folder: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -309,10 +309,10 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
         (("nothing", "nobody"), "'nothing' is neither the file of a journal nor a conversation"),
         (("bad.journal",), "journal, line 1: not JSON"),
         (("new.journal",), "written by a newer agentkit"),
-        (("--agent", "desk"), "expected MODULE:NAME"),
+        (("--agent", "desk"), "desk"),
         (("--agent", "desk:nothing"), "nothing"),
         (("--agent", "missing_module:agent"), "missing_module"),
-        (("--agent", "desk:support"), "expected an Agent"),
+        (("--agent", "desk:number"), "expected an Agent"),
     ],
 )
 def test_the_command_says_what_it_cannot_show(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -79,6 +80,25 @@ def test_pointing_at_a_layer_dims_the_others(page: Page, url: str) -> None:
         "You are the support desk of Halm & Sons, a shop for coffee machines in Bern.\n"
         "Answer in two sentences at most, kindly and exactly."
     ]
+
+
+def test_tools_are_shown_with_their_schemas(page: Page, url: str) -> None:
+    page.goto(f"{url}#/run/run-finished?tab=layers")
+    page.locator(".segment[data-layer='tools']").click()
+    expect(page.locator(".declared")).to_contain_text("Look an order up.")
+    expect(page.locator(".declared pre").first).to_contain_text('"additionalProperties": false')
+
+
+def test_a_prompt_of_a_file_names_the_file(page: Page, serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "rules.prompt.j2"
+    file.write_text("Line one.\nBe kind to {{ user_input }}.", "utf-8")
+    layers = Layers(TextPrompt(Template.from_file(file), volatility="session"))
+    agent = Agent(ScriptedModel.repeat("ok"), layers, name="filed")
+    source = LocalSource([agent], runs=[agent.run_sync("Ada", run_id="r").journal])
+    page.goto(f"{serve(source)}#/run/r")
+    page.locator(".piece", has_text="Ada").first.hover()
+    expect(page.locator("#provenance")).to_contain_text("rules.prompt.j2")
+    expect(page.locator("#provenance")).to_contain_text("Template line\n2", use_inner_text=True)
 
 
 def test_the_cached_prefix_is_marked_in_the_text(page: Page, url: str) -> None:
@@ -350,7 +370,7 @@ CONTRAST = """() => {
     return [255, 255, 255, 255];
   };
   const read = ".piece, .role, .size, .layer .name, .layer .name small, .amount small, .chip, .pill, .caption, .first, "
-    + ".third, [role=tab], #provenance p, button.primary";
+    + ".third, .segment span, [role=tab], #provenance p, button.primary";
   return [...document.querySelectorAll(read)]
     .filter((one) => one.checkVisibility() && one.textContent.trim())
     .map((one) => {
@@ -393,7 +413,7 @@ def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
             Message("tool", text, tool_call_id=one[:40], name=one),
             Message("assistant", one),
         )
-    layers = Layers(TextPrompt("{{ now }} Be careful.", name=HOSTILE[0]))
+    layers = Layers(TextPrompt("{{ locale }} Be careful.", name=HOSTILE[0]))
     agent = Agent(ScriptedModel.repeat(text), layers, name=HOSTILE[0])
     source = LocalSource([agent], sessions=[session])
     journal = agent.run_sync(text, run_id=HOSTILE[0]).journal
@@ -458,7 +478,7 @@ def test_a_turn_without_its_kwargs_asks_for_them(page: Page, serve: Serve) -> No
 def test_a_form_of_ten_thousand_fields_is_usable(page: Page, serve: Serve) -> None:
     fields = {f"f{number}": {"type": "string"} for number in range(10_000)}
     schema = {"type": "object", "properties": fields, "required": [*fields][:150]}
-    prompt = AdditionalInfoPrompt(Template("{{ f0 }}", params_schema=schema))
+    prompt = AdditionalInfoPrompt(Template("{{ f0 }}", params_schema=schema), volatility="session")
     page.goto(f"{serve(LocalSource([Agent(ScriptedModel.repeat('no'), Layers(prompt))]))}#/new")
     expect(page.get_by_text("9,900 more, as JSON")).to_be_visible()
     assert page.locator(".form .field").count() == 101

@@ -27,6 +27,7 @@ from agentkit.prompts import (
     Size,
     TemplateError,
     TextPrompt,
+    VolatilityWarning,
     WrapPrompt,
     compose,
 )
@@ -66,9 +67,9 @@ def test_a_cache_point_stands_where_the_prefix_ends() -> None:
         "system[1]",
         "conversation",
     ]
-    volatile = compose(
-        Layers([TextPrompt("Fixed."), TextPrompt("{{ now }}", volatility="turn")]), PromptContext(user_input="x")
-    )
+    with pytest.warns(VolatilityWarning):
+        changing = Layers([TextPrompt("Fixed."), TextPrompt("{{ now }}", volatility="turn")])
+    volatile = compose(changing, PromptContext(user_input="x"))
     pieces = composition_view(volatile)["messages"][0]["pieces"]
     assert pieces[0]["text"] == "Fixed." and pieces[1] == {"cache": "static", "tokens": 6}
 

@@ -16,7 +16,7 @@ from benchmarks.failpoints import FAILPOINTS
 from tests.paths import ROOT
 
 CRASHES = ROOT / "benchmarks" / "crashes.py"
-FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending")
+FAULTS = ("lost", "duplicate", "orphan", "stale", "missing", "pending", "damaged")
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked, and killed by signals")
 
@@ -37,7 +37,6 @@ def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
     rows = json.loads(subprocess.check_output(command, text=True))
     assert [row for row in rows if any(row[fault] for fault in FAULTS)] == []
     assert [row["failpoint"] for row in rows if not row["kills"]] == []  # each was passed
-    groups = {"deferred", "index", "items", "messages", "repair", "worker"} | (
-        {"edge"} if store.endswith("edge") else set()
-    )
+    groups = {"backup", "conversation", "deferred", "export", "index", "items", "messages", "rebuild", "repair"}
+    groups |= {"restore", "worker"} | ({"edge"} if store.endswith("edge") else set())
     assert {row["failpoint"] for row in rows} == {name for name in FAILPOINTS if name.split(".")[0] in groups}

@@ -177,7 +177,7 @@ def test_what_is_no_time(memory: Memory, time: Any) -> None:
     session = memory.session("s")
     for act in (
         lambda: memory.session("new", expires_at=time),
-        lambda: memory.expire(time),
+        lambda: memory.admin.expire(time),
         lambda: session.append(Message("user", "zebra"), said_at=time),
         lambda: session.append_now(Message("user", "zebra"), said_at=time),
     ):
@@ -210,8 +210,8 @@ def test_what_is_no_gate(wrong: Any) -> None:
 @pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
 def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
     with pytest.raises(ReembedError, match=r"reembed: expected a .*, got"):
-        memory.reembed(embedder, **options)
-    assert not memory.abandon_reembed()
+        memory.admin.reembed(embedder, **options)
+    assert not memory.admin.abandon_reembed()
 
 
 @pytest.mark.parametrize("extract", [5, "", []])

@@ -186,7 +186,7 @@ def test_what_was_rewound_is_no_longer_recalled_and_what_stays_is(memory: Memory
     session.append(Message("user", "Herons earn seven."))
     found = {message.text for message in memory.recall("herons").recalled}
     assert found == {"Herons nest behind the weir.", "Herons earn seven."}
-    assert memory.verify().ok and memory.repair().after.ok
+    assert memory.admin.verify().ok and memory.admin.repair().after.ok
 
 
 def test_what_was_not_yet_an_item_is_recalled_after_a_rewind_as_well(memory: Memory) -> None:

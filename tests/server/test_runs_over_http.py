@@ -14,9 +14,9 @@ import pytest
 from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.models.scripted import Delayed
-from agentkit.server.run_store import RunRecord
+from agentkit.server.run_records import RunRecord
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.stored_runs import RunStoreError, StoredRuns
+from agentkit.server.stored_runs import StoredRuns, StoredRunsError
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -271,19 +271,30 @@ def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) ->
     assert [run.id for run in store.page("t", limit=500)] == [str(at) for at in range(399, 389, -1)]
 
 
+def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit.server.stored_runs._MAX_IN_MEMORY", 10_000)
+    store = StoredRuns()
+    for at in range(100):
+        record = RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at)
+        store.add(record, "x" * 1000 + "\n")
+    kept = store.page("t", limit=200)
+    assert kept[0].id == "99" and 4 <= len(kept) <= 11
+    assert store.journal("t", "99") == "x" * 1000 + "\n"
+
+
 def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
     import sqlite3
 
     StoredRuns(tmp_path / "runs.db").close()
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE run_store SET format = 99")
-    with pytest.raises(RunStoreError, match="newer agentkit"):
+    with pytest.raises(StoredRunsError, match="newer agentkit"):
         StoredRuns(tmp_path / "runs.db")
     first = StoredRuns(tmp_path / "other.db")
-    with pytest.raises(RunStoreError, match="another server"):
+    with pytest.raises(StoredRunsError, match="another server"):
         StoredRuns(tmp_path / "other.db")
     first.close()
     StoredRuns(tmp_path / "other.db").close()
     (tmp_path / "text.db").write_text("not a database" * 100)
-    with pytest.raises(RunStoreError, match="cannot be opened"):
+    with pytest.raises(StoredRunsError, match="cannot be opened"):
         StoredRuns(tmp_path / "text.db")

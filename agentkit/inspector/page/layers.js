@@ -135,15 +135,32 @@ function unsent(view) {
   );
 }
 
-export function provenance(piece, view) {
+// What is declared beside the messages: tools, and the schema of the answer.
+function declared(view) {
+  if (!view.tools.length && !view.output) return null;
+  const row = view.layers.find((one) => one.place === "tools");
+  const named = view.tools.length ? `${number(view.tools.length)} tool${view.tools.length === 1 ? "" : "s"}, ${number(row?.tokens)} tokens` : "Answer schema";
+  return h(
+    "details",
+    { class: `declared ${hue(view.tools.length ? "tools" : "output")}` },
+    h("summary", null, h("span", { class: "swatch", "aria-hidden": "true" }), named, h("small", null, "declared before the messages")),
+    view.tools.slice(0, 300).map((tool) =>
+      h("article", null, h("h3", { dir: "auto" }, shown(tool.name)), h("p", { dir: "auto" }, folded(tool.description)), h("pre", { dir: "auto" }, folded(JSON.stringify(tool.parameters, null, 1), { fold: 1200 }))),
+    ),
+    view.output ? h("article", null, h("h3", null, "Answer schema"), h("pre", { dir: "auto" }, folded(JSON.stringify(view.output, null, 1), { fold: 1200 }))) : null,
+  );
+}
+
+export function provenance(piece, view, prompts = []) {
   if (!piece)
     return h("div", { class: "card hint" }, h("h3", null, "Where is this from?"), h("p", null, "Point at a piece of text, or reach it with Tab and the arrow keys."));
   const row = view.layers.find((one) => one.layer === layerOf(piece.prompt));
+  const file = prompts.find((one) => one.path === piece.prompt)?.file;
   const rows = [
     ["Layer", row ? title(row) : "between prompts"],
     ["Prompt", h("code", null, shown(piece.prompt))],
     ["Template line", piece.line ? String(piece.line) : null],
-    ["File", row && row.source.includes(".") && !piece.pointer ? shown(row.source) : null],
+    ["File", file ? h("code", null, shown(file)) : null],
     ["Context", piece.pointer ? h("code", null, shown(piece.pointer)) : "text of the template"],
     ["Media", piece.media || null],
     ["Length", counted(piece.text.length + (piece.omitted || 0))],
@@ -165,6 +182,7 @@ export function provenance(piece, view) {
 export class LayersView {
   constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
     this.view = data.view;
+    this.data = data;
     this.load = load;
     this.panel = panel;
     this.pinned = null;
@@ -179,7 +197,8 @@ export class LayersView {
       h("div", { class: "scroll" }, legend(this.view, { onpick, onpoint, changes }), unsent(this.view)),
       this.card,
     );
-    const scroller = h("div", { class: "scroll messages-scroll" }, this.list);
+    this.declared = declared(this.view);
+    const scroller = h("div", { class: "scroll messages-scroll" }, this.declared, this.list);
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
     this.tell(null);
     if (!this.view.messages.length) {
@@ -288,7 +307,7 @@ export class LayersView {
     if (this.told === piece && this.card.firstChild) return;
     this.told = piece;
     this.card.classList.toggle("open", Boolean(piece));
-    replace(this.card, provenance(piece, this.view));
+    replace(this.card, provenance(piece, this.view, this.data.prompts));
     if (piece) this.card.firstChild.append(h("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => this.unpin() }, "×"));
   }
 
@@ -331,6 +350,12 @@ export class LayersView {
   }
 
   pick(layer) {
+    if (["tools", "output"].includes(layer) && this.declared) {
+      this.declared.open = true;
+      this.declared.scrollIntoView({ block: "start" });
+      this.declared.querySelector("summary").focus({ preventScroll: true });
+      return;
+    }
     const at = this.view.messages.findIndex((message) => message.pieces.some((piece) => piece.prompt && layerOf(piece.prompt) === layer));
     if (at < 0 || !this.rows) return;
     const node = this.rows.show(at, { block: "start" });

@@ -245,7 +245,7 @@ class Branch:
 
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
-        if row is None:
+        if row is None or row.head_seq < 0:  # less than 0 while it is being deleted
             raise NotFound(f"conversation {self.name!r} was deleted; open it again to begin a new one")
         return row.head_seq, row.edits
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 from agentkit_memory.errors import MessageUnreadable, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
-__all__ = ["MAIN", "dump", "is_short", "load"]
+__all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
 
 MAIN = "main"
 """Name of the branch that every conversation begins with."""
@@ -44,6 +46,21 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
         return MESSAGES.validate_json(body)
     except ValueError as error:
         raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error
+
+
+def stored_texts(body: str) -> list[str]:
+    """Return the texts in the stored form of a message, as they stand there; none of one that is damaged."""
+    found: list[str] = []
+    left: list[object] = []
+    with suppress(ValueError, RecursionError):
+        left.append(json.loads(body))
+    while left:
+        value = left.pop()
+        if isinstance(value, str):
+            found.append(json.dumps(value, ensure_ascii=False)[1:-1])
+        elif isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
+    return found
 
 
 def is_short(messages: Sequence[Message]) -> bool:

@@ -3,38 +3,79 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Integer, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
-from agentkit_memory.conversations.message_rows import MAIN
+from agentkit_memory.conversations.message_rows import MAIN, stored_texts
 from agentkit_memory.errors import NotFound, ScopeError
+from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import forget_items, in_batches
+from agentkit_memory.store.item_rows import Forgotten, forget_items
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_prompts.errors import nearest
 
-__all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "set_expiry"]
+__all__ = [
+    "delete_conversation",
+    "delete_named",
+    "expire",
+    "hide_conversation",
+    "open_branch",
+    "resume_removals",
+    "set_expiry",
+]
+
+_BATCH = 500
+"""Rows that are deleted in one transaction, so that other writers come in between."""
+_GONE = -1
+"""Number of messages of a branch that is being deleted: whoever has it open finds it deleted."""
 
 _BRANCHES = select(branches.c.id).where(branches.c.conversation_id == bindparam("conversation"))
-_ITEMS = select(items.c.id).where(items.c.branch_id.in_(_BRANCHES))
-_COUNTS = {
-    "messages": select(func.count()).select_from(messages).where(messages.c.branch_id.in_(_BRANCHES)),
-    "tool_calls": select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES)),
-    "branches": select(func.count()).select_from(_BRANCHES.subquery()),
-}
-_OWNER = select(conversations.c.scope_id, conversations.c.name).where(conversations.c.id == bindparam("conversation"))
+_SOME_ITEMS = select(items.c.id).where(items.c.branch_id.in_(_BRANCHES)).limit(_BATCH)
+_ITS_BRANCHES = _BRANCHES.order_by(branches.c.id)
+_SOME_MESSAGES = (
+    select(messages.c.seq, messages.c.body)
+    .where(messages.c.branch_id == bindparam("branch"))
+    .order_by(messages.c.seq)
+    .limit(_BATCH)
+)
+_upto = bindparam("last", type_=Integer)
+_DELETE_MESSAGES = delete(messages).where(messages.c.branch_id == bindparam("branch"), messages.c.seq <= _upto)
+_DELETE_CALLS = delete(tool_calls).where(tool_calls.c.branch_id == bindparam("branch"), tool_calls.c.seq <= _upto)
+_OWNER = select(conversations.c.scope_id, conversations.c.name, conversations.c.expires_at).where(
+    conversations.c.id == bindparam("conversation")
+)
 _LOGS = delete(recall_logs).where(
     recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
 )
+_QUERIES = select(recall_logs.c.query).where(
+    recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
+)
+_CLOSE = (
+    update(branches)
+    .where(branches.c.conversation_id == bindparam("conversation"))
+    .values(head_seq=_GONE, itemised_seq=_GONE)
+)
+_HIDE = (
+    update(conversations)
+    .where(conversations.c.id == bindparam("conversation"))
+    .values(name=bindparam("hidden"), expires_at=-math.inf)
+)
+_HIDDEN = select(conversations.c.id).where(conversations.c.expires_at == -math.inf).order_by(conversations.c.id)
 _NAMED = select(conversations.c.id).where(
     conversations.c.scope_id == bindparam("scope"), conversations.c.name == bindparam("named")
 )
 _DELETE = delete(conversations).where(conversations.c.id == bindparam("conversation"))
+_LEFT = {
+    "tool_calls": select(func.count()).select_from(tool_calls).where(tool_calls.c.branch_id.in_(_BRANCHES)),
+    "branches": select(func.count()).select_from(_BRANCHES.subquery()),
+}
 _PAST = (
     select(conversations.c.id)
     .where(conversations.c.expires_at.is_not(None), conversations.c.expires_at <= bindparam("now"))
@@ -46,24 +87,91 @@ _EXPIRES = (
 )
 _VALID_TO = update(items).where(items.c.branch_id.in_(_BRANCHES)).values(valid_to=bindparam("at"))
 
+Note: TypeAlias = Callable[[Connection, Mapping[str, int], Forgotten], None]
+"""Called in each transaction with how many rows it deleted, per table, and what they held."""
 
-def delete_conversation(connection: Connection, conversation: int) -> dict[str, int]:
+
+def hide_conversation(connection: Connection, conversation: int, forgotten: Forgotten | None = None) -> dict[str, int]:
+    """Let nobody find or extend a conversation any more; return how many recall logs of it were deleted.
+
+    From then on it is to be deleted: the next opening of the store does what a crash left.
+    """
+    this = {"conversation": conversation}
+    connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
+    owner = connection.execute(_OWNER, this).one_or_none()
+    if owner is None or owner.expires_at == -math.inf:
+        return {}
+    its_logs = {"scope": owner.scope_id, "named": owner.name}
+    if forgotten is not None:
+        forgotten.texts += connection.scalars(_QUERIES, its_logs).all()
+    logs = connection.execute(_LOGS, its_logs).rowcount
+    connection.execute(_CLOSE, this)
+    connection.execute(_HIDE, {**this, "hidden": str(uuid.uuid4())})
+    return {"recall_logs": logs}
+
+
+def delete_conversation(database: Database, conversation: int, note: Note | None = None) -> dict[str, int]:
     """Delete a conversation with its forks, tool calls, items, the facts taken from them, and recall logs.
+
+    It goes in small transactions, the first of which hides it.
 
     Returns:
         How many rows were deleted, per table.
     """
+    totals: dict[str, int] = {}
+    for step in (_first_step, _item_step, _message_step, _last_step):
+        more = True
+        while more:
+            with database.write() as connection:
+                forgotten = Forgotten()
+                counts, more = step(connection, conversation, forgotten)
+                if note is not None:
+                    note(connection, counts, forgotten)
+            for table, count in counts.items():
+                totals[table] = totals.get(table, 0) + count
+            failpoint("conversation.step")
+    return totals
+
+
+_Step: TypeAlias = tuple[dict[str, int], bool]
+"""How many rows were deleted, per table, and whether there may be more."""
+
+
+def _first_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+    return hide_conversation(connection, conversation, forgotten), False
+
+
+def _item_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+    found = connection.scalars(_SOME_ITEMS, {"conversation": conversation}).all()
+    removed = forget_items(connection, found, forgotten)
+    return {"items": removed, "embeddings": forgotten.embeddings}, bool(removed)
+
+
+def _message_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+    for branch in connection.scalars(_ITS_BRANCHES, {"conversation": conversation}).all():
+        some = connection.execute(_SOME_MESSAGES, {"branch": branch}).all()
+        if some:
+            forgotten.texts += [text for row in some for text in stored_texts(row.body)]
+            part = {"branch": branch, "last": some[-1].seq}
+            calls = connection.execute(_DELETE_CALLS, part).rowcount
+            removed = connection.execute(_DELETE_MESSAGES, part).rowcount
+            return {"tool_calls": calls, "messages": removed}, bool(removed)
+    return {}, False
+
+
+def _last_step(connection: Connection, conversation: int, _: Forgotten) -> _Step:
     this = {"conversation": conversation}
-    connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
-    counts = {table: int(connection.scalar(count, this) or 0) for table, count in _COUNTS.items()} | {"items": 0}
-    for batch in in_batches(connection.scalars(_ITEMS, this).all()):
-        counts["items"] += forget_items(connection, batch)
-    owner = connection.execute(_OWNER, this).one_or_none()
-    if owner is not None:
-        logs = connection.execute(_LOGS, {"scope": owner.scope_id, "named": owner.name})
-        counts["recall_logs"] = logs.rowcount
-        counts["conversations"] = connection.execute(_DELETE, this).rowcount
-    return counts
+    counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
+    removed = connection.execute(_DELETE, this).rowcount
+    return {**(counts if removed else {}), "conversations": removed}, False
+
+
+def resume_removals(database: Database) -> None:
+    """Go on with the deletion of conversations that a crash interrupted."""
+    with database.read() as connection:
+        hidden = connection.scalars(_HIDDEN).all()
+    for conversation in hidden:
+        delete_conversation(database, conversation)
 
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
@@ -74,7 +182,7 @@ def set_expiry(database: Database, conversation: int, at: float | None) -> None:
 
 
 def expire(database: Database, now: float) -> dict[str, int]:
-    """Delete expired conversations, each in a transaction of its own; return how many rows were deleted, per table.
+    """Delete expired conversations, in small transactions; return how many rows were deleted, per table.
 
     Raises:
         ScopeError: The time is invalid.
@@ -88,8 +196,9 @@ def expire(database: Database, now: float) -> dict[str, int]:
         with database.write() as connection:
             if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
                 continue  # its time was extended, or it was deleted
-            for table, count in delete_conversation(connection, conversation).items():
-                totals[table] = totals.get(table, 0) + count
+            hidden = hide_conversation(connection, conversation)
+        for table, count in (*hidden.items(), *delete_conversation(database, conversation).items()):
+            totals[table] = totals.get(table, 0) + count
     return totals
 
 
@@ -108,7 +217,9 @@ def _delete_named(database: Database, scope_id: int, name: str) -> bool:
     with database.write() as connection:
         found = connection.scalar(_NAMED, {"scope": scope_id, "named": name})
         if found is not None:
-            delete_conversation(connection, found)
+            hide_conversation(connection, found)
+    if found is not None:
+        delete_conversation(database, found)
     return found is not None
 
 

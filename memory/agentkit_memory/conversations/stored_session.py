@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
-from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
+from agentkit_memory.errors import HeadMoved, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -19,11 +21,11 @@ from agentkit_prompts.context.json_form import from_json, to_json
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import MessageError, brief
+from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
+    from agentkit_memory.process.store_threads import Threads
     from agentkit_memory.store.engine import Database
 
 __all__ = ["StoredSession", "shown"]
@@ -35,7 +37,7 @@ _MAX_SEQ = 2**31 - 1
 
 
 class StoredSession:
-    """One conversation, or one fork of it.
+    """One conversation, or one fork of it. Methods that begin with an `a`, as `aappend`, are for async code.
 
     The messages are read once; after that a turn costs what it adds. Several sessions may be open on one
     conversation, in any number of processes: an append to an outdated view raises `HeadMoved` and brings the view up to
@@ -128,8 +130,12 @@ class StoredSession:
         """
         _check(key, said_at)
         with self._lock:
-            view = self.conversation
-            messages = _read(messages, view, allow_media or self._allow_media)
+            if self._view is None:
+                allowed = allow_media or self._allow_media
+                self._branch, self._edits, added = append_unread(self._branch, messages, key, said_at, allowed)
+                return added
+            view = self._view
+            messages = given_messages(messages, view, allow_media or self._allow_media)
             if not messages:
                 return view
             known = len(view)
@@ -141,7 +147,7 @@ class StoredSession:
                 redacted = self._catch_up()
                 used = None if key is None else self._branch.seq_of(key)
                 if used is not None:
-                    self._check_same(str(key), used, messages)
+                    check_same(self._branch, str(key), used, messages)
                     return self.conversation
                 actual = len(self.conversation)
                 rewound = self._branch is not before
@@ -163,7 +169,7 @@ class StoredSession:
         view = self._view
         if view is None:
             return not messages
-        messages = _read(messages, view, self._allow_media)
+        messages = given_messages(messages, view, self._allow_media)
         if not messages or not is_short(messages) or not self._lock.acquire(blocking=False):
             return not messages
         try:
@@ -384,6 +390,13 @@ class StoredSession:
             self._catch_up()
             return self.conversation
 
+    aappend, arefresh, apage = in_thread(append), in_thread(refresh), in_thread(page)
+    afork, arewind, aedit, aredact = in_thread(fork), in_thread(rewind), in_thread(edit), in_thread(redact)
+
+    @property
+    def _threads(self) -> Threads:
+        return self._branch.database.threads["sessions"]
+
     def _load(self) -> Conversation:
         with self._lock:
             if self._view is None:
@@ -404,13 +417,6 @@ class StoredSession:
             self._view = self._view.append(*self._branch.tail(len(self._view)))
         return redacted
 
-    def _check_same(self, key: str, used: int, messages: Sequence[Message]) -> None:
-        stored = self._branch.page(after=used - 1, most=len(messages))
-        if len(stored) != len(messages) or any(
-            old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
-        ):
-            raise KeyReused(self.id, key, used)
-
 
 def shown(session: object, database: Database, last: int | None) -> tuple[str, tuple[tuple[int, int, int], ...]]:
     """Return the name of a session, and where its `last` messages (None: all) are stored, if in this database.
@@ -423,15 +429,6 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
             return "", ()
         raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     return session.id, session.places(last) if session._branch.database is database else ()
-
-
-def _read(
-    messages: Sequence[Message | Mapping[str, Any]], view: Conversation, allow_media: bool
-) -> tuple[Message, ...]:
-    try:
-        return read_messages(messages, where="append", before=view, allow_media=allow_media)
-    except MessageError as error:
-        raise MessageUnreadable(str(error)) from error
 
 
 def _check(key: str | None, said_at: float | None) -> None:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,15 +21,15 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, NAMES, Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import forget_items
+from agentkit_memory.store.item_rows import Forgotten, forget_items
 from agentkit_memory.store.records import Erasure
+from agentkit_memory.store.residue import parts_of
 from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_memory.store.tables import (
     branch_notes,
     branches,
     conversations,
     documents,
-    embeddings,
     erasures,
     item_sources,
     items,
@@ -62,14 +62,26 @@ _CONVERSATION = (
     .limit(1)
 )
 _BY_SCOPE = {"documents": documents, "recall_logs": recall_logs}
+_TEXTS = {
+    "documents": select(documents.c.uri).where(documents.c.scope_id == bindparam("scope")),
+    "recall_logs": select(recall_logs.c.query).where(recall_logs.c.scope_id == bindparam("scope")),
+}
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
-_EMBEDDED = select(func.count()).select_from(embeddings)
 _SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
 _INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
-_READER = "a reader kept the log of the database from being emptied: call compact() later"
+_LATER = "call admin.compact() later"
+_READER = f"a reader kept the log of the database from being emptied: {_LATER}"
+_SEGMENTS = (
+    f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
+)
+_FEW_POINTS = 20_000
+_MAX_LEFT = 20
+"""Points that are left for each that was removed, up to which the files of an index are rewritten at once."""
+_MAX_TEXTS = 2000
+"""Parts of texts that are looked for; of a subject with more, rewriting the file is in proportion."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Request:
     """An erasure that was requested and is not finished."""
 
@@ -79,6 +91,8 @@ class _Request:
     """Whether its rows were removed before: rows that its scopes hold now were stored since, and stay."""
     sealed: bool = False
     """Whether the names of the subject are digests already, as nothing of it was left."""
+    texts: set[bytes] | None = None
+    """Parts of what was removed, to be looked for in the file; None where they are unknown, or too many."""
 
 
 def erase(database: Database, indexes: Indexes, subject: Scope) -> Erasure:
@@ -100,7 +114,7 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         found, numbers = _rescan(connection, request)
     points: int | None
     try:
-        points = sum(indexes.catch_up(space).count(numbers) for space in spaces)
+        points = sum(indexes.catch_up(space, removals=True).count(numbers) for space in spaces)
         left = indexes.sweep()
         if left:
             points = None
@@ -115,33 +129,48 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         notes.append("another writer still adds to the subject's scopes: erase it again once that has ended")
     elif points == 0 and not waiting:
         _seal(database, request)
-        compacted = _compact(database, indexes, notes)
+        compacted = _overwrite(database, indexes, request, notes)
         with database.write() as connection:
             connection.execute(update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock()))
     return Erasure(request.id, removed, found, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
 
 
-def _compact(database: Database, indexes: Indexes, notes: list[str]) -> bool:
+def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: list[str]) -> bool:
+    """Leave no byte of the subject in the files: deleted rows are overwritten, copies of them are looked for.
+
+    Only if something is found, or too much was removed to look for it, the file is rewritten.
+    """
     rewritten = emptied = False
     try:
-        rewritten = indexes.compact()
+        if in_proportion := _is_in_proportion(database, indexes, request):
+            rewritten = indexes.compact()
         if not rewritten:
-            notes.append(_INDEX)
+            notes.append(_INDEX if in_proportion else _SEGMENTS)
     except StoreError as error:
-        notes.append(f"{error}; removed points, without their texts, are still in its files: call compact() later")
+        notes.append(f"{error}; removed points, without their texts, are still in its files: {_LATER}")
     try:
-        emptied = database.compact()
+        emptied = database.empty_log()
+        if emptied and (request.texts is None or database.may_hold(request.texts)):
+            emptied = database.compact()
         if not emptied:
             notes.append(_READER if database.is_sqlite else _SERVER)
     except StoreLocked as error:
-        notes.append(f"{error}; deleted bytes may still be in the file: call compact() later")
+        notes.append(f"{error}; deleted bytes may still be in the file: {_LATER}")
     return rewritten and emptied
+
+
+def _is_in_proportion(database: Database, indexes: Indexes, request: _Request) -> bool:
+    """Whether so many points were removed, of so few, that rewriting the segments they were in is no great matter."""
+    with database.read() as connection:
+        removed: int = _noted(connection, request)["removed"].get("items", 0)
+    left = sum(indexes.get(space).count() for space in indexes.spaces("active", "building"))
+    return left <= max(_FEW_POINTS, removed * _MAX_LEFT)
 
 
 def _begin(database: Database, subject: Scope) -> _Request:
     """Store the request to erase a subject, unless there is one."""
     known = next((each for each in _open_requests(database) if each.subject == subject), None)
-    request = _Request(str(uuid.uuid4()) if known is None else known.id, subject)
+    request = _Request(str(uuid.uuid4()), subject, texts=set()) if known is None else _Request(known.id, subject)
     with database.write() as connection:
         if known is not None:  # rows that were stored since are included
             _note(connection, request, cleared=False)
@@ -193,34 +222,43 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
 
 def _step(database: Database, request: _Request, scope: int) -> bool:
     """Remove some rows of a scope, and the scope once it has none; return whether there may be more."""
+    this = {"scope": scope}
+
+    def note(connection: Connection, removed: Mapping[str, int], forgotten: Forgotten) -> None:
+        before = _noted(connection, request)
+        total = Counter(before["removed"]) + Counter(removed)
+        _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
+        if request.texts is not None:
+            request.texts |= parts_of(forgotten.texts)
+            if len(request.texts) > _MAX_TEXTS:
+                request.texts = None
+
     try:
         with database.write() as connection:
-            removed: dict[str, int] = {}
-            this = {"scope": scope}
+            forgotten = Forgotten()
             found = connection.scalars(_ITEMS, this).all()
             conversation = None if found else connection.scalar(_CONVERSATION, this)
+            removed: dict[str, int] = {}
             if found:
-                vectors = int(connection.scalar(_EMBEDDED) or 0)
-                removed["items"] = forget_items(connection, found)
-                removed["embeddings"] = vectors - int(connection.scalar(_EMBEDDED) or 0)
-            elif conversation is not None:
-                removed = delete_conversation(connection, conversation)
-            else:
+                removed["items"] = forget_items(connection, found, forgotten)
+                removed["embeddings"] = forgotten.embeddings
+            elif conversation is None:
                 for name, table in _BY_SCOPE.items():
+                    forgotten.texts += connection.scalars(_TEXTS[name], this).all()
                     removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
                 removed["scopes"] = connection.execute(_SCOPE, this).rowcount
-            seen = bool(found) or conversation is not None
-            if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
-                raise StoreCorrupt(
-                    f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
-                    "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
-                )
-            before = _noted(connection, request)
-            total = Counter(before["removed"]) + Counter(removed)
-            _note(connection, request, removed=total, scopes=sorted({*before["scopes"], scope}))
-            return seen
+            note(connection, removed, forgotten)
+        if conversation is not None:
+            removed = delete_conversation(database, conversation, note)
     except NotFound:  # another writer added to the scope meanwhile: look again
         return False
+    seen = bool(found) or conversation is not None
+    if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
+        raise StoreCorrupt(
+            f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
+            "restore a backup, or `sqlite3 FILE .recover`; what was erased before stays erased"
+        )
+    return seen
 
 
 def _noted(connection: Connection, request: _Request) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
-from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
@@ -45,12 +45,24 @@ _free_rows = (
     .order_by(_state.item_id)
     .limit(bindparam("most"))
 )
-_taken = _free_rows.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
-_LEASE = (
-    update(vector_state)
-    .where(tuple_(_state.item_id, _state.space).in_(select(_taken)))
-    .values(leased_by=bindparam("me"), leased_until=bindparam("until"))
-)
+_free_removals = _free_rows.where(_state.want < 0)
+_free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
+
+
+def _lease(free: Select[Any]) -> Update:
+    taken = free.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
+    return (
+        update(vector_state)
+        .where(tuple_(_state.item_id, _state.space).in_(select(taken)))
+        .values(leased_by=bindparam("me"), leased_until=bindparam("until"))
+    )
+
+
+def _statements(free: Select[Any], held: Select[Any]) -> tuple[Select[Any], Update]:
+    """Return what looks for work, and what takes it."""
+    return select(_owner, free.exists(), held.exists()), _lease(free)
+
+
 _LEASED = (
     select(_state.item_id, _state.want, _state.attempts, items.c.title, items.c.text, items.c.scope_id)
     .outerjoin(items, items.c.id == _state.item_id)
@@ -58,12 +70,20 @@ _LEASED = (
     .order_by(_state.item_id)
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
+_COUNT_ON = (
+    update(vector_spaces)
+    .where(vector_spaces.c.space == bindparam("this"), vector_spaces.c.index_id == bindparam("index"))
+    .values(writes=vector_spaces.c.writes + 1)
+    .returning(vector_spaces.c.writes)
+)
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
     _this_space, _state.want != _state.have, _state.leased_by.is_not(None), _state.leased_until > bindparam("now")
 )
-_LOOK = select(_owner, _free_rows.exists(), _held_rows.exists())
+_ANY = _statements(_free_rows, _held_rows)
+_REMOVALS = _statements(_free_removals, _held_rows.where(_state.want < 0))
+_OF_SCOPE = _statements(_free_of_scope, _held_rows.where(_state.scope_id == bindparam("only")))
 
 
 @dataclass(slots=True)
@@ -81,7 +101,8 @@ class _Task:
 class Worker:
     """Works off the outbox of one space: at most `batch` items at once, which others may take after `lease` seconds.
 
-    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions.
+    `encoder` returns what turns texts into dense vectors; it is required where the index has dimensions. With
+    `removals`, it takes nothing but what is to be removed, and so embeds nothing; with `scope`, only what is of that.
     """
 
     def __init__(
@@ -93,6 +114,8 @@ class Worker:
         encoder: Callable[[], Encoder] | None = None,
         batch: int = 512,
         lease: float = 60.0,
+        removals: bool = False,
+        scope: int | None = None,
     ) -> None:
         self.name = str(uuid.uuid4())
         """Marks its leases."""
@@ -102,6 +125,8 @@ class Worker:
         self._encoder = encoder
         self._batch = batch
         self._lease = lease
+        self._look, self._lease_some = _REMOVALS if removals else _ANY if scope is None else _OF_SCOPE
+        self._only = {} if scope is None or removals else {"only": scope}
         self._who = {"this": space, "me": self.name}
         self.others = False
         """Whether other workers held items of this space at the last look."""
@@ -136,9 +161,9 @@ class Worker:
 
     def _take(self, now: float) -> list[_Task]:
         # Read first: mostly there is nothing to do, and then no write lock is needed.
-        look = {"this": self._space, "now": now, "most": self._batch}
+        look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
-            owner, free, self.others = connection.execute(_LOOK, look).one()
+            owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self._index.id:
             raise IndexBusy(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
@@ -148,7 +173,7 @@ class Worker:
             return []
         lease = {**look, **self._who, "until": now + self._lease}
         with self._database.write() as connection:
-            connection.execute(_LEASE, lease)
+            connection.execute(self._lease_some, lease)
             rows = connection.execute(_LEASED, self._who).all()
         self.others = self.others or not rows  # who took what was free a moment ago
         return [
@@ -200,6 +225,8 @@ class Worker:
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
         now = self._database.clock()
         with self._database.write() as connection:
+            # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
+            writes = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
             unchanged = []  # texts whose vectors are kept: not those of items that were erased meanwhile
@@ -226,6 +253,8 @@ class Worker:
             if unchanged and self._encoder is not None:
                 self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
+        if writes is not None and isinstance(self._index, CountsWrites):
+            self._index.keep_written(writes)
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)

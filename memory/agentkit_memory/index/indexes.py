@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
-from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
+from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.store.records import Repair, Verification
 from agentkit_memory.store.spaces import Space, active_space, claim_space, find_space, forget_space, known_spaces
-from agentkit_memory.store.tables import vector_state
+from agentkit_memory.store.tables import vector_spaces, vector_state
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
 
 __all__ = ["Indexes"]
+
+_LOG = logging.getLogger("agentkit.memory")
+_OLDER = "the database is older than the index beside it, as from a backup: the index is built anew from the database"
 
 _MAX_WAIT = 0.5
 """Seconds that a reader waits while another thread opens the index."""
@@ -36,6 +40,7 @@ _this_space = _state.space == bindparam("this")
 _COUNTS = select(func.count().filter(_state.have > 0), func.count().filter(_state.want != _state.have)).where(
     _this_space
 )
+_WRITES = select(vector_spaces.c.writes).where(vector_spaces.c.space == bindparam("this"))
 _HELD = select(_state.item_id).where(_this_space, _state.want != _state.have, _state.leased_by.is_not(None)).limit(1)
 _FREE_LEASES = (
     update(vector_state).where(_this_space, _state.leased_by.is_not(None)).values(leased_by=None, leased_until=None)
@@ -107,13 +112,17 @@ class Indexes:
         found = self._open.get(space.name)
         return None if found is None else found[1]
 
-    def catch_up(self, space: Space | None = None, *, patience: float = 5.0) -> VectorIndex:
+    def catch_up(
+        self, space: Space | None = None, *, patience: float = 5.0, removals: bool = False, scope: int | None = None
+    ) -> VectorIndex:
         """Return the index after writing to it what the outbox holds.
+
+        With `removals`, only what is to be removed, and so no text is embedded; with `scope`, only what is of that.
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
         found, index = self._get(space)
-        worker = self._worker(found, index)  # of its own: a lease belongs to a worker
+        worker = self._worker(found, index, removals=removals, scope=scope)  # of its own: a lease belongs to a worker
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():
@@ -134,10 +143,29 @@ class Indexes:
         self.catch_up(found)
         return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
+    def rebuild(self, space: Space | None = None) -> VectorIndex:
+        """Empty the index of a space (the active one) and fill it again from SQL; return it."""
+        with self._lock:
+            found, index = self._get(space)
+            index.clear()
+            failpoint("rebuild.cleared")
+            with self.database.write() as connection:
+                hold_spaces(connection, change=True)
+                claim_space(connection, found, index.id)
+                reset(connection, found.name, self.database.clock())
+            failpoint("rebuild.queued")
+        return self.catch_up(found)
+
+    def close_all(self) -> None:
+        """Close the indexes that are open: the next use opens them anew, as what SQL holds is another store now."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1][1].close()
+
     def compact(self) -> bool:
         """Rewrite the files of the indexes without removed points; return whether nothing of these is left in them."""
         left = self.sweep()
-        rewritten = [self.catch_up(space).compact() for space in self.spaces("active", "building")]
+        rewritten = [self.catch_up(space, removals=True).compact() for space in self.spaces("active", "building")]
         return all(rewritten) and not left
 
     @property
@@ -183,8 +211,7 @@ class Indexes:
         """Close every index. Closing twice is fine."""
         with self._lock:
             self._closed = self._closed or "was closed; open it again"
-            while self._open:
-                self._open.popitem()[1][1].close()
+            self.close_all()
 
     def disown(self, why: str) -> None:
         """Leave every index to the parent of this process."""
@@ -231,9 +258,11 @@ class Indexes:
             self._open.pop(name)[1].close()
 
     def _is_ours(self, space: Space, index: VectorIndex) -> bool:
-        """Whether the outbox refers to this index, and no lease has to be freed."""
+        """Whether the outbox refers to this index, neither is an older copy, and no lease has to be freed."""
         with self.database.read() as connection:
             known = find_space(connection, space.name)
+            if known is not None and self._ahead(connection, known, index):
+                return False
             held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
         return known is not None and known.state != "retired" and known.index_id == index.id and not held
 
@@ -257,10 +286,13 @@ class Indexes:
                 raise StoreClosed(
                     f"{self.database.where}: space {space.name!r} is no longer read: the model was changed; ask again"
                 )
-            if known is not None and known.index_id == index.id:
+            ahead = 0 if known is None else self._ahead(connection, known, index)
+            if known is not None and known.index_id == index.id and ahead <= 0:
                 if not index.shared:
                     connection.execute(_FREE_LEASES, {"this": space.name})  # their workers are dead
                 return True
+            if ahead:
+                _LOG.warning("%s: %s", self.database.where, _OLDER)
             if points and index.shared:
                 raise IndexBroken(
                     f"{self.database.where}: the index of space {space.name!r} on the server holds {points} points "
@@ -273,17 +305,38 @@ class Indexes:
             reset(connection, space.name, self.database.clock())
         return False
 
-    def _worker(self, space: Space, index: VectorIndex, lease: float = 60.0, batch: int | None = None) -> Worker:
+    @staticmethod
+    def _ahead(connection: Connection, space: Space, index: VectorIndex) -> int:
+        """Return by how many batches the index is ahead of what SQL knows of it; less than 0 if it is behind."""
+        if space.index_id != index.id or not isinstance(index, CountsWrites):
+            return 0
+        return index.written() - (connection.scalar(_WRITES, {"this": space.name}) or 0)
+
+    def _worker(
+        self,
+        space: Space,
+        index: VectorIndex,
+        *,
+        lease: float = 60.0,
+        batch: int | None = None,
+        removals: bool = False,
+        scope: int | None = None,
+    ) -> Worker:
         if batch is None:  # embedding takes long by itself
             batch = 512 if space.model else WORTH_INDEXING
         encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
-        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease)
+        which: dict[str, Any] = {"removals": removals, "scope": scope}
+        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease, **which)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
+            writes = connection.scalar(_WRITES, {"this": space.name}) or 0
+        doubtful = isinstance(index, CountsWrites) and index.written() != writes
         if waiting:
             self._unchecked.add(space.name)
-        if abs(index.count() - held) > waiting:
+        if doubtful or abs(index.count() - held) > waiting:
             compare(self.database, index, space.name, self.database.clock(), repairing=True)
+        if doubtful and isinstance(index, CountsWrites):
+            index.keep_written(writes)

@@ -6,13 +6,13 @@ import json
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import IndexBroken, StoreClosed, StoreFull, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, IndexBusy, StoreClosed, StoreFull, StoreUnavailable
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
@@ -50,6 +50,8 @@ _MAX_REMOVED = 0.02
 """Share of the points up to which removed ones are left in the weights of terms."""
 _MIN_DELETED = 1e-9
 """Share of deleted points from which on a segment is rewritten: any at all."""
+_MAX_WAIT = 0.5
+"""Seconds that a query waits for what else is done with the shard."""
 _MIN_FREE = 64 << 20
 """Bytes that must be free to write. Edge maps sparse files, and filling one on a full disk kills the process."""
 
@@ -77,6 +79,7 @@ class EdgeIndex:
         self._shard_folder = folder / "shard"
         self._name = folder / "id"  # written last: without it the shard is not finished
         self._held = folder / "held"
+        self._writes = folder / "writes"
         self._mutex = RLock()
         self._inherited = ""
         self._lock = FolderLock(folder)
@@ -140,6 +143,18 @@ class EdgeIndex:
             draft.write_text(json.dumps({"scopes": sorted(self._scopes), "removed": self._removed}), "ascii")
             draft.replace(self._held)
 
+    def written(self) -> int:
+        with self._reporting(), suppress(FileNotFoundError, ValueError):
+            return int(self._writes.read_text("ascii"))
+        return 0
+
+    def keep_written(self, writes: int) -> None:
+        with self._mutex, self._reporting():
+            if writes > self.written():
+                draft = self._writes.with_suffix(".new")
+                draft.write_text(str(writes), "ascii")
+                draft.replace(self._writes)
+
     def _forget(self) -> None:
         self._scopes, self._removed, self._points = set(), 0, 0
         with self._reporting():
@@ -181,7 +196,9 @@ class EdgeIndex:
     def _query(
         self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
     ) -> list[Hit]:
-        with self._mutex:  # as `_using` does, in half the time
+        if not self._mutex.acquire(timeout=_MAX_WAIT):
+            raise IndexBusy(f"{self.folder}: the index is being rewritten or flushed; ask again")
+        try:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
             # Checking the scope of each point takes a third of a dense query, and weighing terms over these scopes only
@@ -202,6 +219,8 @@ class EdgeIndex:
             except BaseException as error:
                 self._report(error)
                 raise
+        finally:
+            self._mutex.release()
         return [Hit(repr(found)[_ID], found.score) for found in best]
 
     def versions(self) -> Iterator[tuple[str, int]]:
@@ -264,6 +283,7 @@ class EdgeIndex:
             shutil.rmtree(self._shard_folder, ignore_errors=True)
             self._check_room()
             self._forget()
+            self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
             shard.update(

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit_memory.terms.bm25_vectors import SparseVector
 
-__all__ = ["DENSE", "SCOPE", "SPARSE", "VERSION", "Hit", "IndexOpener", "Point", "VectorIndex", "as_floats"]
+__all__ = [
+    "DENSE",
+    "SCOPE",
+    "SPARSE",
+    "VERSION",
+    "CountsWrites",
+    "Hit",
+    "IndexOpener",
+    "Point",
+    "VectorIndex",
+    "as_floats",
+]
 
 SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 """Names of the vectors and of the payload of a point in Qdrant."""
@@ -96,6 +107,22 @@ class VectorIndex(Protocol):
 
     def close(self) -> None:
         """Flush and free files, locks and connections."""
+        ...
+
+
+@runtime_checkable
+class CountsWrites(Protocol):
+    """An index that keeps on its disk how many batches SQL has acknowledged, as SQL does.
+
+    Where the two numbers differ as it is opened, one of the two is an older copy.
+    """
+
+    def written(self) -> int:
+        """Return the number that was kept last; 0 in an empty index."""
+        ...
+
+    def keep_written(self, writes: int) -> None:
+        """Keep a number, unless a greater one is kept."""
         ...
 
 

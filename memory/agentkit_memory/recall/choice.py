@@ -124,14 +124,14 @@ class _Wording:
 
 def _alike(one: _Wording, other: _Wording) -> bool:
     """Return whether two texts have the same words but for a few, in the same order."""
-    if one.words == other.words:
-        return one.ordered == other.ordered
-    sizes = len(one.words), len(other.words)
-    if min(sizes) < _MIN_SHARED * max(sizes):
+    one_size, other_size = len(one.words), len(other.words)
+    if min(one_size, other_size) < _MIN_SHARED * max(one_size, other_size):
         return False
     shared = one.words & other.words
-    if len(shared) < _MIN_SHARED * (sum(sizes) - len(shared)):
+    if len(shared) < _MIN_SHARED * (one_size + other_size - len(shared)):
         return False
+    if len(shared) == one_size == other_size:
+        return one.ordered == other.ordered
     apart = one.words ^ other.words
     if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
         return False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_memory.recall.dates import When, find_dates
 from agentkit_memory.terms.analysis import count_terms, split_words
-from agentkit_memory.terms.bm25_vectors import HeldTerms, indexed_text
+from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 
 if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
@@ -55,7 +55,6 @@ class Question:
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
     """Those speakers of the hits that it names."""
-    _finder: HeldTerms | None = field(default=None, repr=False, compare=False)
     _held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -74,15 +73,13 @@ class Question:
             find_dates(text, now),
             bool(_ASKS_TIME.search(text)),
             bool(_ASKS_NUMBER.search(text)),
-            _finder=HeldTerms(asked),
         )
 
     def held_by(self, item: StoredItem) -> Mapping[int, float]:
         """Return the stored weights of its terms in an item, each times how often it is asked for."""
         held = self._held.get(item.id)
         if held is None:
-            finder = self._finder or HeldTerms(self.asked)
-            held = self._held[item.id] = finder(indexed_text(item.title, item.text))
+            held = self._held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
         return held
 
     def among(self, speakers: Iterable[str]) -> Question:

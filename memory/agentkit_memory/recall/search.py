@@ -284,7 +284,7 @@ class _Search:
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
-                    "there may be more: `expire` deletes what has ended"
+                    "there may be more: `admin.expire` deletes what has ended"
                 )
                 return found
             most = min(4 * most, max(MAX_CANDIDATES, wanted))

@@ -83,8 +83,8 @@ def _fits(connection: Connection, database: Database, model: str) -> bool:
     begun = f" (it was begun with {_called(building[0].model)!r})" if building else ""
     raise EmbedderMismatch(
         f"{database.where}: this store is read {now}, not by model {model!r}; vectors of two models are never mixed: "
-        f"open it without that embedder and call `memory.reembed(embedder)` to change the model{begun}, or give the "
-        "embedder that it is read by"
+        f"open it without that embedder and call `memory.admin.reembed(embedder)` to change the model{begun}, or give "
+        "the embedder that it is read by"
     )
 
 
@@ -111,7 +111,7 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
         if others := known_spaces(connection, "building"):
             raise ReembedError(
                 f"{database.where}: a change to {_called(others[0].model)!r} was begun and is not finished: finish it, "
-                f"or abandon it with `memory.abandon_reembed()`, before {_called(model)!r} is built"
+                f"or abandon it with `memory.admin.abandon_reembed()`, before {_called(model)!r} is built"
             )
         active = active_space(connection)
         if find_space(connection, active.name) is None:  # never indexed, and no longer the only one

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from sqlite3 import Connection as SQLiteConnection
-from sqlite3 import Error as SQLiteError
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -20,21 +19,20 @@ from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
     NotFound,
     StoreClosed,
-    StoreCorrupt,
     StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreReadOnly,
     StoreUnavailable,
     WouldWait,
 )
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
+from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.store.deferred_writes import DeferredWrites
+from agentkit_memory.store.driver_errors import code_of, translate
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
 
-__all__ = ["Database", "translate", "upserts"]
+__all__ = ["Database", "upserts"]
 
 _DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
 _MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
@@ -47,6 +45,9 @@ _RETRY = 0.1
 _SERVER_OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 _SERVER_OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
 """So that the server notices within a minute that a client is gone or stopped, and gives up its locks."""
+
+_TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
+"""Errors of a copy that are about the file that is written."""
 
 _MAX_HURRIED = 256
 """Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
@@ -69,6 +70,8 @@ class Database:
         self.where = where
         self.deferred = DeferredWrites(self.write)
         """Writes that nobody waits for."""
+        self.threads = {"sessions": Threads(), "memory": Threads()}
+        """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
@@ -154,6 +157,34 @@ class Database:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Lend a connection that sees what is committed now, whatever others write meanwhile. Nobody waits for it."""
+        if self._closed:
+            raise self._refusal()
+        engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
+        try:
+            with self._connected(engine) as connection, connection.begin():
+                if self.is_sqlite:
+                    driver: Any = connection.connection.driver_connection
+                    driver.execute("BEGIN").close()
+                yield connection
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+
+    def copy_into(self, path: Path) -> None:
+        """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
+        if self._closed:
+            raise self._refusal()
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("VACUUM INTO ?", (str(path),)).close()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(
+                error, str(path) if code_of(getattr(error, "orig", error)) in _TARGET else self.where
+            ) from error
+
+    @contextlib.contextmanager
     def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
         """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
 
@@ -196,7 +227,7 @@ class Database:
             finally:
                 lock.release()
         except IntegrityError as error:
-            if _code(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
+            if code_of(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
                     f"{self.where}: the owner of this was deleted or erased meanwhile; nothing was written: "
                     "open it again"
@@ -254,6 +285,32 @@ class Database:
             except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
                 raise translate(error, self.where) from error
             return not busy
+
+    def empty_log(self) -> bool:
+        """Copy the log of SQLite into the file and empty it: deleted bytes are in neither then; return whether it was.
+
+        A reader keeps it from being emptied. A server cleans its tables up by itself.
+
+        Raises:
+            StoreLocked: Another process was writing all the time.
+        """
+        if not self.is_sqlite:
+            return False
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
+                with self._lock:
+                    if self._closed:
+                        raise self._refusal()
+                    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+        return not busy
+
+    def may_hold(self, texts: set[bytes]) -> bool:
+        """Whether deleted bytes of the file may hold one of these; on a server, nobody can say."""
+        return not self.is_sqlite or may_hold(Path(self.where), texts)
 
     def _hurry(self, driver: Any, hurried: bool) -> None:
         """Switch the writer between waiting for locks, with checkpoints of the log, and neither."""
@@ -344,57 +401,3 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
 def _shown(url: URL) -> str:
     """Return a database URL without its password, nor its query, which may hold one too."""
     return url.set(query={}).render_as_string()
-
-
-def _code(cause: object) -> str:
-    return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
-
-
-_RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
-_MAX_QUOTED = 200
-"""Characters of a database's message that are quoted; for a damaged file it may be very long."""
-_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
-
-_SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
-    ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
-    ("SQLITE_READONLY", StoreReadOnly, "nothing was written: make the file and its folder writable"),
-    ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
-    ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
-    ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
-    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_RESTORE}"),
-    ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
-    ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
-    ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
-    ("SQLITE_AUTH", StoreUnavailable, "check that the file may be read and written"),
-)
-_POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("25006", StoreReadOnly, "nothing was written: connect to the primary, or make the transaction writable"),
-    ("42501", StoreReadOnly, "nothing was written: grant this user the right to write"),
-    ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
-    ("23505", StoreLocked, "it collided with what another transaction wrote; nothing was written: try again"),
-    ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),
-    ("53", StoreFull, "nothing was written, what was stored is intact: the server is out of a resource"),
-    ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
-)
-
-
-def translate(error: Exception, where: str) -> StoreError:
-    """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
-    if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a damaged schema
-        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}")
-    cause: Any = error.orig if isinstance(error, DBAPIError) else error
-    code = _code(cause)
-    message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
-    if isinstance(cause, SQLiteError) and message.startswith(_UNDECODABLE):
-        return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}")
-    table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
-    for prefix, kind, advice in table:
-        if code.startswith(prefix):
-            return kind(f"{where}: {message}; {advice}")
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
-        advice = (
-            "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
-        )
-        return StoreUnavailable(f"{where}: {message}; {advice}")
-    return StoreError(f"{where}: {message} ({code or type(cause).__name__})")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -32,6 +33,7 @@ __all__ = [
     "FACT",
     "NAMESPACE",
     "TURN",
+    "Forgotten",
     "StoredItem",
     "content_hash",
     "forget_embeddings",
@@ -327,7 +329,16 @@ def read_around(
     return _readable(connection, _AT_PLACES, bound, [], unreadable)
 
 
-def forget_items(connection: Connection, ids: Collection[str]) -> int:
+@dataclass(slots=True)
+class Forgotten:
+    """What deleted rows held, as far as anybody asks for it."""
+
+    texts: list[str] = field(default_factory=list)
+    embeddings: int = 0
+    """Kept vectors that were deleted with them."""
+
+
+def forget_items(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> int:
     """Delete items, the facts that were taken from them and the kept vectors of both; return how many items.
 
     They are withdrawn from the index first: a worker that is about to keep a vector of one has done so by then, or
@@ -338,7 +349,7 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
         derived: set[str] = set()
         for batch in in_batches(sorted(ahead)):
             withdraw(connection, batch)
-            forget_embeddings(connection, batch)
+            forget_embeddings(connection, batch, forgotten)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
             # Last: by now, a worker that was taking a fact from one of them has written it.
             derived.update(connection.scalars(_DERIVED, {"ids": batch}))
@@ -346,14 +357,18 @@ def forget_items(connection: Connection, ids: Collection[str]) -> int:
     return total
 
 
-def forget_embeddings(connection: Connection, ids: Collection[str]) -> None:
+def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> None:
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     for batch in in_batches(sorted(ids)):
         hashes = set()
         for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
             hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
+            if forgotten is not None:
+                forgotten.texts += [title, text]
         if hashes:
-            connection.execute(_FORGET, {"hashes": sorted(hashes)})
+            removed = connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount
+            if forgotten is not None:
+                forgotten.embeddings += removed
 
 
 def content_hash(text: str) -> str:

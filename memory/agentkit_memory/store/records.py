@@ -15,11 +15,14 @@ __all__ = [
     "Candidate",
     "Erasure",
     "RecallLog",
+    "Repair",
     "SessionInfo",
     "StoredCall",
     "StoredDocument",
     "StoredFact",
     "StoredMessage",
+    "Usage",
+    "Verification",
 ]
 
 CHUNK, TURN, FACT = "chunk", "turn", "fact"
@@ -169,7 +172,7 @@ class Erasure:
     waiting: int
     """Points whose removal waits for the owner of the index."""
     compacted: bool
-    """Whether the files of SQLite and of the index were rewritten without deleted bytes. False on a server."""
+    """Whether no deleted byte of it is left in the files of SQLite and of the index. False on a server."""
     note: str = ""
     """What is still to be done, and how."""
 
@@ -201,6 +204,8 @@ class Verification:
     """Points of another version than in SQL."""
     orphans: int = 0
     """Points and outbox rows of deleted items."""
+    unfound: int = 0
+    """Items of the sample that the index holds and does not find by their own texts: its files are damaged."""
     examples: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Some ids of each kind, by its name."""
     problems: dict[str, str] = field(default_factory=dict)
@@ -208,8 +213,8 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is missing, stale or orphaned."""
-        return not (self.missing or self.stale or self.orphans)
+        """Whether nothing is missing, stale, orphaned or unfound."""
+        return not (self.missing or self.stale or self.orphans or self.unfound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +223,22 @@ class Repair:
 
     before: Verification
     after: Verification
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant stores."""
+
+    tenant: str
+    users: int
+    """Users that something was stored for."""
+    conversations: int
+    messages: int
+    documents: int
+    chunks: int
+    turns: int
+    """Messages that can be recalled."""
+    facts: int
+    recall_logs: int
+    characters: int
+    """Of messages, items and logs together. On disk it is two to three times as much, with the index."""

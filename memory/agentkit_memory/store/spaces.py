@@ -84,7 +84,7 @@ def active_space(connection: Connection) -> Space:
 
 def claim_space(connection: Connection, space: Space, index_id: str) -> None:
     """Record that the outbox is about this index of the space from now on."""
-    known = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id)
+    known = update(vector_spaces).where(vector_spaces.c.space == space.name).values(index_id=index_id, writes=0)
     if not connection.execute(known).rowcount:
         row = {"space": space.name, "index_id": index_id, "model": space.model}
         connection.execute(insert(vector_spaces).values(**row, dimensions=space.dimensions, state=space.state))

@@ -206,7 +206,8 @@ item_sources = Table(
     sqlite_with_rowid=False,
 )
 
-# Which index the `have` of `vector_state` is about: any other index holds nothing of it.
+# Which index the `have` of `vector_state` is about: any other index holds nothing of it. `writes` counts the batches
+# that were acknowledged; the index keeps the number too, so that an older copy of either is noticed.
 vector_spaces = Table(
     "vector_spaces",
     METADATA,
@@ -216,6 +217,7 @@ vector_spaces = Table(
     Column("dimensions", Integer, nullable=False, server_default="0"),
     Column("state", String(16), nullable=False, server_default="active"),
     Column("created_at", Float(53), nullable=False, server_default="0"),
+    Column("writes", BigInteger, nullable=False, server_default="0"),
 )
 
 # The outbox. `want` and `have` are versions that only grow in size; a negative one means "not in the index".

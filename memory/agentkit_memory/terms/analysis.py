@@ -10,12 +10,12 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
 
-__all__ = ["TermFinder", "count_terms", "split_words"]
+__all__ = ["count_terms", "find_terms", "split_words"]
 
 # Scripts written without spaces (Thai, Lao, Khmer, Japanese, Chinese), and Hangul, whose particles are written without
 # one. Their neighbouring pairs stand for words.
@@ -48,35 +48,18 @@ def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int
     return Counter(chain.from_iterable(terms)), len(terms) - terms.count(())
 
 
-class TermFinder:
-    """Looks for the wanted terms in many stored texts. For one thread."""
+def find_terms(text: str, wanted: frozenset[int]) -> tuple[dict[int, int], int]:
+    """Return how often each wanted term occurs in a stored text, and how many words that has; 0 where there is none.
 
-    def __init__(self, wanted: Iterable[int]) -> None:
-        self._wanted = frozenset(wanted)
-        self._seen: dict[frozenset[str], tuple[set[str], set[str]]] = {}
-        """Per languages the words that were looked at, and those of them that have a wanted term."""
-
-    def find(self, text: str) -> tuple[dict[int, int], int]:
-        """Return how often each wanted term occurs in a text, and how many words it has; as `count_terms` does."""
-        words = split_words(text, heads=True)
-        spoken = find_languages(words)
-        known = _known_in(spoken)
-        seen, telling = self._seen.setdefault(spoken, (set(), set()))
-        different = set(words)
-        new = different - seen
-        if new:
-            wanted = self._wanted
-            telling.update([word for word in new if not wanted.isdisjoint(known[word])])
-            seen |= new
-        counts: dict[int, int] = {}
-        for word in telling & different:
-            times = words.count(word)
-            for term in known[word]:
-                if term in self._wanted:
-                    counts[term] = counts.get(term, 0) + times
-        if not counts:
-            return counts, 0  # of which nothing is weighed
-        return counts, len(words) - sum(map(known.stop_words.__contains__, words))
+    That is what `count_terms` returns, in half the time.
+    """
+    words = split_words(text, heads=True)
+    known = _known_in(find_languages(words))
+    terms = [*chain.from_iterable(map(known.__getitem__, words))]
+    found = wanted.intersection(terms)
+    if not found:
+        return {}, 0
+    return {term: terms.count(term) for term in found}, len(words) - sum(map(known.stop_words.__contains__, words))
 
 
 def split_words(text: str, *, heads: bool = False) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agentkit_memory.terms.analysis import TermFinder, count_terms
+from agentkit_memory.terms.analysis import count_terms, find_terms
 
-__all__ = ["SPACE", "HeldTerms", "SparseVector", "document_vector", "indexed_text", "query_vector"]
+__all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_text", "query_vector"]
 
 SPACE = "bm25-2"
 """Name of the vectors made here. Another analysis or other constants need another name."""
@@ -42,21 +42,13 @@ def document_vector(text: str) -> SparseVector:
     return SparseVector(ordered, [weights[counts[term]] for term in ordered])
 
 
-class HeldTerms:
-    """The stored weights of the wanted terms in many texts, each times how often it is wanted. For one thread."""
-
-    def __init__(self, wanted: Mapping[int, float]) -> None:
-        self._wanted = wanted
-        self._finder = TermFinder(wanted)
-
-    def __call__(self, text: str) -> dict[int, float]:
-        """Return the weights in a text."""
-        counts, length = self._finder.find(text)
-        if not counts:
-            return {}
-        weights = _weights(counts.values(), length)
-        wanted = self._wanted
-        return {term: wanted[term] * weights[count] for term, count in counts.items()}
+def held_terms(text: str, wanted: Mapping[int, float]) -> dict[int, float]:
+    """Return the stored weights of the wanted terms in a text, each times how often it is wanted."""
+    counts, length = find_terms(text, frozenset(wanted))
+    if not counts:
+        return {}
+    weights = _weights(counts.values(), length)
+    return {term: wanted[term] * weights[count] for term, count in counts.items()}
 
 
 def query_vector(text: str) -> SparseVector:

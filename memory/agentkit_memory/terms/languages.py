@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from itertools import chain
 from threading import Lock
 
@@ -139,7 +139,7 @@ def stem(word: str, language: str) -> str:
         return _stemmer(language)(word)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _stemmer(language: str) -> Callable[[str], str]:
     try:
         import snowballstemmer

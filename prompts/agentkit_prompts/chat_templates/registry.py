@@ -35,7 +35,8 @@ class ChatTemplateRegistry:
     def register_module(self, name: str, *, force: bool = False) -> Callable[[Maker], Maker]:
         """Return a decorator that registers a class, or a function that makes a template, under `name`.
 
-        Decorators can be stacked: one template, several names. `force` replaces what has the name already.
+        Decorators can be stacked: one template, several names. `force` replaces what has the name already; the names
+        that the LMDeploy document registers as its examples can be registered without it.
 
         Raises:
             ChatTemplateError: The name is taken or no text, or what is decorated cannot be called.
@@ -47,7 +48,7 @@ class ChatTemplateRegistry:
             if not callable(maker):
                 raise ChatTemplateError(f"chat template {name!r}: expected a class or function, got {maker!r:.80}")
             known = self._known()
-            if name in known and not force:
+            if name in known and not force and not vars(known[name]).get("replaceable"):
                 raise ChatTemplateError(
                     f"a chat template named {name!r} is registered already ({_whose(known[name])}): names are unique; "
                     f"choose another one, or replace it with force=True"

@@ -180,6 +180,8 @@ class RoleMarkerTemplate(BaseTemplate):
             return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
         name = type(self).__name__
         turns = plain_turns(messages, _PLAIN_ROLES)
+        if self.capability not in (None, "chat"):
+            return self._undecorated(read_turns(messages, name, self.roles), tools, sequence_start)
         task = self.task(
             tools or None,
             add_generation_prompt=add_generation_prompt,
@@ -194,6 +196,22 @@ class RoleMarkerTemplate(BaseTemplate):
         if (task.tools or not task.is_plain) and (problems := self.missing_places(turns, task)):
             raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
         return self.write(turns, task)
+
+    def _undecorated(self, turns: list[Turn], tools: Tools | None, sequence_start: bool) -> str:
+        """Return the texts of messages without roles, one line after the other, for a model that does not chat."""
+        name = type(self).__name__
+        if not turns:
+            raise ChatTemplateError(f"{name}: there are no messages; a prompt needs at least one")
+        problems = self.missing_places(turns, self.task(tools or None))
+        if not problems and (tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns)):
+            problems = [f"with the capability {self.capability!r} there is no place for tools"]
+        if problems:
+            raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
+        if self.capability != "completion" and len(turns) > 1:
+            raise ChatTemplateError(
+                f"{name}: with the capability {self.capability!r} it takes one prompt, got {len(turns)} messages"
+            )
+        return self.get_prompt("\n".join(turn["content"] for turn in turns), sequence_start)
 
     def task(self, tools: Tools | None = None, **asked: Any) -> Task:
         """Return what is asked of the template beside the messages: the markers, the tools, and fields by name."""
@@ -222,6 +240,8 @@ class RoleMarkerTemplate(BaseTemplate):
     def is_message_by_message(self) -> bool:
         """Whether `render` writes each message on its own, by `piece`: no method above that is overridden."""
         own, kind = RoleMarkerTemplate, type(self)
+        if self.capability not in (None, "chat"):
+            return False
         return kind.render is own.render and kind.messages2prompt is own.messages2prompt and kind.write is own.write
 
     def markers(self) -> dict[str, tuple[str, str]]:

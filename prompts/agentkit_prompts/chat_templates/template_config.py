@@ -21,10 +21,13 @@ class ChatTemplateConfig:
     """The JSON file that LMDeploy takes for a chat template.
 
     `model_name` is a registered template, whose fields the given ones (all that are not None) override, or a name of
-    your own for a template of role markers; that one is not registered, and needs `user` or `assistant`.
+    your own for a template of role markers; that one is not registered, and needs `user` or `assistant`. Without a
+    name the template is the one that fits `model_path`.
     """
 
     model_name: str | None = None
+    model_path: str | None = None
+    """Name or path of the model, whose template is taken where `model_name` is not given."""
     system: str | None = None
     meta_instruction: str | None = None
     eosys: str | None = None
@@ -78,9 +81,12 @@ class ChatTemplateConfig:
             ChatTemplateError: The name is unknown and neither `user` nor `assistant` is given, or the template has no
                 such field.
         """
-        given = {name: value for name, value in asdict(self).items() if value is not None and name != "model_name"}
+        named = ("model_name", "model_path")
+        given = {name: value for name, value in asdict(self).items() if value is not None and name not in named}
         if self.model_name is not None and self.model_name in CHAT_TEMPLATES:
             return CHAT_TEMPLATES.get(self.model_name)(**given)
+        if self.model_name is None and self.model_path is not None:
+            return CHAT_TEMPLATES.get(CHAT_TEMPLATES.best_match(self.model_path))(**given)
         if self.user is None and self.assistant is None:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
             raise ChatTemplateError(

@@ -13,7 +13,33 @@ from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 
-__all__ = ["Fitting"]
+__all__ = ["Fitting", "without_oldest"]
+
+
+def without_oldest(whole: Composition, limit: int) -> Composition:
+    """Return a composition without the oldest steps of its history, as far as a limit needs that.
+
+    What prompts wrote stays, also where it was changed after it was rendered; so the result may be above the limit.
+    """
+    history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
+    fixed = whole.tokens - history.tokens(history.units)
+    kept = largest(
+        history.units, lambda steps: fixed + history.tokens(steps) <= limit, min(history.required, history.units)
+    )
+    if fixed + history.tokens(kept) > limit:
+        kept = history.required
+    shown = history.steps(kept, whole.layers.history_block, max(1, history.required)) if kept else 0
+    return Composition(
+        whole.context,
+        whole.layers,
+        whole.sections,
+        whole.counter,
+        whole.declarations,
+        conversation=history.keep(shown),
+        intermediate=whole.intermediate,
+        trims={**whole.trims, "conversation": Trim(shown, history.units, f"the model has room for {limit} tokens")},
+        budget=whole.budget,
+    )
 
 
 class Fitting:

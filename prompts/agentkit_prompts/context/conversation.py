@@ -103,6 +103,29 @@ class _Log:
                 self.whole.append(pending is not None and not pending)
 
 
+class _UnreadLog(_Log):
+    """A log whose messages are read at their first use."""
+
+    __slots__ = ("_read", "_reading")
+
+    def __init__(self, read: Callable[[], list[Message]]) -> None:
+        super().__init__([], False)
+        del self.messages, self.has_parts
+        self._read = read
+        self._reading = Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("messages", "has_parts"):
+            raise AttributeError(name)
+        with self._reading:
+            try:  # another thread may have read them meanwhile
+                return object.__getattribute__(self, name)
+            except AttributeError:
+                messages = self._read()
+                self.has_parts, self.messages = _check(messages, 0), messages
+        return getattr(self, name)
+
+
 class Conversation(Sequence[Message]):
     """An immutable sequence of messages.
 
@@ -126,6 +149,11 @@ class Conversation(Sequence[Message]):
         view.start = start
         view.stop = stop
         return view
+
+    @classmethod
+    def unread(cls, read: Callable[[], list[Message]], count: int) -> Conversation:
+        """Return a conversation of so many messages, which `read` returns when one of them is first wanted."""
+        return cls._view(_UnreadLog(read), 0, count)
 
     def append(self, *messages: Message) -> Conversation:
         """Return the conversation with `messages` at its end; this one stays as it is."""

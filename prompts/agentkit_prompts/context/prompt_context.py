@@ -111,7 +111,7 @@ def _user_input(value: Any, place: str, problems: Problems) -> Any:
 
 
 def _session_key(value: Any, place: str, problems: Problems) -> Any:
-    if value == "":
+    if isinstance(value, str) and not value.strip():
         problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
     return _text(value, place, problems)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
+from agentkit_prompts.evaluation.dialogues import dialogue_requests
+from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
 from agentkit_prompts.evaluation.row_template import RowTemplate
@@ -35,6 +37,8 @@ class RowPrompt(NamedTuple):
     """Text, a `PromptList`, or messages: what the template made, before a model is known."""
     final: Any
     """What the model is sent; the prompt itself when no model was given."""
+    turn: int = 0
+    """Which request of a dialogue it is."""
 
 
 class InContext:
@@ -46,11 +50,11 @@ class InContext:
         ice_template: How a training row is shown as a worked example.
         retriever: Chooses the examples: any example selector; none when not given.
         train: The rows to choose from.
-        mode: `gen` asks for the answer, `ppl` has one prompt per label, to be scored.
-        instead: What stands where the answer would.
+        inferencer: How the rows are asked: once, turn by turn, or scored, with one prompt for each label.
         separator: Between two worked examples that are text.
         end: After the last one; by default a line end, where there are any.
-        settings: Other settings of the inferencer; kept for whoever runs the model.
+        mode: Short for an inferencer: `gen` asks for the answer, `ppl` has one prompt per label.
+        instead: Short for its `gen_field_replace_token`: what stands where the answer would.
 
     Raises:
         InContextError: The parts do not fit together; names everything at once.
@@ -64,29 +68,35 @@ class InContext:
         ice_template: RowTemplate | None = None,
         retriever: ExampleSelector = _NONE,
         train: Sequence[Row] = (),
-        mode: Literal["gen", "ppl"] = "gen",
-        instead: str = "",
+        inferencer: Inferencer | None = None,
         separator: str = "\n",
         end: str | None = None,
-        settings: Mapping[str, Any] | None = None,
+        mode: Literal["gen", "ppl"] | None = None,
+        instead: str | None = None,
     ) -> None:
         self.reader = reader
         self.ice_template = ice_template
-        self.retriever = retriever
+        self.retriever = retriever = _from_the_front(retriever, len(train))
         self.train = train
-        self.mode: Literal["gen", "ppl"] = mode
-        self.instead = instead
-        self.settings = dict(settings or {})
+        problems = [] if mode in (None, "gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
+        if inferencer is None:
+            name = "PPLInferencer" if mode == "ppl" else "GenInferencer"
+            inferencer = Inferencer(name=name, gen_field_replace_token=instead or "")
+        elif mode is not None or instead is not None:
+            problems.append("mode= and instead= are short for an inferencer; give one or the other")
+        self.inferencer = inferencer
+        self.mode: Literal["gen", "ppl"] = "ppl" if inferencer.asks in ("ppl", "ll") else "gen"
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
         self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
         if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
-        problems = [] if mode in ("gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
         problems += _problems_of_rows(reader, retriever, train)
         asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
+        elif shows and inferencer.asks == "dialogue":
+            problems.append("a dialogue shows no worked examples; use ZeroRetriever")
         elif shows:
             problems += _misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
         if asked is None or problems:
@@ -128,7 +138,9 @@ class InContext:
         return cls(train=train, **read_cfg(infer_cfg, reader_cfg, embedder))
 
     def labels(self, rows: Sequence[Row] = ()) -> list[Any]:
-        """Return what is scored: the labels of the template, else every answer in `rows`, in order of appearance."""
+        """Return what is scored: labels of the inferencer or the template, else every answer in `rows`, in order."""
+        if self.inferencer.labels is not None:
+            return list(self.inferencer.labels)
         for template in (self.prompt_template, self.ice_template):
             if template is not None and template.labels:
                 return list(template.labels)
@@ -192,6 +204,8 @@ class InContext:
     ) -> Any:
         """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
 
+        Of a dialogue it is the whole one, its answers included; `requests` asks it turn by turn.
+
         Args:
             row: Column name to value.
             ids: The training rows to show; see `ids`.
@@ -206,10 +220,51 @@ class InContext:
         if scored:
             prompt = template.label_item(row, label, ice=ice)
         else:
-            prompt = template.item(row, ice=ice, hide=self.reader.output_column, instead=self.instead)
+            prompt = template.item(
+                row, ice=ice, hide=self.reader.output_column, instead=self.inferencer.gen_field_replace_token
+            )
         if ids and template.ice_token is None:
             raise InContextError(_no_place("the template"))
         return prompt
+
+    def requests(self, row: Row, ids: Sequence[int] = ()) -> Generator[Any, str | None, list[str | None]]:
+        """Yield the prompts that ask a row, as its template makes them, and be sent the answer to each.
+
+        A row is one request, and a dialogue one for each turn that its `infer_mode` asks; None stands for the answer of
+        a request that failed.
+
+        Returns:
+            What was sent back, in order.
+
+        Raises:
+            InContextError: As `prompt`; or the row has no dialogue, or not the answers that its turns need.
+        """
+        mode = self.inferencer.mode
+        if mode is None:
+            return [(yield self.prompt(row, ids))]
+        if ids:
+            raise InContextError("a dialogue shows no worked examples; use ZeroRetriever")
+        return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
+
+    def written(self, prompt: Any, model: MetaParser | ChatTemplate | None = None) -> Any:
+        """Return what a model is sent for a prompt: text, or messages, as its template makes them.
+
+        Args:
+            prompt: What `prompt` or `requests` returned.
+            model: A meta template, or any chat template; None joins the texts of the prompt by newlines.
+
+        Raises:
+            InContextError: The model has no role that the prompt has.
+        """
+        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
+        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+
+        parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
+        if parse is not None:
+            return parse(prompt, self.mode)
+        messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, self.mode))
+        return cast("ChatTemplate", model).render(messages, add_generation_prompt=self.mode == "gen")
 
     def final(
         self, row: Row, model: MetaParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
@@ -218,40 +273,42 @@ class InContext:
 
         Args:
             row: Column name to value.
-            model: A meta template, or any chat template; None joins the texts of the prompt by newlines.
+            model: As for `written`.
             ids: The training rows to show.
             label: What is scored, in mode `ppl`.
 
         Raises:
-            InContextError: As `prompt`; or the model has no role that the prompt has.
+            InContextError: As `prompt` and `written`.
         """
-        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
-        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
-        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
-
-        prompt = self.prompt(row, ids, label, keep_separator=False)
-        parse = MetaTemplate().parse if model is None else getattr(model, "parse", None)
-        if parse is not None:
-            return parse(prompt, self.mode)
-        messages = chat_messages(ApiMetaTemplate(CHAT_META).parse(prompt, self.mode))
-        return cast("ChatTemplate", model).render(messages, add_generation_prompt=self.mode == "gen")
+        return self.written(self.prompt(row, ids, label, keep_separator=False), model)
 
     def prompts(self, rows: Sequence[Row], model: MetaParser | ChatTemplate | None = None) -> Iterator[RowPrompt]:
         """Yield the prompts of all rows, in mode `ppl` one for each label; examples are retrieved first.
 
         Raises:
-            InContextError: As `final`, or a declared column is in no row.
+            InContextError: As `final`; or a declared column is in no row, or the prompts of a dialogue need the answers
+                of the model: `requests` takes them.
         """
         self.reader.check((), rows)
+        if self.inferencer.mode == "every":
+            raise InContextError(
+                "infer_mode 'every' asks each turn after the model's own answers: run the evaluation with a model, or "
+                "send the answers to `requests`; 'every_with_gt' and 'last' need none"
+            )
         labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
-            for label in labels:
-                try:
+            try:
+                if self.inferencer.mode is not None:
+                    for turn, prompt in enumerate(self.requests(row, ids)):
+                        final = prompt if model is None else self.written(prompt, model)
+                        yield RowPrompt(number, None, ids, prompt, final, turn)
+                    continue
+                for label in labels:
                     prompt = self.prompt(row, ids, label)
                     final = prompt if model is None else self.final(row, model, ids, label)
-                except InContextError as error:
-                    raise InContextError(f"row {number}: {error}") from error
-                yield RowPrompt(number, label, ids, prompt, final)
+                    yield RowPrompt(number, label, ids, prompt, final)
+            except InContextError as error:
+                raise InContextError(f"row {number}: {error}") from error
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
         """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
@@ -272,6 +329,17 @@ class InContext:
                     f"the labels {', '.join(map(repr, template.labels))}"
                 )
         return template
+
+
+def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
+    """Return a retriever of fixed rows with those that are counted from the end by their positions."""
+    if type(retriever) is not StaticSelector or not any(name.startswith("-") for name in retriever.ids or ()):
+        return retriever
+    ids = [
+        str(size + int(name)) if name[1:].isdecimal() and name[0] == "-" and 0 < -int(name) <= size else name
+        for name in retriever.ids or ()
+    ]
+    return StaticSelector(retriever.k, ids=ids)
 
 
 def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:

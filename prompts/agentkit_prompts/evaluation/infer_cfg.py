@@ -5,31 +5,30 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agentkit_prompts.errors import InContextError, PromptError, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
+from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
-from agentkit_prompts.evaluation.retrievers import RandomSelector, WindowSelector
-from agentkit_prompts.tree.example_selectors import KeywordSelector, VectorSelector
+from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
+from agentkit_prompts.tree.example_selectors import VectorSelector
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["read_cfg"]
+__all__ = ["read_cfg", "read_reader"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
+"""Some configurations have it beside the inferencer."""
 _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
-_SCORING = ("PPLInferencer", "LLInferencer")
-"""Inferencers that score one prompt per label; all others ask."""
-
 _Settings = Mapping[str, Any]
 
 
@@ -37,9 +36,9 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     ids = settings.get("fix_id_list")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
         raise InContextError(f"fix_id_list must be a list of row numbers, got {ids!r}"[:200])
-    odd = [repr(number) for number in ids if type(number) is not int or number < 0]
+    odd = [repr(number) for number in ids if type(number) is not int]
     if odd:
-        raise InContextError(f"fix_id_list must hold row numbers of 0 or more, got {', '.join(odd)}"[:200])
+        raise InContextError(f"fix_id_list must hold row numbers, got {', '.join(odd)}"[:200])
     return StaticSelector(ids=[str(number) for number in ids])
 
 
@@ -55,7 +54,7 @@ _RETRIEVERS: dict[str, tuple[Callable[[_Settings, Embedder | None], ExampleSelec
     "FixKRetriever": (_fixed, ("fix_id_list",)),
     "RandomRetriever": (lambda cfg, _: RandomSelector(cfg.get("ice_num", 1), seed=cfg.get("seed", 43)), ("seed",)),
     "SlidingWindowRetriever": (lambda cfg, _: WindowSelector(cfg.get("k", cfg.get("ice_num", 1))), ("k",)),
-    "BM25Retriever": (lambda cfg, _: KeywordSelector(cfg.get("ice_num", 1)), ()),
+    "BM25Retriever": (lambda cfg, _: BM25Selector(cfg.get("ice_num", 1)), ()),
     "TopkRetriever": (_nearest, ("sentence_transformers_model_name", "tokenizer_name", "batch_size")),
 }
 """Type in a configuration -> what makes the selector, and the keys that it takes beside the common ones."""
@@ -72,12 +71,23 @@ def read_cfg(
     for key in ("prompt_template", "ice_template"):
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
-    made |= _inferencer(infer_cfg.get("inferencer"), problems)
-    if _LENGTH in infer_cfg:  # some configurations have it here
-        made["settings"] = {_LENGTH: infer_cfg[_LENGTH], **made.get("settings", {})}
+    made |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
     if problems:
         raise InContextError("; ".join(problems))
     return made
+
+
+def read_reader(cfg: Mapping[str, Any] | DatasetReader) -> DatasetReader:
+    """Return the reader of a `reader_cfg`.
+
+    Raises:
+        InContextError: It is none; names everything that is wrong.
+    """
+    problems: list[str] = []
+    reader = _reader(cfg, problems)
+    if problems:
+        raise InContextError("; ".join(problems))
+    return cast("DatasetReader", reader)
 
 
 def _reader(cfg: Any, problems: list[str]) -> Any:
@@ -112,6 +122,8 @@ def _template(cfg: Any, where: str, problems: list[str]) -> Any:
     wrong = _unknown(where, settings, tuple(parameters))
     needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
     wrong += [f"{where} has no {', '.join(map(repr, needed))}"] if needed else []
+    if needed and "type" not in cfg:
+        wrong.append(f"{where}: labels and their prompts, or a dialogue, stand under template=")
     problems += wrong
     return None if wrong else _tried(where, lambda: made(**settings), problems)
 
@@ -141,18 +153,18 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
     return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
 
 
-def _inferencer(cfg: Any, problems: list[str]) -> dict[str, Any]:
+def _inferencer(cfg: Any, length: Any, problems: list[str]) -> dict[str, Any]:
+    where = "infer_cfg['inferencer']"
     if cfg is None:
-        return {}
+        cfg = {"type": "GenInferencer"}
+    if isinstance(cfg, Inferencer):
+        return {"inferencer": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(f"infer_cfg['inferencer'] must be a dict with a type, got {cfg!r}"[:200])
+        problems.append(f"{where} must be a dict with a type, got {cfg!r}"[:200])
         return {}
-    instead = cfg.get("gen_field_replace_token", "")
-    if not isinstance(instead, str):
-        problems.append(f"infer_cfg['inferencer']: gen_field_replace_token must be text, got {instead!r}"[:200])
-    settings = {key: value for key, value in cfg.items() if key not in ("type", "gen_field_replace_token")}
-    mode = "ppl" if _name(cfg["type"]) in _SCORING else "gen"
-    return {"mode": mode, "instead": instead, "settings": settings}
+    name = _name(cfg["type"])
+    given = {"max_out_len": length, **cfg} if length is not None else cfg
+    return {"inferencer": _tried(where, lambda: Inferencer.from_cfg(name, given), problems)}
 
 
 def _name(kind: object) -> str:

@@ -5,7 +5,7 @@ The document: AISBench, multi-turn prompt. Nothing here calls a model: `requests
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import deepcopy
 from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -15,13 +15,44 @@ from agentkit_prompts.evaluation.meta.role_config import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 
-__all__ = ["InferMode", "MultiTurnPromptTemplate"]
+__all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "check_infer_mode", "in_turns"]
 
 InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
 """`every`: each turn is asked, after the model's own answers. `every_with_gt`: each turn, after the true answers.
 `last`: the last turn alone, after the true answers."""
 
-_REPLY = "BOT"
+REPLY = "BOT"
+"""The role whose items are the answers of the model."""
+
+
+def check_infer_mode(infer_mode: object) -> None:
+    """Refuse a mode that there is not."""
+    if infer_mode not in get_args(InferMode):
+        raise InContextError(
+            f"infer_mode: expected one of {', '.join(get_args(InferMode))}, got {infer_mode!r}"
+            f"{nearest(str(infer_mode), get_args(InferMode))}"
+        )
+
+
+def in_turns(
+    chat: list[Item], infer_mode: InferMode, prompt: Callable[[list[Item]], PromptList]
+) -> Generator[PromptList, str | None, list[str | None]]:
+    """Yield the prompts of a dialogue, whose items of role BOT are the answers; see `requests`."""
+    replies = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == REPLY]
+    given: list[str | None] = []
+    for place in replies[-1:] if infer_mode == "last" else replies:
+        reply = yield prompt(chat[:place])
+        if reply is not None and not isinstance(reply, str):
+            raise InContextError(
+                f"MultiTurnPromptTemplate: the answer to request {len(given)} must be text, or None when it "
+                f"failed, got {type(reply).__name__}"
+            )
+        given.append(reply)
+        if infer_mode == "every":
+            if reply is None:
+                break
+            chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": reply}
+    return given
 
 
 class MultiTurnPromptTemplate(RowTemplate):
@@ -74,11 +105,7 @@ class MultiTurnPromptTemplate(RowTemplate):
             InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or
                 what was sent back is no text.
         """
-        if infer_mode not in get_args(InferMode):
-            raise InContextError(
-                f"infer_mode: expected one of {', '.join(get_args(InferMode))}, got {infer_mode!r}"
-                f"{nearest(str(infer_mode), get_args(InferMode))}"
-            )
+        check_infer_mode(infer_mode)
         known = () if infer_mode == "every" else ("answer",)
         columns = _columns(row, ("question", *known))
         questions, answers = columns[0], columns[1] if known else []
@@ -88,21 +115,7 @@ class MultiTurnPromptTemplate(RowTemplate):
                 f"it; there are {len(questions)} questions and {len(answers)} answers"
             )
         chat = self._chat(row, list(zip_longest(questions, answers, fillvalue="")))
-        replies = [place for place, item in enumerate(chat) if isinstance(item, dict) and item["role"] == _REPLY]
-        given: list[str | None] = []
-        for place in replies[-1:] if infer_mode == "last" else replies:
-            reply = yield self._prompt(row, chat[:place])
-            if reply is not None and not isinstance(reply, str):
-                raise InContextError(
-                    f"MultiTurnPromptTemplate: the answer to request {len(given)} must be text, or None when it "
-                    f"failed, got {type(reply).__name__}"
-                )
-            given.append(reply)
-            if infer_mode == "every":
-                if reply is None:
-                    break
-                chat[place] = {**cast("dict[str, Any]", chat[place]), "prompt": reply}
-        return given
+        return (yield from in_turns(chat, infer_mode, lambda items: self._prompt(row, items)))
 
     def _pairs(self, row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
         """Return the questions of a row that have an answer, with it; warn of the others."""

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
@@ -60,6 +60,17 @@ class PromptTemplate(RowTemplate):
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         if problems:
             raise InContextError(f"{type(self).__name__}: {'; '.join(problems)}")
+        texts = [
+            repr(item[:40])
+            for where, item in located(template)
+            if where.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
+        ]
+        if texts:
+            warn(
+                f"{type(self).__name__}: {', '.join(texts)} in `round` has no role, so it stands before all turns; "
+                "give it a role",
+                InContextWarning,
+            )
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None

@@ -8,13 +8,34 @@ from random import Random
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import InContextError, PromptError, brief
 from agentkit_prompts.ranking.embedder import give_up
+from agentkit_prompts.tree.example_selectors import KeywordSelector
 from agentkit_prompts.tree.examples import ExampleSelector
 
-__all__ = ["RandomSelector", "WindowSelector", "retrieve"]
+__all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "retrieve"]
 
 _SEED = 43
 _STATE_WORDS = 624
 _WORD = 0xFFFFFFFF
+
+
+class BM25Selector(KeywordSelector):
+    """The `k` examples that share most with the query by BM25, best first; of equal ones the later row, as `rank_bm25`
+    has them.
+
+    Args:
+        k: How many; all, when there are fewer.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, k: int = 1) -> None:
+        super().__init__(k)
+
+    def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
+        """Return the best examples."""
+        scores = self.index(examples).scores(query)
+        order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
+        return tuple([examples[position] for position in order[: self.k]])
 
 
 class RandomSelector:

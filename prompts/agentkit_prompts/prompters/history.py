@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -13,13 +13,24 @@ from agentkit_prompts.context.wire.read_parts import Problems
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, PrompterError
 
-__all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
+__all__ = ["GivenTool", "History", "SpecifiedTool", "Tools", "read_history", "read_tools", "tool_spec"]
 
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
 """Messages, or `[question, answer]` pairs; both may be mixed."""
-GivenTool: TypeAlias = Mapping[str, Any] | ToolSpec
+
+
+class SpecifiedTool(Protocol):
+    """A tool that has a spec, as `@tool` makes them."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What a model is told of it."""
+        ...
+
+
+GivenTool: TypeAlias = Mapping[str, Any] | ToolSpec | SpecifiedTool
 Tools: TypeAlias = Sequence[GivenTool]
-"""Tool specs, or `{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}`."""
+"""Tools, their specs, or `{"type": "function", "function": {"name": ..., "description": ..., "parameters": {...}}}`."""
 
 
 def read_history(given: History | None) -> list[Message]:
@@ -66,6 +77,8 @@ def read_tools(given: Tools | None) -> list[Mapping[str, Any]]:
         PrompterError: Names every tool that is not one, or that JSON cannot write, and every name that is there twice.
     """
     problems: Problems = []
+    if isinstance(given, list | tuple):
+        given = [spec if isinstance(spec := getattr(tool, "spec", None), ToolSpec) else tool for tool in given]
     tools: list[Mapping[str, Any]] = [*wire_tools(() if given is None else given, problems)]
     names = [str(tool.get("function", tool).get("name")) for tool in tools]
     for index, tool in enumerate(given if isinstance(given, list | tuple) else ()):

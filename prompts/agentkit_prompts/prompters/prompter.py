@@ -11,16 +11,18 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
+from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
+from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import PrompterError, nearest, warn
+from agentkit_prompts.errors import ChatTemplateError, PrompterError, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers, VolatilityWarning
 
-__all__ = ["PreHook", "Prompter", "SlotValues"]
+__all__ = ["LAZYLLM_SYSTEM", "PreHook", "Prompter", "SlotValues"]
 
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
 """What the user sends: text, or the text of every slot by its name; numbers are written as text."""
@@ -28,6 +30,13 @@ PreHook: TypeAlias = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 """Replaces (input, history, tools, label) before anything is read."""
 
 _LOG = logging.getLogger("agentkit.prompters")
+LAZYLLM_SYSTEM = "You are an AI-Agent developed by LazyLLM."
+"""What stands in front of every instruction in LazyLLM."""
+_MARKERS = {
+    **{"sos": "system", "eos": "eosys", "soh": "user", "eoh": "eoh"},
+    **{"soa": "assistant", "eoa": "eoa", "soe": "tool", "eoe": "eotool"},
+}
+"""Token of a prompter -> field of a chat template."""
 _EXTRA = "Here are some extra messages you can referred to:\n\n"
 
 
@@ -42,6 +51,8 @@ class Prompter:
         history: Turns in front of the history of every call.
         pre_hook: Replaces (input, history, tools, label) of every call.
         show: Log what is generated, under `agentkit.prompters`.
+        system: Who the model is: the line in front of the instruction.
+        tokens: The tokens of a model by name; see `for_model`.
 
     Attributes:
         slots: The names of all slots, in the order they stand in.
@@ -57,8 +68,8 @@ class Prompter:
     `{soh}`. What it has no place for is refused."""
     split: ClassVar[str] = ""
     """The end of the layout from which on the model replies, such as `{soa}`."""
-    system: str = "You are an AI-Agent developed by LazyLLM."
-    """The line in front of the instruction: who the model is. A subclass or `for_model` sets another."""
+    system: str | None = None
+    """The line in front of the instruction: who the model is. None for no line; that of LazyLLM is `LAZYLLM_SYSTEM`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -74,18 +85,21 @@ class Prompter:
         history: History | None = None,
         pre_hook: PreHook | None = None,
         show: bool = False,
+        system: str | None = None,
+        **tokens: str | None,
     ) -> None:
         if not self.layout:
             raise PrompterError(f"{type(self).__name__} has no layout: use a subclass that sets `layout`")
-        system, user = self._parts(instruction)
+        own, user = self._parts(instruction)
         extra = "".join(f"### {key}:\n{{{key}}}\n\n" for key in _keys(extra_keys))
-        self._words = self.instruct(system, user, extra and _EXTRA + extra)
+        self._words = self.instruct(own, user, extra and _EXTRA + extra)
         self.tools = tuple(read_tools(tools))
         self.history = tuple(read_history(history))
         self._pre_hook = pre_hook
         self._show = show
         self.slots = slots_of(*self._words)
-        self._set_up(dict.fromkeys(TOKENS, ""), self.system)
+        given = _checked(type(self).__name__, system, tokens)
+        self._set_up({**dict.fromkeys(TOKENS, ""), **given}, self.system if system is None else system)
         if self._words[0] and not self.layers.system:
             raise PrompterError(f"{type(self).__name__} has no place for an instruction to the system")
         if self.history:
@@ -115,41 +129,40 @@ class Prompter:
             warn(f"instruction: only 'system' and 'user' are used; left out: {listed}", UserWarning)
         return instruction.get("system", ""), instruction.get("user", "")
 
-    def _set_up(self, tokens: Mapping[str, str], system: str) -> None:
-        places = slots_of(self.layout)
+    def _set_up(self, tokens: Mapping[str, str], system: str | None) -> None:
+        layout = self.layout
+        if system is None and "{instruction}" in layout:  # no line, and no line break behind it
+            layout = layout.replace("{system}\n", "").replace("{system}", "")
+        places = slots_of(layout)
         self.system = system
         instruction, user = self._words
-        lead, name = system if "system" in places else None, type(self).__name__
+        lead, name = (system or "") if "system" in places else None, type(self).__name__
+        has_system = lead is not None or bool(instruction)
         with warnings.catch_warnings():  # where its slots stand is what a prompter is
             warnings.simplefilter("ignore", VolatilityWarning)
             first = SlotPrompt.of(instruction, self.slots, lead=lead, name=name)
             self.layers = Layers(
-                system=[first] if {"system", "instruction"} & {*places} else (),
+                system=[first] if has_system and {"system", "instruction"} & {*places} else (),
                 input=SlotPrompt.of(user, self.slots, input="input" in places, name=name),
                 conversation="history" in places,
                 empty_messages=True,
             )
-        self.chat_template = PrompterLayout(self.layout, self.split, system, tokens)
+        self.chat_template = PrompterLayout(layout, self.split, system or "", tokens)
 
-    def for_model(self, *, system: str | None = None, **tokens: str | None) -> Self:
+    def for_model(self, model: str | None = None, /, *, system: str | None = None, **tokens: str | None) -> Self:
         """Return the prompter with what belongs to a model: its system text and its tokens.
 
         Args:
+            model: A model, or the name of a registered chat template, whose markers the tokens are.
             system: Who the model is; None leaves it as it is.
             tokens: `sos`, `eos`, `soh`, `eoh`, `soa`, `eoa`, `soe`, `eoe`: start and end of system, human, assistant
                 and environment (a tool result); `tool_start_token`, `tool_args_token`, `tool_end_token`. None leaves
                 one as it is.
 
         Raises:
-            PrompterError: Names every token that does not exist or is not text.
+            PrompterError: Names every token that does not exist or is not text; or the model is unknown.
         """
-        given = {name: token for name, token in tokens.items() if token is not None}
-        wrong = [f"no token is called {name!r}{nearest(name, TOKENS)}" for name in tokens if name not in TOKENS]
-        wrong += [f"{name!r} must be text" for name, token in given.items() if not isinstance(token, str)]
-        if system is not None and not isinstance(system, str):
-            wrong.append("'system' must be text")
-        if wrong:
-            raise PrompterError(f"for_model: {'; '.join(wrong)}")
+        given = {**_of_model(model), **_checked("for_model", system, tokens)}
         other = copy.copy(self)
         other._set_up({**self.chat_template.tokens, **given}, self.system if system is None else system)
         return other
@@ -293,6 +306,34 @@ class Prompter:
             raise PrompterError(f"input: {'; '.join(wrong)}")
         values = {slot: _text(given[slot]) for slot in self.slots}
         return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
+
+
+def _checked(where: str, system: object, tokens: Mapping[str, object]) -> dict[str, str]:
+    """Return the tokens that are given; name all that are wrong."""
+    given = {name: token for name, token in tokens.items() if token is not None}
+    wrong = [f"no token is called {name!r}{nearest(name, TOKENS)}" for name in tokens if name not in TOKENS]
+    wrong += [f"{name!r} must be text" for name, token in given.items() if not isinstance(token, str)]
+    if system is not None and not isinstance(system, str):
+        wrong.append("'system' must be text")
+    if wrong:
+        raise PrompterError(f"{where}: {'; '.join(wrong)}")
+    return {name: token for name, token in given.items() if isinstance(token, str)}
+
+
+def _of_model(model: str | None) -> dict[str, str]:
+    """Return the tokens of a model: the markers of its chat template."""
+    if model is None:
+        return {}
+    try:
+        template = find_chat_template(model)
+    except ChatTemplateError as error:
+        raise PrompterError(f"for_model: {error}") from error
+    if not isinstance(template, RoleMarkerTemplate) or template.capability == "completion":
+        raise PrompterError(
+            f"for_model: the chat template of {model!r} has no markers around roles; give the tokens by name, or the "
+            "template itself to CompletionModel"
+        )
+    return {token: getattr(template, field) for token, field in _MARKERS.items()}
 
 
 def _keys(given: Any) -> tuple[str, ...]:

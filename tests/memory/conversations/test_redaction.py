@@ -100,8 +100,8 @@ def test_a_redacted_message_is_replaced_wherever_it_was_kept(either: Memory) -> 
         "[redacted]",
         "hello",
     ]
-    assert either.verify().pending and not either.repair().after.missing
-    assert either.verify().orphans == 0
+    assert either.admin.verify().pending and not either.admin.repair().after.missing
+    assert either.admin.verify().orphans == 0
 
 
 def items_of(memory: Memory) -> list[StoredItem]:
@@ -236,10 +236,10 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
     either.facts.add("Zebras have stripes.", sources=turn.id)
     either._store.logs.write(either.scope, None, lambda: log("zebras?", "old"))
     either._store.logs.write(either.scope, None, lambda: log("violins?", "kept"))
-    assert either.expire() == {} and {each.kind for each in items_of(either)} == {"turn", "fact"}
+    assert either.admin.expire() == {} and {each.kind for each in items_of(either)} == {"turn", "fact"}
     now[0] = 2000.0
     assert "zebras are striped" not in [each.text for each in items_of(either)]
-    removed = either.expire()
+    removed = either.admin.expire()
     assert {name: removed[name] for name in ("conversations", "messages", "items", "recall_logs")} == {
         "conversations": 1,
         "messages": 1,
@@ -248,7 +248,7 @@ def test_an_expired_conversation_is_not_recalled_and_then_deleted(either: Memory
     }
     assert "ebras" not in everything(either)
     assert [each.query for each in either.recall_logs()] == ["violins?"]
-    assert either.verify().orphans == 0 and either.expire() == {}
+    assert either.admin.verify().orphans == 0 and either.admin.expire() == {}
     with pytest.raises(NotFound, match="was deleted; open it again"):
         old.append(*user("more"))
 
@@ -293,7 +293,7 @@ def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either:
     wrong: Any
     for wrong in ("soon", math.nan, True):
         with pytest.raises(ScopeError, match="expected seconds since 1970"):
-            either.expire(wrong)
+            either.admin.expire(wrong)
         with pytest.raises(ScopeError, match="expected seconds since 1970"):
             either.session("s", expires_at=wrong)
     with pytest.raises(ScopeError, match="holds NUL"):
@@ -310,7 +310,7 @@ def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
     itemise_all(either)
     either.session("s", expires_at=math.inf)
     now[0] = 3000.0
-    assert either.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
+    assert either.admin.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
     with pytest.raises(ScopeError, match="expires_at: expected seconds"):
         either.session("s", expires_at=math.nan)
 
@@ -327,7 +327,7 @@ def test_a_deleted_conversation_leaves_nothing(either: Memory, docs: Path) -> No
     for table in ("conversations", "branches", "messages", "tool_calls"):
         assert count(either, table) == 0
     assert recalled(either, "zebras") == ["zebras live in Africa"]
-    assert either.verify().orphans == 0
+    assert either.admin.verify().orphans == 0
     with pytest.raises(NotFound):
         session.refresh()
     assert len(either.session("s").conversation) == 0
@@ -393,5 +393,5 @@ def test_what_goes_wrong_with_a_text_while_it_is_redacted_is_not_kept(home: Path
         memory.worker().drain()
         assert SECRET not in everything(memory)
         memory.worker().drain()
-        verified = memory.verify()
+        verified = memory.admin.verify()
         assert (verified.ok, verified.pending, verified.failing) == (True, 0, 0)

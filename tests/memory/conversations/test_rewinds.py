@@ -91,7 +91,7 @@ def test_many_writers_that_append_rewind_and_fork_tear_nothing(either: Memory) -
             pending = len(message.tool_calls) if message.role == "assistant" else pending
     assert stored(either) == everything
     kept = {body for _, _, body in everything}
-    assert len(kept) > 0 and either.verify().ok
+    assert len(kept) > 0 and either.admin.verify().ok
     recalled = {message.text for message in either.recall("asks edited", limit=1000).recalled}
     shown = {text for each in opened for text in texts(each)}
     assert recalled <= shown

@@ -260,12 +260,12 @@ def test_a_model_that_changes_its_size_is_refused_and_nothing_is_mixed(home: Pat
     (docs / "b.md").write_text("zebra crossing")
     with Memory.open(home, embedder=Words(size=32)) as memory:
         assert memory.ingest(docs).pending == 1
-        (said,) = memory.verify().problems.values()
+        (said,) = memory.admin.verify().problems.values()
         assert "its vector has 32 dimensions, those that are stored have 64; an embedder must keep to one model" in said
         found = memory.recall("zebra stripes")
         assert len(found) == 2  # by their words
         assert any("has 32 dimensions" in each for each in found.degraded)
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 # Adapters.

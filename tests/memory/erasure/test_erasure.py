@@ -109,7 +109,7 @@ def test_a_user_is_erased_from_every_table_and_from_the_index_and_others_stay(ei
     assert either.within(ADA).recall("tea") == () or not list(either.within(ADA).recall("tea"))
     assert len(list(either.within(BOB).recall("Bobby tea"))) > 0
     assert len(either.within(BOB).session("chat Bobby").conversation) == 3
-    verified = either.verify()
+    verified = either.admin.verify()
     assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
 
 
@@ -132,7 +132,7 @@ def test_redacted_bytes_go_when_the_file_is_compacted(home: Path) -> None:
         session = memory.session("s")
         session.append(Message("user", MARKER * 100))
         session.redact(1)
-        assert memory.compact() and holding(home) == []
+        assert memory.admin.compact() and holding(home) == []
 
 
 def numbers(text: str) -> bytes:
@@ -156,8 +156,8 @@ def test_no_vector_of_the_subject_is_left_in_the_files_of_the_index(home: Path) 
             assert sorted(name for name, _ in memory._store.indexes.get().versions()) == sorted(others)
             memory.facts.add("other 7")
             memory.recall("other")
-        assert memory.facts.remove(others[7]) and memory.compact() and not written(home, numbers("other 7"))
-        assert memory.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
+        assert memory.facts.remove(others[7]) and memory.admin.compact() and not written(home, numbers("other 7"))
+        assert memory.admin.verify().ok and memory.recall("other 9").knowledge[0].text == "other 9"
 
 
 def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, docs: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_reader_that_keeps_the_log_from_being_emptied_is_reported(home: Path, 
             proof = memory.erase(ADA)
             assert proof.complete and not proof.compacted and "compact() later" in proof.note
             other.execute("COMMIT")
-        assert memory.compact() and holding(home) == []
+        assert memory.admin.compact() and holding(home) == []
 
 
 def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Path, docs: Path) -> None:
@@ -177,8 +177,8 @@ def test_a_writer_that_keeps_the_file_from_being_rewritten_is_reported(home: Pat
         with closing(sqlite3.connect(home / "memory.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError, match="another process is writing"):
-                memory.compact()
-        assert memory.compact()
+                memory.admin.compact()
+        assert memory.admin.compact()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_facts_of_others_that_were_taken_from_the_subject_go_with_it(either: Mem
     with either._store.database.write() as connection:  # as if a job had gathered it for all to read
         connection.exec_driver_sql(f"INSERT INTO item_sources VALUES ('{gathered.id}', '{mine.id}')")
     assert either.erase(Scope("local", user="ada")).complete
-    assert either.facts.get(gathered.id) is None and either.verify().orphans == 0
+    assert either.facts.get(gathered.id) is None and either.admin.verify().orphans == 0
 
 
 def test_what_was_open_when_its_subject_was_erased_says_so_and_never_writes_to_somebody_else(either: Memory) -> None:
@@ -325,7 +325,7 @@ def test_an_erasure_that_was_killed_is_taken_up_when_the_store_is_opened(
         with memory._store.database.read() as connection:
             rows = connection.exec_driver_sql("SELECT finished_at IS NULL FROM erasures").scalars().all()
         assert [bool(row) for row in rows] == [False]
-        verified = memory.verify()
+        verified = memory.admin.verify()
         assert (verified.missing, verified.stale, verified.orphans) == (0, 0, 0)
         assert len(memory.within(BOB).session("chat Bobby").conversation) == 3
         again = memory.erase(ADA)
@@ -384,7 +384,7 @@ def test_points_in_an_index_that_is_no_longer_read_are_no_proof(home: Path) -> N
     with Memory.open(home, scope=ADA) as reader, Memory.open(home) as other:
         reader.facts.add(f"{MARKER} likes tea.")
         reader.worker().drain()
-        assert other.reembed(Words(), gate=None).left == (SPACE,)  # which the reader holds
+        assert other.admin.reembed(Words(), gate=None).left == (SPACE,)  # which the reader holds
         proof = other.erase(ADA)
         assert not proof.complete and proof.points is None and SPACE in proof.note
         reader.recall("tea")  # and lets it go

@@ -109,7 +109,7 @@ def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(ei
     assert len(either.recall("Ada").knowledge) == 3
     either.session("talk", expires_at=1.0)
     assert either.recall("Ada").knowledge == ()
-    either.expire()
+    either.admin.expire()
     assert either.facts.list() == ()
 
 
@@ -143,7 +143,7 @@ def test_a_fact_is_removed_from_everywhere(either: Memory) -> None:
     fact = either.facts.add("Ann likes tea.")
     assert points(either) == 1
     assert either.facts.remove(fact.id) and not either.facts.remove(fact.id)
-    assert either.facts.get(fact.id) is None and points(either) == 0 and either.verify().orphans == 0
+    assert either.facts.get(fact.id) is None and points(either) == 0 and either.admin.verify().orphans == 0
     assert either.facts.add("Ann likes tea.").id == fact.id and points(either) == 1
 
 
@@ -256,7 +256,7 @@ def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_
     thread.join()
     if first == "the fact" or replacement == "[redacted]":
         assert either.facts.list() == ()
-    assert either.verify().ok
+    assert either.admin.verify().ok
 
 
 def test_a_fact_is_updated_by_its_id(either: Memory) -> None:
@@ -273,7 +273,7 @@ def test_a_fact_is_updated_by_its_id(either: Memory) -> None:
         assert [found.text for found in either.recall("Where does Ada live?").knowledge] == ["Ada lives in Oslo."]
         assert either.recall("Rome").knowledge == ()
         either.worker().drain()
-    assert either.verify().ok
+    assert either.admin.verify().ok
     ended = either.facts.update(fact.id, valid_from=None, valid_to=10.0, metadata={})
     assert (ended.text, ended.valid_from, ended.valid_to, ended.metadata) == ("Ada lives in Oslo.", None, 10.0, {})
     assert either.recall("Ada").knowledge == ()

@@ -82,7 +82,7 @@ def test_while_another_process_owns_the_index_everything_is_stored_and_queued(ho
         report = memory.ingest(docs)
         assert (len(report.added), report.pending) == (1, 1)
         with pytest.raises(IndexBusy, match=rf"in use by process {owner.pid}; what is written is queued"):
-            memory.verify()
+            memory.admin.verify()
         owner.kill()
         owner.wait()
         assert len(memory.recall("zebra")) == 1  # the lock ends with its owner
@@ -185,13 +185,13 @@ def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, d
         old.ingest(docs)
         assert new.worker().drain() == 1
         with pytest.raises(IndexBusy, match="let one index serve one database"):
-            old.repair()
+            old.admin.repair()
 
 
 def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with Memory.open(home, index=tmp_path / "file") as memory, pytest.raises(IndexBroken, match="make it writable"):
-        memory.verify()
+        memory.admin.verify()
 
 
 def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreLocked):
-                memory.verify()
+                memory.admin.verify()
         assert memory.recall("zebra").degraded == ()
 
 

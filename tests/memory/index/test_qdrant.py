@@ -152,11 +152,11 @@ def test_every_index_finds_forgets_and_verifies_alike(home: Path, docs: Path, op
         memory.ingest(docs)
         assert memory.recall("zebra violin") == ()
         memory._store.indexes.get().upsert([Point(ONE, 4, 1, document_vector("left over"))])
-        assert (memory.verify().orphans, memory.verify().points) == (1, 2)
-        assert memory.repair().after.points == 1
+        assert (memory.admin.verify().orphans, memory.admin.verify().points) == (1, 2)
+        assert memory.admin.repair().after.points == 1
     with Memory.open(home, index=opener) as memory:
         assert [found.text for found in memory.recall("quagga")] == ["quagga with stripes"]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 def test_an_older_write_never_replaces_a_newer_one(opener: IndexOpener) -> None:
@@ -233,7 +233,7 @@ def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
         (docs / "a.txt").write_text("quagga")
         two.ingest(docs)
         assert (one.recall("zebra"), len(one.recall("quagga"))) == ((), 1)
-        assert one.verify().ok
+        assert one.admin.verify().ok
 
 
 @pytest.mark.parametrize(
@@ -276,11 +276,11 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
             assert memory.ingest(docs).pending == 2
             recall = memory.recall("zebra")
             assert recall.knowledge and "its answer is not one of Qdrant" in recall.degraded[0]
-            for act in (memory.verify, memory.repair, memory.worker().drain):
+            for act in (memory.admin.verify, memory.admin.repair, memory.worker().drain):
                 with pytest.raises(IndexUnavailable, match="what is written is queued"):
                     act()
             server.empty = False
-            assert not memory.recall("zebra").degraded and memory.verify().ok
+            assert not memory.recall("zebra").degraded and memory.admin.verify().ok
 
 
 def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: Path, server: Server) -> None:
@@ -320,7 +320,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
             time.sleep(0.01)
         stop.set()
         thread.join()
-        assert memory.verify().points == 1
+        assert memory.admin.verify().points == 1
 
 
 def test_a_server_that_cannot_weigh_terms_within_a_scope_is_refused(home: Path, server: Server) -> None:

@@ -73,16 +73,16 @@ def test_every_kind_of_difference_is_counted_named_and_repaired(
     either: Memory, docs: Path, harm: Callable[[Memory, str], None], kind: str, items: int, points: int
 ) -> None:
     ids = fill(either, docs)
-    assert either.verify().ok
+    assert either.admin.verify().ok
     harm(either, ids[1])
-    found = either.verify()
+    found = either.admin.verify()
     assert not found.ok
     assert {"missing": found.missing, "stale": found.stale, "orphan": found.orphans} == {
         "missing": 0, "stale": 0, "orphan": 0, kind: 1
     }  # fmt: skip
     assert found.examples == {kind: (STRANGER if harm is strange_point else ids[1],)}
-    assert either.verify() == found  # looking changes nothing
-    repaired = either.repair()
+    assert either.admin.verify() == found  # looking changes nothing
+    repaired = either.admin.repair()
     assert repaired.before == found
     assert (repaired.after.ok, repaired.after.pending) == (True, 0)
     assert (repaired.after.items, repaired.after.points) == (items, points)
@@ -105,9 +105,9 @@ def test_an_item_that_was_never_queued_is_repaired_whatever_the_index_holds(
     ids = fill(either, docs)
     harm(either, ids[0])
     lose_row(either, ids[0])
-    found = either.verify()
+    found = either.admin.verify()
     assert (found.missing, found.orphans, found.examples) == (1, 0, {"missing": (ids[0],)})
-    assert either.repair().after.ok
+    assert either.admin.repair().after.ok
     assert len(either.recall("zebra")) == 3
 
 
@@ -124,17 +124,17 @@ def test_everything_at_once_over_many_pages(memory: Memory, docs: Path, monkeypa
     for number in range(30):
         stranger = Point(f"{number:08x}-0000-4000-8000-000000000000", 1, 1, document_vector("zebra"))
         memory._store.indexes.get().upsert([stranger])
-    found = memory.verify()
+    found = memory.admin.verify()
     assert (found.missing, found.stale, found.orphans) == (10, 5, 35)
     assert {kind: len(ids) for kind, ids in found.examples.items()} == {"missing": 10, "stale": 5, "orphan": 10}
-    after = memory.repair().after
+    after = memory.admin.repair().after
     assert (after.ok, after.items, after.points) == (True, 55, 55)
 
 
 def test_what_waits_for_a_worker_is_not_wrong(memory: Memory, docs: Path) -> None:
     ids = fill(memory, docs)
     sql(memory, "UPDATE vector_state SET want = want + 1 WHERE item_id = :item", item=ids[0])
-    found = memory.verify()
+    found = memory.admin.verify()
     assert (found.ok, found.pending, found.failing) == (True, 1, 0)
 
 
@@ -144,7 +144,7 @@ def test_items_that_are_not_to_be_recalled_are_not_missed(memory: Memory, docs: 
     sql(memory, "UPDATE items SET valid_to = 1.0 WHERE id = :item", item=expired)
     for item in (superseded, expired, valid):
         lose_row_and_point(memory, item)
-    found = memory.verify()
+    found = memory.admin.verify()
     assert (found.missing, found.examples) == (1, {"missing": (valid,)})
 
 
@@ -154,12 +154,12 @@ def test_an_index_that_lost_points_is_repaired_when_it_is_opened(home: Path, doc
         lose_point(memory, lost)
     with Memory.open(home) as memory:
         assert len(memory.recall("zebra")) == 3
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 def test_only_the_owner_of_the_index_can_verify_it(home: Path, docs: Path) -> None:
     with Memory.open(home) as owner, Memory.open(home) as other:
         fill(owner, docs)
-        for act in (other.verify, other.repair, other._store.indexes.worker):
+        for act in (other.admin.verify, other.admin.repair, other._store.indexes.worker):
             with pytest.raises(IndexBusy):
                 act()

@@ -177,7 +177,7 @@ def test_two_writers_of_a_conversation_and_four_workers_lose_nothing(
         assert len(said) == 80
         assert {text.text.splitlines()[-1] for text in memory.recall("zebra", limit=20)} == {"zebra v9"}
         memory.worker().drain()
-        report = memory.verify()
+        report = memory.admin.verify()
         assert (report.ok, report.points, report.pending) == (True, 5 + 80, 0)
 
 

@@ -31,14 +31,14 @@ def test_a_text_is_recalled_listed_and_forgotten_by_its_source(either: Memory) -
         either.recall("green tea") == () and either.documents.list() == () and either.documents.get("wiki/tea") is None
     )
     either.worker().drain()
-    assert either.verify().points == 0
+    assert either.admin.verify().points == 0
 
 
 def test_the_same_again_changes_nothing_and_other_content_replaces_it(memory: Memory) -> None:
     first = memory.documents.add("Green tea is hot.", source="tea")
     memory.worker().drain()
     assert memory.documents.add("Green tea is hot.", source="tea") == first
-    assert memory.verify().pending == 0
+    assert memory.admin.verify().pending == 0
     memory.documents.add("Black tea is hotter.", source="tea")
     assert [found.text for found in memory.recall("tea")] == ["Black tea is hotter."]
     renewed = memory.documents.add("Black tea is hotter.", source="tea", metadata={"kind": "black"})

@@ -61,7 +61,7 @@ def check(memory: Memory, shown: int) -> None:
     """Nothing is lost, left over, or indexed twice."""
     memory._store.indexes.catch_up()
     assert counts(memory) == (shown, shown)
-    found = memory.verify()
+    found = memory.admin.verify()
     assert (found.ok, found.points, found.pending) == (True, shown, 0)
 
 
@@ -141,7 +141,7 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
     with pytest.raises(KeyboardInterrupt):
         either.ingest(docs, on_progress=stop)
     assert texts(either) == []
-    assert either.verify().ok  # what nobody sees is missed by nobody
+    assert either.admin.verify().ok  # what nobody sees is missed by nobody
     with either._store.database.read() as connection:
         written = set(connection.scalars(text("SELECT id FROM items")))
     assert len(written) == 32
@@ -344,7 +344,7 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
             break
         kills += 1
         with Memory.open(home) as memory:
-            assert memory.verify().stale == 0
+            assert memory.admin.verify().stale == 0
     with Memory.open(home) as memory:
         memory.ingest(docs)
         assert sorted(texts(memory)) == sorted(f"zebra{n}" for n in range(6) for _ in range(80 if n % 2 else 5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import HeadMoved, Memory, StoreClosed
+from agentkit_memory import HeadMoved, Memory, ScopeError, StoreClosed, StoredSession
 from agentkit_memory.process.store_threads import LoopThread
 from agentkit_prompts.context.messages import Message
 
@@ -178,9 +179,9 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
     assert embedder.ended.wait(10)  # it was cancelled, and could put its things away
     embedder = Waited()
     with Memory.open(home, embedder=embedder) as memory:
-        assert memory.verify().failing == 0  # it is nobody's failure
+        assert memory.admin.verify().failing == 0  # it is nobody's failure
         memory.worker().drain()
-        assert not memory.recall("heron").degraded and memory.verify().ok
+        assert not memory.recall("heron").degraded and memory.admin.verify().ok
 
 
 def test_a_loop_that_was_closed_begins_no_other() -> None:
@@ -190,3 +191,30 @@ def test_a_loop_that_was_closed_begins_no_other() -> None:
     with pytest.raises(StoreClosed, match="open it again"):
         loop.result(asyncio.sleep(0))
     assert threading.active_count() == before
+
+
+async def test_methods_for_async_code_do_what_the_others_do(either: Memory, docs: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    assert (await either.aingest(docs)).added
+    session = await either.asession("s")
+    assert len(await session.aappend(Message("user", "heron"), key="k")) == 1
+    fork = await session.afork("other", at=1)
+    await fork.aappend(Message("user", "newt"))
+    assert [each.message.text for each in await fork.apage(limit=1)] == ["newt"]
+    assert [each.text for each in await session.aredact(1)] == ["[redacted]"]
+    assert len(await fork.arefresh()) == 2 and len(await fork.arewind(1)) == 1
+    assert [each.text for each in await session.aedit(1, "otter")] == ["otter"]
+    assert [found.text for found in await either.arecall("zebra", limit=1)] == ["zebra"]
+    assert await either.adelete_session("s") and not await either.adelete_session("s")
+    assert (await either.aerase("local")).complete
+    with pytest.raises(ScopeError, match="cannot be empty"):
+        await either.asession("")
+
+
+def test_they_are_documented_and_take_the_same_arguments() -> None:
+    for owner, names in ((Memory, ("recall", "ingest", "erase")), (StoredSession, ("append", "fork", "page"))):
+        for name in names:
+            for_async = getattr(owner, f"a{name}")
+            assert inspect.signature(for_async) == inspect.signature(getattr(owner, name))
+            assert for_async.__doc__ == getattr(owner, name).__doc__
+            assert (for_async.__name__, inspect.iscoroutinefunction(for_async)) == (f"a{name}", True)

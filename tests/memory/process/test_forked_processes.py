@@ -97,8 +97,8 @@ def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on
             lambda: either.session("s"),
             lambda: session.append(Message("user", "heron")),
             lambda: session.refresh(),
-            either.verify,
-            either.repair,
+            either.admin.verify,
+            either.admin.repair,
             either.worker().drain,
             lambda: asyncio.run(either.run(either.recall, "zebra")),
         )
@@ -112,7 +112,7 @@ def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on
         either.facts.add("zebra three")
         assert texts(either, "zebra") == {"zebra one", "zebra three"}
         session.append(Message("user", "eel"))
-        assert either.verify().ok
+        assert either.admin.verify().ok
     assert texts(either, "zebra") == {"zebra one", "zebra three"}
 
 
@@ -125,7 +125,7 @@ def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> N
         memory.close()
         with Memory.open(home) as memory:
             recall = memory.recall("zebra")
-            assert recall.knowledge and not recall.degraded and memory.verify().ok
+            assert recall.knowledge and not recall.degraded and memory.admin.verify().ok
 
 
 def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes_its_own(home: Path) -> None:
@@ -138,13 +138,13 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         own.append(Memory.open(home))
         own[0].facts.add("zebra two")
         with pytest.raises(IndexBusy, match=f"process {os.getppid()}"):
-            own[0].verify()
+            own[0].admin.verify()
         return texts(own[0], "zebra") == {"zebra one", "zebra two"} and len(own[0].recall("zebra").degraded)
 
     def write() -> object:
         own[0].facts.add("zebra three")
         recall = own[0].recall("zebra")
-        return len(recall.knowledge), recall.degraded, own[0].verify().ok
+        return len(recall.knowledge), recall.degraded, own[0].admin.verify().ok
 
     with forked(open_anew, write) as other:
         assert other.report() == "1"
@@ -153,7 +153,7 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
         other.go_on()
         assert other.report() == "(3, (), True)"
     with Memory.open(home) as memory:
-        assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.verify().ok
+        assert texts(memory, "zebra") == {"zebra one", "zebra two", "zebra three"} and memory.admin.verify().ok
 
 
 def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
 
     def hold() -> None:
         index = store.indexes.catch_up()
-        locks = (store.indexes._lock, index._mutex, session._lock, store.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
+        locks = (store.indexes._lock, index._mutex, session._lock, store.database.threads["memory"]._threads._lock)  # type: ignore[attr-defined]
         for lock in locks:
             lock.acquire()
         with store.database.write() as connection:
@@ -198,7 +198,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
     finally:
         let_go.set()
         thread.join()
-    assert memory.verify().ok
+    assert memory.admin.verify().ok
     memory.close()
 
 
@@ -236,9 +236,9 @@ if not child:
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 memory.facts.add("zebra two")
-assert len(memory.recall("zebra").knowledge) == 2 and memory.verify().ok
+assert len(memory.recall("zebra").knowledge) == 2 and memory.admin.verify().ok
 os._exit(0)  # without closing: what is in the log must be there
 """
     subprocess.run([sys.executable, "-c", code, str(home)], check=True, timeout=60)
     with Memory.open(home) as memory:
-        assert texts(memory, "zebra") == {"zebra one", "zebra two"} and memory.verify().ok
+        assert texts(memory, "zebra") == {"zebra one", "zebra two"} and memory.admin.verify().ok

@@ -44,7 +44,7 @@ def test_what_a_memory_makes_is_private(tmp_path: Path, umask: None) -> None:
         assert stat.S_IMODE((home / "memory.db-wal").stat().st_mode) == 0o600
         assert stat.S_IMODE((home / "index").stat().st_mode) == 0o700
         fill(memory, "violin")
-        memory.compact()
+        memory.admin.compact()
         assert rights(tmp_path / "a") == {}
     assert rights(tmp_path / "a") == {}
     with Memory.open(home) as memory:

@@ -100,7 +100,7 @@ def test_of_a_long_message_the_part_that_fits_is_recalled(either: Memory) -> Non
     assert either.session("a").conversation[1].text[start:end] == found.text  # type: ignore[misc]
     assert (found.position, found.role) == (2, "user")
     assert "xylophone" in recall.turns[0].text and len(recall.turns[0].text) < 5000
-    assert either.verify().ok
+    assert either.admin.verify().ok
 
 
 def test_a_long_message_that_is_not_indexed_yet_is_searched_in_part(memory: Memory) -> None:
@@ -120,7 +120,7 @@ def test_nothing_of_a_long_message_is_left_when_it_is_redacted(either: Memory) -
     session.redact(1, "A secret about the harvest was here.")
     either.worker().drain()
     assert texts(either, "password xylophone harvest") == ["A secret about the harvest was here."]
-    assert either.verify().points == 1
+    assert either.admin.verify().points == 1
 
 
 def test_a_short_message_is_recalled_whole(memory: Memory) -> None:

@@ -173,10 +173,10 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
             assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
             with pytest.raises(StoreFull, match="free some space"):
-                memory.repair()
+                memory.admin.repair()
             assert not memory.erase(Scope("local", user="nobody")).complete
         assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
     with monkeypatch.context() as full:
         full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
         with Memory.open(home) as memory:
@@ -185,7 +185,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
         assert "without the index" in recall.degraded[-1]
     with Memory.open(home) as memory:
         assert memory.recall("stork").degraded == ()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
 
 
 def test_of_many_new_messages_the_newest_are_searched_at_once_and_the_others_soon(memory: Memory) -> None:

@@ -257,7 +257,7 @@ def test_a_closed_memory_leaves_a_hanging_embedder_behind(home: Path, stalling: 
     stalling.go_on.set()
     with Memory.open(home, embedder=stalling) as memory:
         memory.worker().drain()
-        assert memory.verify().ok and memory.verify().pending == 0
+        assert memory.admin.verify().ok and memory.admin.verify().pending == 0
 
 
 def test_a_reader_of_nothing_asks_no_model(home: Path, stalling: Stalling) -> None:

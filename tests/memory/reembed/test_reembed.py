@@ -82,7 +82,7 @@ def kept(memory: Memory) -> dict[str, int]:
 def whole(memory: Memory, model: str) -> None:
     """The store is read by the model, every item is in its space once and in no other, and nothing is left over."""
     memory.recall("x")
-    found = memory.verify()
+    found = memory.admin.verify()
     assert (found.ok, found.pending, found.space) == (True, 0, space_name(model))
     with memory._store.database.read() as connection:
         ids = set(connection.scalars(select(items.c.id)))
@@ -94,7 +94,7 @@ def whole(memory: Memory, model: str) -> None:
 
 def test_a_store_found_by_words_is_found_by_meaning_afterwards(filled: Memory) -> None:
     seen: list[ReembedProgress] = []
-    done = filled.reembed(Words(), on_progress=seen.append)
+    done = filled.admin.reembed(Words(), on_progress=seen.append)
     assert (done.flipped, done.why, done.items, done.failing, done.left) == (True, "", 17, 0, ())
     assert [(check.name, check.tried, check.share) for check in done.checks] == [
         ("self-retrieval", 17, 1.0),
@@ -108,9 +108,9 @@ def test_a_store_found_by_words_is_found_by_meaning_afterwards(filled: Memory) -
 
 
 def test_one_model_is_replaced_by_another_and_nothing_of_it_is_left(filled: Memory) -> None:
-    filled.reembed(Words("one", 48))
+    filled.admin.reembed(Words("one", 48))
     filled.recall("pond badger")
-    done = filled.reembed(Words("two", 96))
+    done = filled.admin.reembed(Words("two", 96))
     assert (done.flipped, [check.name for check in done.checks if check.tried]) == (
         True,
         ["self-retrieval", "recent recalls"],
@@ -121,12 +121,12 @@ def test_one_model_is_replaced_by_another_and_nothing_of_it_is_left(filled: Memo
 
 
 def test_words_alone_can_be_gone_back_to(filled: Memory) -> None:
-    filled.reembed(Words())
-    assert filled.reembed(None).flipped
+    filled.admin.reembed(Words())
+    assert filled.admin.reembed(None).flipped
     assert (filled.model, best(filled, "puma")) == ("", "puma")
     assert kept(filled) == {}
     whole(filled, "")
-    assert filled.reembed(Words()).flipped  # and back again, into a space that was dropped
+    assert filled.admin.reembed(Words()).flipped  # and back again, into a space that was dropped
     whole(filled, "words-1")
 
 
@@ -137,22 +137,22 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
         if not progress.done:
             assert "Zeppelin" in either.recall("heron")[0].text
 
-    assert either.reembed(Words(), on_progress=meanwhile).flipped
+    assert either.admin.reembed(Words(), on_progress=meanwhile).flipped
     either.worker().drain()
     assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
     whole(either, "words-1")
 
 
 def test_a_space_that_is_read_is_never_forgotten(filled: Memory) -> None:
-    filled.reembed(Words())
+    filled.admin.reembed(Words())
     forget_space(filled._store.database, filled._store.indexes.active())
     whole(filled, "words-1")
 
 
 def test_changing_to_the_model_that_is_read_does_nothing(filled: Memory) -> None:
-    filled.reembed(Words())
+    filled.admin.reembed(Words())
     again = Words()
-    done = filled.reembed(again)
+    done = filled.admin.reembed(again)
     assert (done.flipped, done.items, done.checks, again.calls) == (True, 17, (), [])
 
 
@@ -185,12 +185,12 @@ def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(hom
 @pytest.mark.parametrize("before", ["", "one"])
 def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, before: str) -> None:
     if before:
-        filled.reembed(Words("one"))
+        filled.admin.reembed(Words("one"))
     with pytest.raises(
         EmbedderMismatch, match=rf"read by {'model .one.' if before else 'BM25 alone'}, not by model 'x'"
     ):
         establish(filled._store.database, filled._store.embedders.add(Words("x")))
-    with pytest.raises(EmbedderMismatch, match=r"call `memory.reembed\(embedder\)` to change the model"):
+    with pytest.raises(EmbedderMismatch, match=r"call `memory.admin.reembed\(embedder\)` to change the model"):
         establish(filled._store.database, filled._store.embedders.add(Words("x")))
     whole(filled, before)
 
@@ -205,7 +205,7 @@ def test_without_its_embedder_a_store_is_found_by_words_and_what_is_new_waits(ho
         found = memory.recall("zebra stripes", limit=1)
         assert Path(found[0].source or "").stem == "zebra"
         assert any("no embedder of it was given" in each for each in found.degraded)
-        problems = memory.verify().problems
+        problems = memory.admin.verify().problems
         assert "BM25 still works" in "".join(problems.values())
     with Memory.open(home, embedder=Words()) as memory:  # at once, not when its next try is due
         memory.worker().drain()
@@ -223,7 +223,7 @@ def test_what_is_written_while_a_space_is_built_reaches_both(filled: Memory, doc
         assert best(filled, "zebra stripes") == "zebra"
         assert states(filled) == {SPACE, space_name("words-1")}
 
-    assert filled.reembed(Words(), on_progress=meanwhile).flipped
+    assert filled.admin.reembed(Words(), on_progress=meanwhile).flipped
     assert best(filled, "newt Xanadu", policy="dense") == "newt"
     assert best(filled, "stripes zebra", policy="dense") == "zebra"
     whole(filled, "words-1")
@@ -247,7 +247,7 @@ def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
         thread.start()
     try:
         for model in ("one", "two", "one"):
-            assert filled.reembed(Words(model)).flipped
+            assert filled.admin.reembed(Words(model)).flipped
     finally:
         stop.set()
         for thread in threads:
@@ -259,8 +259,8 @@ def test_recall_goes_on_from_other_threads_all_the_time(filled: Memory) -> None:
 
 def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> None:
     with filled.worker() as worker:
-        assert filled.reembed(Words("one")).flipped
-        assert filled.reembed(Words("two")).flipped
+        assert filled.admin.reembed(Words("one")).flipped
+        assert filled.admin.reembed(Words("two")).flipped
         filled.session("s").append(Message("user", "My heron is called Zeppelin."))
         for _ in range(200):
             if kept(filled).get("two") == 18:
@@ -279,8 +279,8 @@ def constant(text: str) -> list[float]:
 
 
 def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: Memory) -> None:
-    filled.reembed(Words("good"))
-    done = filled.reembed(Words("bad", wrong=constant))
+    filled.admin.reembed(Words("good"))
+    done = filled.admin.reembed(Words("bad", wrong=constant))
     assert not done.flipped
     assert done.why == "self-retrieval: 10 of 17 found, 90% needed"  # 10 are found by chance
     assert len(done.checks[0].examples) == 7
@@ -289,16 +289,16 @@ def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: 
     with pytest.raises(
         ReembedError, match=r"a change to 'bad' was begun and is not finished: finish it, or abandon it"
     ):
-        filled.reembed(Words("other"))
-    assert filled.abandon_reembed()
-    assert not filled.abandon_reembed()
+        filled.admin.reembed(Words("other"))
+    assert filled.admin.abandon_reembed()
+    assert not filled.admin.abandon_reembed()
     whole(filled, "good")
 
 
 def test_what_was_built_is_kept_and_checked_again(filled: Memory) -> None:
-    assert not filled.reembed(Words("bad", wrong=constant)).flipped
+    assert not filled.admin.reembed(Words("bad", wrong=constant)).flipped
     again = Words("bad", wrong=constant)
-    assert filled.reembed(again, gate=None).flipped
+    assert filled.admin.reembed(again, gate=None).flipped
     assert again.calls == []
     whole(filled, "bad")
 
@@ -306,31 +306,31 @@ def test_what_was_built_is_kept_and_checked_again(filled: Memory) -> None:
 def test_what_was_used_of_recent_recalls_has_to_be_proposed_again(filled: Memory, docs: Path) -> None:
     """Found by meaning alone before, found by nothing now."""
     near = Words("near", wrong=lambda said: Words("near").vector("feline") if "puma" in said or said == "cat" else None)
-    filled.reembed(near)
+    filled.admin.reembed(near)
     assert best(filled, "cat") == "puma"
     write(docs, [f"{first}{second}" for first in ANIMALS for second in "abcde"])
     filled.ingest(docs)
     filled.recall("cat", limit=1)
     far = Words("far", wrong=lambda said: [-value for value in far.vector("a burrow")] if said == "cat" else None)
-    done = filled.reembed(far, gate=Gate(overlap=1.0))
+    done = filled.admin.reembed(far, gate=Gate(overlap=1.0))
     assert not done.flipped
     recent = done.checks[1]
     assert (recent.name, recent.passed) == ("recent recalls", False)
     assert done.why.startswith("recent recalls: ")
-    assert filled.reembed(far, gate=Gate(overlap=0.0)).flipped
+    assert filled.admin.reembed(far, gate=Gate(overlap=0.0)).flipped
 
 
 def test_questions_of_ones_own_are_asked_of_both(filled: Memory) -> None:
-    filled.reembed(Words("one"))
+    filled.admin.reembed(Words("one"))
     good = Gate(questions=["where does the puma drink?", "which burrow has the newt?"])
-    done = filled.reembed(Words("two"), gate=good)
+    done = filled.admin.reembed(Words("two"), gate=good)
     assert done.flipped
     assert (done.checks[2].name, done.checks[2].tried > 10, done.checks[2].share) == ("questions", True, 1.0)
 
 
 def test_questions_are_asked_in_the_scope_of_the_memory(filled: Memory) -> None:
-    other = filled.within(Scope("other"))
-    done = other.reembed(Words(), gate=Gate(questions=["puma"]))
+    other = Memory(filled._store, Scope("other"))  # as it is opened with another scope
+    done = other.admin.reembed(Words(), gate=Gate(questions=["puma"]))
     assert (done.flipped, done.checks[0].tried, done.checks[2].tried) == (True, 17, 0)
 
 
@@ -357,7 +357,7 @@ def test_an_item_is_tried_three_times_before_the_change_ends(hurried: Memory, fa
             return connection.scalar(found) or 0
 
     words.wrong = poison
-    done = hurried.reembed(words)
+    done = hurried.admin.reembed(words)
     assert (done.flipped, done.failing) == (flipped, 0 if flipped else 1)
     assert tries() == (0 if flipped else 3)
 
@@ -366,11 +366,11 @@ def test_items_that_cannot_be_embedded_keep_a_space_from_being_read(hurried: Mem
     def poison(said: str) -> list[float] | None:
         return [float("nan")] * 64 if "puma" in said else None
 
-    done = hurried.reembed(Words(wrong=poison))
+    done = hurried.admin.reembed(Words(wrong=poison))
     assert (done.flipped, done.failing, done.checks) == (False, 1, ())
     assert done.why.startswith("1 of 17 items have no vector yet: EmbedderError: model 'words-1', text ")
     assert "holds NaN or infinity" in done.why
-    done = hurried.reembed(Words(wrong=poison), gate=Gate(failing=0.1, self_retrieval=0.9))
+    done = hurried.admin.reembed(Words(wrong=poison), gate=Gate(failing=0.1, self_retrieval=0.9))
     assert (done.flipped, done.failing) == (True, 1)
     assert best(hurried, "puma") == "puma"  # by its words
     hurried._store.embedders.add(Words())
@@ -391,7 +391,7 @@ def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> No
     away = Away()
     away.here = False
     with pytest.raises(EmbedderUnavailable, match="gone fishing"):
-        hurried.reembed(away)
+        hurried.admin.reembed(away)
     assert spaces(hurried) == {SPACE: ("", "active")}
     away.here = True
     encoder = hurried._store.embedders.add(away)
@@ -400,12 +400,12 @@ def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> No
     def leave(progress: ReembedProgress) -> None:
         away.here = False
 
-    done = hurried.reembed(away, on_progress=leave)
+    done = hurried.admin.reembed(away, on_progress=leave)
     assert (done.flipped, done.failing) == (False, 17)
     assert "gone fishing" in done.why
     assert best(hurried, "puma") == "puma"
     away.here = True
-    assert hurried.reembed(away).flipped
+    assert hurried.admin.reembed(away).flipped
     whole(hurried, "words-1")
 
 
@@ -424,7 +424,7 @@ CHANGE = """if True:
     from agentkit_memory import Memory
     from tests.memory.embedders.word_embedder import Words
     with Memory.open(sys.argv[1], index=sys.argv[2], timeout=30) as memory:
-        print(memory.reembed(Words(sys.argv[3])).flipped)
+        print(memory.admin.reembed(Words(sys.argv[3])).flipped)
 """
 
 
@@ -463,9 +463,9 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
             assert memory.model in (before, model)
             memory._store.embedders.add(Words(memory.model))
             assert best(memory, "burrow puma", policy="dense") == "puma"  # one of them is read, and is whole
-            assert memory.verify().ok
+            assert memory.admin.verify().ok
             memory.ingest(docs)
-            assert memory.reembed(Words(model)).flipped
+            assert memory.admin.reembed(Words(model)).flipped
             whole(memory, model)
             assert kept(memory) == {model: 17}
         before = model
@@ -485,7 +485,7 @@ def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home
         assert any("read by model 'two'" in each for each in found.degraded)
         owner._store.embedders.add(Words("two"))
         assert best(owner, "burrow puma", policy="dense") == "puma"
-        owner.reembed(Words("two"))  # which sweeps
+        owner.admin.reembed(Words("two"))  # which sweeps
         whole(owner, "two")
 
 
@@ -496,12 +496,12 @@ def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> N
     def meanwhile(progress: ReembedProgress) -> None:
         if not progress.done:
             with Memory.open(home) as other, pytest.raises(IndexBusy, match="in use by process") as raised:
-                other.reembed(Words())
+                other.admin.reembed(Words())
             said.append(raised)
 
     with Memory.open(home) as memory:
         memory.ingest(docs)
-        assert memory.reembed(Words(), on_progress=meanwhile).flipped
+        assert memory.admin.reembed(Words(), on_progress=meanwhile).flipped
         assert said
         whole(memory, "words-1")
 
@@ -533,9 +533,9 @@ def test_on_a_server_two_may_build_and_others_read_without_a_break(
 
         def meanwhile(progress: ReembedProgress) -> None:
             if not progress.done:
-                assert second.reembed(Words("two")).flipped
+                assert second.admin.reembed(Words("two")).flipped
 
-        assert first.reembed(Words("two"), on_progress=meanwhile).flipped
+        assert first.admin.reembed(Words("two"), on_progress=meanwhile).flipped
         for each in (first, second):
             assert best(each, "burrow puma", policy="dense") == "puma"
             whole(each, "two")
@@ -546,7 +546,7 @@ def test_a_change_that_is_abandoned_while_it_is_built_is_not_read(filled: Memory
         if progress.done:
             abandon(filled._store.database)
 
-    done = filled.reembed(Words(), on_progress=meanwhile)
+    done = filled.admin.reembed(Words(), on_progress=meanwhile)
     assert (done.flipped, done.why) == (False, "it was abandoned meanwhile")
     whole(filled, "")
 

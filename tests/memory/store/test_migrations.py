@@ -78,7 +78,7 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
             turns = connection.execute(text("SELECT text FROM items WHERE kind = 'turn' ORDER BY position")).scalars()
             assert list(turns) == ["hello", "hi"]
         memory.worker().drain()
-        assert memory.verify().ok
+        assert memory.admin.verify().ok
         check_tables(memory._store.database)
 
 

@@ -204,7 +204,7 @@ def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
         memory.worker().drain()
         damage(home, "PRAGMA foreign_keys=OFF", "UPDATE vector_state SET item_id = 'zeb\"a', want = -2")
         with pytest.raises(StoreError, match="what is stored is intact"):
-            memory.repair()
+            memory.admin.repair()
         assert len(memory.recall("zebra").knowledge) == 1
 
 

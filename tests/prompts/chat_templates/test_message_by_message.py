@@ -47,7 +47,10 @@ OWN = {
     "blank lines": RoleMarkerTemplate(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>", special_tokens=["<\n\n>"]),
 }
 TEMPLATES = {**{name: CHAT_TEMPLATES.get(name)() for name in CHAT_TEMPLATES}, **OWN}
-_WHOLE = {"base", "llama", "puyu", "chatglm", "yi-vl", "nothing around", "open ends", "indented", "blank lines"}
+_WHOLE = {
+    *("base", "llama", "internlm-7b", "internlm-20b", "puyu", "chatglm", "yi-vl"),
+    *("nothing around", "open ends", "indented", "blank lines"),
+}
 """Templates without markers, with a token that could go over them, or with numbers for messages."""
 BY_MESSAGE = sorted(set(TEMPLATES) - _WHOLE)
 

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts import Message
+from agentkit.prompts import Layers, Message, PromptContext, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, BaseTemplate, ChatTemplateError, ChatTemplateRegistry
+from agentkit_prompts.chat_templates.builtin.builtin import builtin
 from tests.paths import ROOT
 
 SHARED = ROOT.parent / "shared"
 DOCUMENT = SHARED / "seeds" / "lmdeploy_chat_template.md"
 CASES = SHARED / "conformance" / "lmdeploy.jsonl"
 HI = [{"role": "user", "content": "hi"}]
+CALL = {"id": "1", "type": "function", "function": {"name": "x", "arguments": "{}"}}
 TALK = [*HI, {"role": "assistant", "content": "hello"}]
 
 
@@ -124,6 +126,46 @@ def test_a_base_class_says_a_conversation_only_when_it_completes() -> None:
         BaseTemplate().render(TALK)
 
 
+def test_the_names_of_the_document_are_there_and_may_be_registered_as_it_does() -> None:
+    made = {name: CHAT_TEMPLATES.get(name)() for name in CHAT_TEMPLATES if name.startswith("internlm-")}
+    capable = {name: (one.capability, one.session_len) for name, one in made.items() if "xcomposer" not in name}
+    assert capable == {
+        "internlm-7b": ("completion", 2048),
+        "internlm-20b": ("completion", 4096),
+        "internlm-chat-7b": ("chat", 2048),
+        "internlm-chat-7b-8k": ("chat", 8192),
+        "internlm-chat-20b": ("chat", 8192),
+    }
+    assert made["internlm-7b"].get_prompt("hi") == made["internlm-20b"].render(HI) == "hi"
+    assert made["internlm-chat-7b-8k"].render(HI) == CHAT_TEMPLATES.get("internlm")().render(HI)
+    own = ChatTemplateRegistry(builtin)
+    own.register_module("internlm-chat-7b")(Derived)
+    assert own.get("internlm-chat-7b") is Derived
+    for name in ("internlm-chat-7b", "internlm"):
+        with pytest.raises(ChatTemplateError, match="is registered already"):
+            own.register_module(name)(Derived)
+
+
+@pytest.mark.parametrize("name", ["internlm2", "qwen", "llama3"])
+def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> None:
+    made: Any = CHAT_TEMPLATES.get(name)(capability="completion")
+    text = made.get_prompt("hi")
+    assert made.render(HI) == text and made.render(TALK) == f"{text}\nhello"
+    composition = compose(Layers(), PromptContext(user_input="hi", conversation=[]))
+    assert composition.to_text(made) == text
+    for part in ({"role": "tool", "content": "x"}, {"role": "assistant", "tool_calls": [CALL]}):
+        with pytest.raises(ChatTemplateError, match=r"no place for tool|no marker for what a tool returned"):
+            made.render([*HI, part])
+
+
+def test_a_model_that_fills_in_is_given_one_prompt() -> None:
+    made: Any = CHAT_TEMPLATES.get("codellama")(capability="infilling")
+    prompt = [{"role": "user", "content": "def <FILL>: pass"}]
+    assert made.render(prompt) == made.get_prompt("def <FILL>: pass")
+    with pytest.raises(ChatTemplateError, match="it takes one prompt, got 2 messages"):
+        made.render(TALK)
+
+
 def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
@@ -150,7 +192,6 @@ def test_the_code_of_the_document_runs_as_written() -> None:
         *("internlm-7b", "internlm-20b", "internlm-chat-7b", "internlm-chat-7b-8k", "internlm-chat-20b"),
         "an-awsome-name",
     }
-    assert not set(registry) & set(CHAT_TEMPLATES)  # so it also runs against the registry of the process
     assert registry.get("internlm-chat-20b") is registry.get("internlm-chat-7b-8k")
     assert registry.get("internlm-20b")().get_prompt("hi") == "hi"
     made: Any = registry.get("internlm-chat-7b-8k")()

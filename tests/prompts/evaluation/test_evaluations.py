@@ -207,10 +207,11 @@ def test_every_row_is_yielded_in_order_with_what_it_shows() -> None:
         RowPrompt(0, None, (2,), "{question}</E>={answer}; 2+2=?=?", "{question}</E>={answer}; 2+2=?=?"),
         RowPrompt(1, None, (0,), "2+2=?=4; 3+3=?=?", "2+2=?=4; 3+3=?=?"),
     ]
-    assert icl.settings == {"max_out_len": 5}
+    assert icl.inferencer.max_out_len == 5
     cfg = {"prompt_template": {"template": "{question}"}, "max_out_len": 7}
-    assert InContext.from_cfg(cfg, READER).settings == {"max_out_len": 7}
-    assert InContext.from_cfg({**cfg, "inferencer": {**GEN, "max_out_len": 5}}, READER).settings["max_out_len"] == 5
+    assert InContext.from_cfg(cfg, READER).inferencer.max_out_len == 7
+    own = {**cfg, "inferencer": {**GEN, "max_out_len": 5}}
+    assert InContext.from_cfg(own, READER).inferencer.max_out_len == 5
 
 
 def test_examples_are_separated_as_the_retriever_says_and_dialogues_are_not() -> None:
@@ -370,7 +371,7 @@ def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> 
         "infer_cfg['prompt_template']: unknown type 'PromptTemplat'; did you mean 'PromptTemplate'?",
         "infer_cfg['ice_template']: unknown key 'ice_tokn'; did you mean 'ice_token'?",
         "infer_cfg['retriever']: unknown key 'ice_seperator'; did you mean 'ice_separator'?",
-        "fix_id_list must hold row numbers of 0 or more, got -1, '2'",
+        "fix_id_list must hold row numbers, got '2'",
         "infer_cfg['inferencer'] must be a dict with a type",
     ):
         assert part in str(error.value)

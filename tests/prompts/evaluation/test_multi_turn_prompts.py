@@ -47,6 +47,16 @@ def ask(
         return sent, stop.value
 
 
+def configured(infer_mode: str | None) -> InContext:
+    inferencer = {"type": "MultiTurnGenInferencer"} | ({"infer_mode": infer_mode} if infer_mode else {})
+    infer_cfg = {
+        "prompt_template": {"type": "MultiTurnPromptTemplate", "template": TEMPLATE},
+        "retriever": {"type": "ZeroRetriever"},
+        "inferencer": inferencer,
+    }
+    return InContext.from_cfg(infer_cfg, {"input_columns": ["question"], "output_column": "answer"})
+
+
 class TestTheDocument:
     def test_every_puts_the_models_answers_between_the_questions(self) -> None:
         sent, given = ask(TEMPLATE, SUMS, "every")
@@ -87,16 +97,26 @@ class TestTheDocument:
         assert example[0] == {"section": "ice", "pos": "begin"}
         assert without_markers(example) == without_markers(template.item(SUMS))
 
-    def test_a_shipped_configuration_has_it(self) -> None:
-        infer_cfg = {
-            "prompt_template": {"type": "MultiTurnPromptTemplate", "template": TEMPLATE},
-            "retriever": {"type": "ZeroRetriever"},
-            "inferencer": {"type": "MultiTurnGenInferencer", "infer_mode": "every"},
-        }
-        icl = InContext.from_cfg(infer_cfg, {"input_columns": ["question"], "output_column": "answer"})
+    def test_a_shipped_configuration_is_asked_as_its_mode_says(self) -> None:
+        icl = configured("last")
         assert isinstance(icl.prompt_template, MultiTurnPromptTemplate)
         (row,) = icl.prompts([SUMS])
-        assert without_markers(row.prompt) == dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?", "6")
+        assert without_markers(row.prompt) == dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?")
+        turns = list(configured("every_with_gt").prompts([SUMS]))
+        assert [(one.row, one.turn, without_markers(one.prompt)) for one in turns] == [
+            (0, 0, dialogue("1+1=?")),
+            (0, 1, dialogue("1+1=?", "2", "2+2=?")),
+            (0, 2, dialogue("1+1=?", "2", "2+2=?", "4", "3+3=?")),
+        ]
+
+    def test_prompts_that_need_the_answers_of_the_model_are_asked_for_one_by_one(self) -> None:
+        icl = configured("every")
+        with pytest.raises(InContextError, match="run the evaluation with a model, or send the answers to `requests`"):
+            list(icl.prompts([SUMS]))
+        asked = icl.requests(SUMS)
+        assert without_markers(next(asked)) == dialogue("1+1=?")
+        assert without_markers(asked.send("two")) == dialogue("1+1=?", "two", "2+2=?")
+        assert without_markers(configured(None).requests(SUMS).send(None)) == dialogue("1+1=?")
 
 
 class TestTurns:

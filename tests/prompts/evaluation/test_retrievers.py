@@ -215,3 +215,35 @@ def test_an_evaluation_asks_its_retriever_once_for_all_rows() -> None:
     ]
     with pytest.raises(InContextError, match="a row has no column 'q'"):
         icl.ids([{"a": 1}])
+
+
+def test_equal_scores_come_out_as_rank_bm25_has_them() -> None:
+    rows = [{"q": text, "a": "x"} for text in ("red car", "red bus", "blue sky", "red van")]
+    icl = InContext.from_cfg(
+        {
+            "prompt_template": {"template": "</E>{q}", "ice_token": "</E>"},
+            "ice_template": {"template": "{q}"},
+            "retriever": {"type": "BM25Retriever", "ice_num": 4},
+        },
+        {"input_columns": "q", "output_column": "a"},
+        train=rows,
+    )
+    assert icl.ids([{"q": "red"}, {"q": "nothing"}, {"q": "blue"}]) == [(3, 1, 0, 2), (3, 2, 1, 0), (2, 3, 1, 0)]
+
+
+def test_a_negative_row_number_counts_from_the_end() -> None:
+    def fixed(*numbers: int) -> InContext:
+        return InContext.from_cfg(
+            {
+                "prompt_template": {"template": "</E>{q}", "ice_token": "</E>"},
+                "ice_template": {"template": "{q}"},
+                "retriever": {"type": "FixKRetriever", "fix_id_list": [*numbers]},
+            },
+            {"input_columns": "q", "output_column": "a"},
+            train=[{"q": str(number), "a": "x"} for number in range(3)],
+        )
+
+    assert fixed(-1, 0, -3).ids([{"q": "x"}]) == [(2, 0, 0)]
+    assert fixed(-1).prompt({"q": "?"}, fixed(-1).ids([{"q": "?"}])[0]) == "2\n?"
+    with pytest.raises(InContextError, match="the retriever shows row -4, of 3 training rows"):
+        fixed(-4, 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, PrompterError
+from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, PrompterError
 
 SYSTEM = "You are an AI-Agent developed by LazyLLM."
 ALPACA = (
@@ -38,11 +38,21 @@ def printed_by_the_document(text: str) -> str:
 def chat(*args: Any, **kwargs: Any) -> ChatPrompter:
     """A chat prompter with the tokens that the document's output was printed with."""
     tokens = {"sos": "<|start_system|>", "eos": "<|end_system|>", "soh": "<|Human|>:", "soa": "<|Assistant|>:"}
-    return ChatPrompter(*args, **kwargs).for_model(**tokens)
+    return ChatPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM, **tokens)
+
+
+def alpaca(*args: Any, **kwargs: Any) -> AlpacaPrompter:
+    """An Alpaca prompter with the line that LazyLLM puts in front of everything."""
+    return AlpacaPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM)
+
+
+def lazy(*args: Any, **kwargs: Any) -> ChatPrompter:
+    """A chat prompter with that line."""
+    return ChatPrompter(*args, **kwargs, system=LAZYLLM_SYSTEM)
 
 
 def test_quick_start_with_a_user_instruction() -> None:
-    prompter = AlpacaPrompter({"user": QUESTION})
+    prompter = alpaca({"user": QUESTION})
     # The document prints the instruction inside the system text. The real system says it as the user's part.
     assert prompter.generate_prompt(SLOTS) == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n\n\n{ANSWERED}### Response:\n"
     assert prompter.generate_prompt(SLOTS, return_dict=True) == {
@@ -54,7 +64,7 @@ def test_quick_start_with_a_user_instruction() -> None:
 
 
 def test_an_instruction_that_is_one_text_stands_where_the_document_prints_it() -> None:
-    prompter = AlpacaPrompter(QUESTION)
+    prompter = alpaca(QUESTION)
     said = prompter.generate_prompt(SLOTS)
     assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ANSWERED}\n\n\n\n### Response:\n"
     assert printed_by_the_document(said) == (
@@ -64,12 +74,12 @@ def test_an_instruction_that_is_one_text_stands_where_the_document_prints_it() -
 
 
 def test_a_text_fills_the_one_slot_whatever_its_name() -> None:
-    said = AlpacaPrompter(f"{ADD}, 输入为{{instruction}}").generate_prompt("a+b")
+    said = alpaca(f"{ADD}, 输入为{{instruction}}").generate_prompt("a+b")
     assert said == f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}, 输入为a+b\n\n\n\n### Response:\n"
 
 
 def test_an_extra_key_is_a_slot_under_its_own_heading() -> None:
-    said = AlpacaPrompter(ADD, extra_keys="input").generate_prompt("a+b")
+    said = alpaca(ADD, extra_keys="input").generate_prompt("a+b")
     assert said == (
         f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{ADD}\n\n{EXTRA}\n\n### input:\na+b\n\n\n\n### Response:\n"
     )
@@ -89,7 +99,7 @@ def test_chat_without_a_slot_puts_the_input_into_the_turn_of_the_user() -> None:
 @pytest.mark.parametrize("given", ["at construction", "with the call"])
 def test_tools_are_listed_as_json_in_a_text(given: str) -> None:
     made, asked = (TOOLS, None) if given == "at construction" else (None, TOOLS)
-    said = AlpacaPrompter(PICK, extra_keys="input", tools=made).generate_prompt(WEATHER, tools=asked)
+    said = alpaca(PICK, extra_keys="input", tools=made).generate_prompt(WEATHER, tools=asked)
     assert said == (
         f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{PICK}\n\n{EXTRA}\n\n### input:\n{WEATHER}\n\n\n"
         f"### Function-call Tools. \n\n{LISTED}\n\n\n### Response:\n"
@@ -101,7 +111,7 @@ def test_tools_are_listed_as_json_in_a_text(given: str) -> None:
 
 
 def test_tools_stand_beside_the_messages_of_a_request() -> None:
-    prompter = AlpacaPrompter(PICK, extra_keys="input", tools=TOOLS)
+    prompter = alpaca(PICK, extra_keys="input", tools=TOOLS)
     system = f"{SYSTEM}\n{ALPACA}\n\n### Instruction:\n{PICK}\n\n{EXTRA}\n\n### input:\n{WEATHER}\n\n"
     assert prompter.generate_prompt(WEATHER, return_dict=True) == {
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": ""}],
@@ -129,9 +139,7 @@ def test_history_in_both_forms_in_a_request_as_printed() -> None:
         {"role": "user", "content": "聊会儿天吧"},
     ]
     for history in ([BEFORE], messages):
-        assert ChatPrompter(TALK).generate_prompt("聊会儿天吧", history=history, return_dict=True) == {
-            "messages": expected
-        }
+        assert lazy(TALK).generate_prompt("聊会儿天吧", history=history, return_dict=True) == {"messages": expected}
 
 
 def test_message_dicts_work_in_a_text_too_though_the_document_says_they_do_not() -> None:
@@ -141,5 +149,5 @@ def test_message_dicts_work_in_a_text_too_though_the_document_says_they_do_not()
 
 def test_alpaca_has_no_history() -> None:
     with pytest.raises(PrompterError, match="history"):
-        AlpacaPrompter(ADD).generate_prompt("", history=[BEFORE])
-    assert AlpacaPrompter(ADD).generate_prompt("", history=[]) == AlpacaPrompter(ADD).generate_prompt("")
+        alpaca(ADD).generate_prompt("", history=[BEFORE])
+    assert alpaca(ADD).generate_prompt("", history=[]) == alpaca(ADD).generate_prompt("")

@@ -12,7 +12,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, create_model
 
 from agentkit.prompts import ToolCall
-from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolResult, tool
+from agentkit.tools import Tool, ToolArgumentError, ToolContext, ToolDefinitionError, ToolResult, tool
 
 
 async def echo(**arguments: Any) -> Any:
@@ -84,6 +84,32 @@ async def test_a_product_of_fields_and_objects_is_given_up_and_the_reason_is_nam
     assert "more than 40,000 fields missing" in str(asking.result().content)
     whole = {f"f{number}": number for number in range(30)}
     assert (await ask(made, x=[whole] * 1_000)).content == "1000 taken"
+
+
+LONE = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"enum": [LONE]},
+        {"enum": [LONE, 5]},
+        {"const": {"a": [LONE]}},
+        {"anyOf": [{"enum": [LONE]}, {"const": LONE}]},
+        {"type": "object", "properties": {LONE: {"type": "integer"}}, "required": [LONE]},
+        {"type": "object", "required": [LONE]},
+        {"type": "string", "pattern": LONE},
+        {"$ref": f"#/$defs/{LONE}"},
+    ],
+)
+async def test_a_schema_with_characters_that_no_text_has_ends_in_a_result(schema: dict[str, Any]) -> None:
+    document = {"type": "object", "properties": {"x": schema}, "$defs": {LONE: {"enum": [LONE]}}}
+    try:
+        made = Tool.from_json_schema("t", "", document, echo, trust="untrusted")
+    except ToolDefinitionError:
+        return
+    for value in (5, "a", {}, {"a": 1}, [LONE], LONE):
+        assert (await ask(made, x=value)).status in ("error", "success")
 
 
 class Left(BaseModel):

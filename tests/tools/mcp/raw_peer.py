@@ -83,6 +83,7 @@ def malformed() -> list[Any]:
         {"name": "odd", "inputSchema": {"type": "object", "properties": {"x": 5}}},
         {"name": 5, "inputSchema": fine},
         "nothing",
+        {"name": "n" * 2_000_000, "inputSchema": fine},
         {"name": "last", "inputSchema": fine},
     ]
 

@@ -156,7 +156,9 @@ def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() 
     assert [problem.partition(":")[0] for problem in problems] == [
         *("tool none", "tool listed", "tool text", "tool odd"),
         *["tool (without a name)"] * 2,
+        f"tool {'n' * 100}...",
     ]
+    assert max(map(len, problems)) < 1_000
     assert "tool text: its JSON Schema cannot be used; inputSchema.type: Input should be 'object'" in problems
 
 

@@ -57,7 +57,10 @@ def read_arguments(
                     raise
         if not isinstance(error, ValidationError):
             raise unreadable(tool, error) from None
-        problems = _problems(error, text, parameters)
+        try:
+            problems = _problems(error, text, parameters)
+        except UnicodeError as other:  # a schema that is not ours may hold what pydantic cannot write out
+            raise unreadable(tool, other) from None
     raise ToolArgumentError(tool, problems)
 
 

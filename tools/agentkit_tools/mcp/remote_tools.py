@@ -34,6 +34,7 @@ IDEMPOTENCY_KEY = "agentkit/idempotency-key"
 
 _TIMEOUT = 60.0
 _MAX_PAGES = 200
+_MAX_NAME = 1_000
 _MAX_DESCRIPTION = 20_000
 _MAX_SCHEMA = 500_000
 _MAX_PROBLEMS = 10
@@ -102,6 +103,10 @@ def make_tools(
 
 def _tool(definition: Definition, connection: Connection, policy: PolicyOptions) -> Tool:
     name, schema = definition.name, definition.input_schema
+    if len(name) > _MAX_NAME:  # errors and prompts name the tool
+        raise ToolDefinitionError(
+            f"tool {name[:100]}...: its name has {len(name):,} characters, {_MAX_NAME:,} are allowed"
+        )
     description = definition.description or definition.title or ""
     if definition.execution is not None and definition.execution.task_support == "required":
         raise ToolDefinitionError(f"tool {name[:100]}: it runs only as a task, which is not supported")

@@ -279,7 +279,7 @@ def _enum(values: Sequence[Any]) -> CoreSchema:
     if all(type(value) is str for value in values) and sum(map(len, values)) <= _MAX_LITERAL_CHARS:
         return core_schema.literal_schema(list(values))
     allowed = {_text(value) for value in values}
-    shown = ", ".join(_text(value) for value in values[:20])
+    shown = ", ".join(_text(value) for value in values[:20]).encode("utf-8", "backslashreplace").decode()
 
     def check(value: Any) -> Any:
         if _text(value) not in allowed:

@@ -24,8 +24,9 @@ from agentkit_prompts.composition.targets.chat_trees import (
     runs_of,
     words_of_tools,
 )
+from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -48,7 +49,8 @@ def chat_text(
 
     What is no template is looked up by `find_chat_template`. The template is given messages and tools in the form of
     a chat-completions request, as plain dicts. `kwargs` go to it as they are; `documents` among them are untrusted,
-    everything else is the developer's.
+    everything else is the developer's. A template without a place for tools takes those that a prompt shows, such as a
+    `ToolPrompt`; then calls and results are text of their messages.
 
     Raises:
         ChatTemplateError: No template has this name, or the template has no place for a part of the conversation.
@@ -57,6 +59,20 @@ def chat_text(
     """
     template = chat_template_of(chat_template, composition.context.now)
     kwargs["add_generation_prompt"] = add_generation_prompt
+    shows = shows_tools(composition)
+    if shows and getattr(template, "writes_tools", None) is False:
+        composition, shows = with_tools_as_text(composition), False
+    try:
+        return _text(composition, template, control_tokens, kwargs)
+    except ControlTokenError:
+        raise
+    except ChatTemplateError:
+        if not shows:
+            raise
+    return _text(with_tools_as_text(composition), template, control_tokens, kwargs)
+
+
+def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:
     if control_tokens in _POLICIES:
         text = text_by_message(composition, template, kwargs, is_guarded=control_tokens != "allow")
         if control_tokens == "reject" and text != text_by_message(composition, template, kwargs, is_guarded=False):

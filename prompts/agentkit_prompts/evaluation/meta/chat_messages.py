@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any
 
 from agentkit_prompts.context.messages import Message
@@ -24,6 +25,7 @@ _CHAT_ROLES: dict[str, tuple[str, ...]] = {
 """Role of a chat message -> names that meta templates have for it, in any case."""
 
 
+@lru_cache(maxsize=256)
 def _chat_role(name: str) -> str:
     """Return the chat role that a name of a meta template stands for, or the name itself."""
     return next((role for role, names in _CHAT_ROLES.items() if name.upper() in names), name)
@@ -49,7 +51,9 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
     found: list[dict[str, Any]] = []
     problems: list[str] = []
     for position, item in enumerate(prompt):
-        if isinstance(item, str):
+        if type(item) is dict and len(item) == 2 and type(item.get("prompt")) is str and type(item.get("role")) is str:
+            found.append({"role": _chat_role(item["role"]), "content": item["prompt"]})
+        elif isinstance(item, str):
             found.append({"role": "system" if position == 0 else "user", "content": item})
         elif (
             isinstance(item, Mapping) and isinstance(item.get("role"), str) and ("prompt" in item or "content" in item)

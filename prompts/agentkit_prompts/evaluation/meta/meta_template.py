@@ -56,11 +56,6 @@ class MetaTemplate(MetaParser):
         self.stop_words: Sequence[str] | None = self._stop_words()
 
     @property
-    def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
-        """What ends a reply, as it was given."""
-        return self._meta.eos_token_id if self._meta else None
-
-    @property
     def control_tokens(self) -> tuple[str, ...]:
         """What only the template may write: stop words, and the markers around roles."""
         meta = self._meta

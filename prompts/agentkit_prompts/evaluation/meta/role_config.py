@@ -5,19 +5,21 @@ The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_rol
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta", "refuse"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
 
+_SLOT = re.compile(r"\{\w+\}")
 _META_KEYS = ("begin", "round", "end", "reserved_roles", "eos_token_id")
 _ROLE_KEYS = ("role", "api_role", "begin", "prompt", "end", "generate")
 
@@ -96,6 +98,11 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     problems = [f"unknown key {key!r}{nearest(str(key), _META_KEYS)}" for key in config if key not in _META_KEYS]
     known: dict[str, str] = {}
     round_ = _entries(config, "round", known, problems)
+    problems += [
+        f"round[{place}] is text, which has no place among messages; give it a role"
+        for place, entry in enumerate(round_)
+        if api and isinstance(entry, str)
+    ]
     reserved = _entries(config, "reserved_roles", known, problems)
     eos = config.get("eos_token_id")
     if not (eos is None or _is_piece(eos) or (isinstance(eos, list | tuple) and all(map(_is_piece, eos)))):
@@ -145,6 +152,12 @@ def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleForm
     if wrong:
         problems += wrong
         return None
+    if slots := _SLOT.findall(entry.get("prompt") or ""):
+        warn(
+            f"meta template: {where}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
+            "columns are filled in the template of the dataset",
+            InContextWarning,
+        )
     name, prompt, generate = entry["role"], entry.get("prompt") or "", entry.get("generate") or False
     return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, generate)
 

@@ -176,11 +176,17 @@ def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: li
         begin = read_marker(item["begin"], f"item {position}: begin", problems)
     if "end" in item:
         end = read_marker(item["end"], f"item {position}: end", problems)
+    replies = item.get("generate", role.generate)
     if prompt is None:
         prompt = "" if media else role.prompt
+        if not (prompt or media or replies):
+            warn(
+                f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
+                "it is sent empty",
+                InContextWarning,
+            )
     elif not isinstance(prompt, str):
         problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
-    replies = item.get("generate", role.generate)
     return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, replies, tuple(media))
 
 

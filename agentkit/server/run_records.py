@@ -1,4 +1,4 @@
-"""`RunStore`: where runs, their events and their journals are kept, and what a run is to its clients.
+"""`RunRecords`: where runs, their events and their journals are kept, and what a run is to its clients.
 
 The server, the inspector and whoever else shows runs read them here. `StoredRuns` keeps them in a SQLite file, or in
 memory. Everything belongs to a tenant: what another one asks for is unknown to it, as if it were not there.
@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from agentkit.models.model import Usage
 
-__all__ = ["ENDED", "STATUSES", "RunEvent", "RunRecord", "RunStatus", "RunStore", "WaitingCall"]
+__all__ = ["ENDED", "STATUSES", "RunEvent", "RunRecord", "RunRecords", "RunStatus", "WaitingCall"]
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
 """`waiting`: for decisions about tool calls. A run that a server was stopped under is `queued` again."""
@@ -72,7 +72,7 @@ class RunRecord:
     """Decisions that were made while others are missing: the id of the call, and `approve`, `reason`, `arguments`."""
 
 
-class RunStore(Protocol):
+class RunRecords(Protocol):
     """Keeps runs. Methods may wait for a disk: async code calls them in threads; any number of threads may."""
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
@@ -150,8 +150,8 @@ class RunStore(Protocol):
         """Return the journal of a run, which `Journal.loads` reads; empty where nothing is kept of it yet."""
         ...
 
-    def add_usage(self, tenant: str, day: str, usage: Usage) -> None:
-        """Count what a run used; `day` is a date such as 2026-11-22, in UTC."""
+    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
+        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
         ...
 
     def usage(self, tenant: str, *, since: str = "") -> Mapping[str, tuple[int, Usage]]:

@@ -1,4 +1,4 @@
-"""`RunStore`: the durable runs in a database: what they are, how they ended, and how they go on.
+"""`DurableStore`: the durable runs in a database: what they are, how they ended, and how they go on.
 
 One run is one DBOS workflow, and each line of its journal is one step of it: what a run was answered is stored once, as
 our JSON, before it goes on, by a write that DBOS refuses to whoever does not own the run any more. So recovery, queues,
@@ -21,10 +21,10 @@ import sqlalchemy as sa
 
 from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFound
 from agentkit.durable.run_request import RunRequest
-from agentkit.durable.run_tables import RunTables, WaitingCall, WorkerRow
+from agentkit.durable.run_tables import AskedCall, RunTables, WorkerRow
 from agentkit.run.journal import Journal
 
-__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "RunInfo", "RunState", "RunStore"]
+__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore", "RunInfo", "RunState"]
 
 RunState: TypeAlias = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 APPLICATION = "agentkit"
@@ -70,7 +70,7 @@ class RunInfo:
     """Id of the worker that has it, or had it last."""
     attempts: int
     """How often a worker began with it since it was started or resumed."""
-    waiting: tuple[WaitingCall, ...] = ()
+    waiting: tuple[AskedCall, ...] = ()
     """Calls that wait for a person, where it is paused."""
     error: str | None = None
     """Why it failed."""
@@ -78,7 +78,7 @@ class RunInfo:
     """Why it does not go on by itself, such as that no worker has its agent."""
 
 
-class RunStore:
+class DurableStore:
     """The runs in a database. Its methods block: `RunHandle` and `Runs` call them in threads.
 
     Args:
@@ -168,7 +168,7 @@ class RunStore:
         return Journal.loads("".join([request.head, *self.lines(run_id)]))
 
     def lines(self, run_id: str) -> list[str]:
-        """Return the lines of a journal so far, without the first one. Blocks."""
+        """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
         client, _ = self._open()
         return [step["output"] for step in client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
 
@@ -260,7 +260,7 @@ class RunStore:
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if _state(status) == "paused"]
-        waiting: dict[str, list[WaitingCall]] = {}
+        waiting: dict[str, list[AskedCall]] = {}
         for call in self.tables.calls(paused) if paused else ():
             if call.decision is None:
                 waiting.setdefault(call.run_id, []).append(call)
@@ -378,7 +378,7 @@ def _request_of(status: Status) -> RunRequest:
     return RunRequest.of_data(given["args"][0] if given and given["args"] else None)
 
 
-def _info(status: Status, waiting: tuple[WaitingCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
+def _info(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
     about, state = status.attributes or {}, _state(status)
     agent, version = about.get("agent") or "", about.get("version") or ""
     error = None

@@ -1,0 +1,65 @@
+"""What durable runs cost: tokens and money from their journals, by run, agent, tenant, session or tool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.durable_store import DurableStore, RunInfo
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.run.journal import Journal
+
+__all__ = ["CostBy", "RunCost", "run_costs"]
+
+CostBy: TypeAlias = Literal["run", "agent", "tenant", "session", "tool"]
+_PAGE = 200
+
+
+@dataclass(slots=True)
+class RunCost:
+    """What the runs of a tenant cost, or those of an agent, one run, or the calls of a tool."""
+
+    name: str
+    runs: int = 0
+    """Runs; where it is a tool, its calls."""
+    usage: Usage = NO_USAGE
+    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs."""
+
+
+def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
+    """Return what the runs in a database cost, the most expensive first; only those of a tenant where it is given.
+
+    Raises:
+        DurableError: There is no such way to count.
+    """
+    if by not in get_args(CostBy):
+        raise DurableError(f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}")
+    found: dict[str, RunCost] = {}
+    for info in _infos(store, tenant):
+        for name, usage in _parts(store.journal(info.run_id), info, by):
+            cost = found.setdefault(name, RunCost(name))
+            cost.runs += 1
+            cost.usage += usage
+    return sorted(found.values(), key=lambda one: (-(one.usage.money or 0), -one.usage.input_tokens, one.name))
+
+
+def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunInfo]:
+    at = 0
+    while True:
+        page = store.listed(None, {"tenant": tenant}, _PAGE, at)
+        yield from page
+        at += _PAGE
+        if len(page) < _PAGE:
+            return
+
+
+def _parts(journal: Journal, info: RunInfo, by: CostBy) -> Iterator[tuple[str, Usage]]:
+    if by == "tool":
+        for effect, answer in journal.entries:
+            if effect == "CallTools":
+                yield answer[0].name, answer[1] or NO_USAGE
+        return
+    names = {"run": info.run_id, "agent": info.agent, "tenant": info.tenant, "session": info.session or ""}
+    yield names[by], journal.usage

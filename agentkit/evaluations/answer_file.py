@@ -1,0 +1,131 @@
+"""The answers of an evaluation in a file of JSON lines, one for each request, each written when it arrives."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pydantic_core import from_json, to_json
+
+from agentkit.run.journal_file import locked, unlock
+from agentkit_prompts.errors import InContextError
+
+__all__ = ["AnswerFile", "Answered", "Key", "as_json"]
+
+Key = tuple[int, int]
+"""Row, and turn of a dialogue or number of a label."""
+Answered = dict[str, Any]
+"""A line: `row`, `part`, `prompt`, and what came of it."""
+
+_FORMAT = 1
+_START = b'{"agentkit_evaluation":'
+
+
+def as_json(value: object) -> bytes:
+    """Return a value as JSON on one line; what JSON has no word for as text."""
+    try:
+        return to_json(value, fallback=str)
+    except ValueError:  # half of a surrogate pair
+        return json.dumps(value, default=str).encode()
+
+
+def _read_json(line: bytes) -> Any:
+    try:
+        return from_json(line)
+    except ValueError:  # half of a surrogate pair, or a damaged line
+        return json.loads(line)
+
+
+class AnswerFile:
+    """A file that one evaluation writes to, at a time.
+
+    A last line that was cut, as when the process was killed, is taken off; every other line has to be whole.
+
+    Args:
+        path: Made when there is none.
+        about: What the answers depend on beside the prompts, such as the model; it has to be the same each time.
+
+    Raises:
+        InContextError: The file is of another evaluation, is damaged, or another process writes to it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
+        self._number = self._file.fileno()
+        try:
+            if not locked(self._file.fileno()):
+                raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
+            self.known = self._read(about)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self, about: dict[str, Any]) -> dict[Key, Answered]:
+        data = self._file.readall()
+        whole = data.rfind(b"\n") + 1
+        if not whole and not (data.startswith(_START) or _START.startswith(data)):
+            raise self._foreign()  # nothing of it may be taken off
+        found: dict[Key, Answered] = {}
+        lines = data[:whole].split(b"\n")[:-1]
+        head = {"agentkit_evaluation": _FORMAT, **about}
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = _read_json(line)
+                if number == 1:
+                    self._check(entry, head)
+                    continue
+                found[entry["row"], entry["part"]] = entry
+            except (ValueError, KeyError, TypeError) as error:
+                if isinstance(error, InContextError):
+                    raise
+                raise InContextError(
+                    f"{self.path}, line {number}: is no line of an evaluation ({error}); repair the line or take it out"
+                ) from error
+        self._file.truncate(whole)
+        self._file.seek(whole)
+        if not lines:
+            self.write(as_json(head))
+        return found
+
+    def _check(self, entry: Any, head: dict[str, Any]) -> None:
+        if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
+            raise self._foreign()
+        if entry["agentkit_evaluation"] != _FORMAT:
+            raise InContextError(f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}")
+        head = _read_json(as_json(head))
+        other = [
+            f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}"
+            for name in dict.fromkeys((*entry, *head))
+            if entry.get(name) != head.get(name)
+        ]
+        if other:
+            raise InContextError(
+                f"{self.path}: holds the answers of another evaluation: {'; '.join(other)}; name another file"
+            )
+
+    def _foreign(self) -> InContextError:
+        return InContextError(f"{self.path}: holds something else than an evaluation; name another file")
+
+    def write(self, line: bytes) -> None:
+        """Write a line; what is written stays when this process is killed."""
+        written = os.write(self._number, line + b"\n")
+        while written <= len(line):  # a disk that takes a part only
+            written += os.write(self._number, (line + b"\n")[written:])
+
+    def close(self) -> None:
+        """Let others write."""
+        with suppress(OSError), self._file:
+            os.fsync(self._file.fileno())
+            unlock(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,199 @@
+"""How a model is asked for one prompt of an evaluation: by messages, by plain text, or to score a text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from agentkit.models.model import Model, Reply
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, with_settings
+from agentkit.models.text_score import TextScore
+from agentkit_prompts.chat_templates.protocol import ChatTemplate
+from agentkit_prompts.composition.compose import compose
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.errors import InContextError
+from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.evaluation.inferencer import ASKED, Inferencer
+from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+from agentkit_prompts.evaluation.meta.meta_base import MetaParser
+from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+from agentkit_prompts.tree.layers import Layers
+
+__all__ = ["Asker", "GivenMeta", "TextModel"]
+
+GivenMeta: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A meta template, or the configuration of one."""
+
+_LAYERS = Layers()
+_NO_INPUT = UserInput("")
+_MAX_KNOWN = 256
+
+
+@runtime_checkable
+class TextModel(Protocol):
+    """A model that takes plain text, such as a `CompletionModel`."""
+
+    chat_template: ChatTemplate
+
+    @property
+    def stop_words(self) -> Sequence[str]:
+        """What ends its replies."""
+        ...
+
+    async def complete(self, text: str) -> Reply:
+        """Send a text as it is, and return how the model goes on."""
+        ...
+
+    async def score(self, text: str) -> TextScore:
+        """Return how likely the model finds each token of a text."""
+        ...
+
+
+class Asker:
+    """Asks one model for the prompts of one evaluation.
+
+    Args:
+        icl: The evaluation.
+        model: The model.
+        meta: How the prompts are written for it, where that is not left to the model.
+        settings: How it is to answer, before what the inferencer says.
+
+    Raises:
+        InContextError: The model cannot be asked like that.
+        AgentDefinitionError: It cannot do one of the settings.
+    """
+
+    def __init__(self, icl: InContext, model: Model, meta: GivenMeta | None, settings: ModelSettings) -> None:
+        self.icl = icl
+        self.inferencer = icl.inferencer
+        if self.inferencer.name not in ASKED:
+            raise InContextError(
+                f"{self.inferencer.name} is built here and not run; run are {', '.join(ASKED)}. "
+                "`InContext.prompts` are its prompts"
+            )
+        self._template = _template(model, meta, self.inferencer)
+        self.is_text = not isinstance(self._template, ApiMetaTemplate)
+        self.settings = _settings(self.inferencer, model, self._template).under(settings)
+        self.model = model if self.settings == NO_SETTINGS else with_settings(model, self.settings)
+        self._turns: dict[int, Model] = {}
+        self._known: dict[tuple[str, str], Message] = {}
+
+    def write(self, prompt: Any) -> Any:
+        """Return what is sent for a prompt: text, or messages as dicts with role and content."""
+        if self.is_text:
+            return self.icl.written(prompt, self._template)
+        return chat_messages(self.icl.written(prompt, self._template))
+
+    async def ask(self, sent: Any, turn: int) -> Reply:
+        """Return the reply to what `write` returned."""
+        model = self._at(turn)
+        if self.is_text:
+            return await model.complete(sent)  # type: ignore[attr-defined, no-any-return]
+        return await model.request(self._composition(sent))
+
+    async def score(self, text: str) -> TextScore:
+        """Return how likely the model finds a text."""
+        return await self.model.score(text)  # type: ignore[attr-defined, no-any-return]
+
+    def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
+        """Return the messages as every model takes them: the last of a user as its input, those before as history."""
+        last, read = messages[-1], self._read(messages[:-1])
+        content = last["content"]
+        if last["role"] == "user" and content and len(last) == 2:
+            asked = UserInput(content) if isinstance(content, str) else UserInput(list(to_messages([last])[0].parts))
+            return compose(_LAYERS, PromptContext(user_input=asked, conversation=read))
+        return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*read, *to_messages([last])]))
+
+    def _read(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Return messages; those of worked examples are the same for many rows."""
+        known, found = self._known, list[Message]()
+        for message in messages:
+            key = message["role"], message["content"]
+            if len(message) != 2 or type(key[1]) is not str:
+                return list(to_messages(messages))
+            one = known.get(key)
+            if one is None:
+                (one,) = to_messages([message])
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                known[key] = one
+            found.append(one)
+        return found
+
+    def _at(self, turn: int) -> Model:
+        """Return the model with the length that an answer of a turn may have."""
+        lengths = self.inferencer.max_out_len
+        if not isinstance(lengths, list | tuple):
+            return self.model
+        if turn not in self._turns:
+            length = lengths[min(turn, len(lengths) - 1)]
+            self._turns[turn] = with_settings(self.model, ModelSettings(max_tokens=length))
+        return self._turns[turn]
+
+
+def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> MetaParser | ChatTemplate:
+    """Return what writes the prompts, and refuse a model that cannot take what it writes."""
+    is_text = isinstance(model, TextModel)
+    scores = inferencer.asks in ("ppl", "ll")
+    if scores and not callable(getattr(model, "score", None)):
+        raise InContextError(
+            f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
+            f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and `logprobs`"
+        )
+    made: MetaParser | ChatTemplate
+    if meta is None:
+        if not is_text and not scores:
+            return ApiMetaTemplate(CHAT_META)
+        template: Any = getattr(model, "chat_template", None)
+        completes = template is None or getattr(template, "capability", "chat") == "completion"
+        if completes:
+            return MetaTemplate()
+        return template if scores else ApiMetaTemplate(CHAT_META)
+    if isinstance(meta, MetaParser):
+        made = meta
+    elif isinstance(meta, Mapping):
+        made = MetaTemplate(meta) if is_text or scores else ApiMetaTemplate(meta)
+    elif isinstance(meta, list | tuple):
+        made = ApiMetaTemplate(meta)
+    else:
+        raise InContextError(
+            f"meta_template: expected the dict of a meta template, MetaTemplate or ApiMetaTemplate, got "
+            f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel"
+        )
+    if isinstance(made, ApiMetaTemplate) and scores:
+        raise InContextError(f"{inferencer.name} scores texts: give a MetaTemplate, which writes one")
+    if isinstance(made, MetaTemplate) and not is_text and not scores:
+        raise InContextError(
+            f"a MetaTemplate writes text, and the model {model.name!r} ({type(model).__name__}) takes messages: "
+            "give an ApiMetaTemplate, or a CompletionModel"
+        )
+    return made
+
+
+def _settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:
+    """Return how the model is to answer, as inferencer and meta template say."""
+    length = inferencer.max_out_len
+    sampling = dict(inferencer.generation_kwargs)
+    if sampling.pop("do_sample", True) is False:
+        sampling["temperature"] = 0.0
+    extra: dict[str, Any] = {}
+    if inferencer.min_out_len is not None:
+        extra["min_tokens"] = inferencer.min_out_len
+    stop = [*inferencer.stopping_criteria]
+    if isinstance(template, MetaParser):
+        eos = template.eos_token_id
+        ends = eos if isinstance(eos, tuple) else () if eos is None else (eos,)
+        stop += (getattr(template, "stop_words", None) or [end for end in ends if isinstance(end, str)]) or []
+        if ids := [end for end in ends if isinstance(end, int)]:
+            extra["stop_token_ids"] = ids
+    if stop:
+        own = getattr(model, "stop_words", None) or getattr(getattr(model, "settings", None), "stop", None) or ()
+        stop = [*dict.fromkeys((*stop, *((own,) if isinstance(own, str) else own)))]
+    if inferencer.asks in ("ppl", "ll"):
+        return NO_SETTINGS
+    return ModelSettings(
+        max_tokens=length if isinstance(length, int) else None, stop=stop or None, extra=extra, **sampling
+    )

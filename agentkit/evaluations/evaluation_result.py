@@ -1,0 +1,83 @@
+"""What an evaluation found: the answers and scores of its rows, and which of them could not be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from agentkit.errors import AgentError
+from agentkit.models.model import NO_USAGE, Usage
+
+__all__ = ["Evaluation", "EvaluationFailed", "EvaluationProgress", "RowResult"]
+
+_MAX_NAMED = 5
+
+
+class EvaluationProgress(NamedTuple):
+    """How far an evaluation is."""
+
+    done: int
+    """Rows that are through, failed ones included."""
+    total: int
+    failed: int
+
+
+@dataclass(slots=True)
+class RowResult:
+    """What came of one row."""
+
+    row: int
+    """Position of the row."""
+    answers: tuple[str, ...]
+    """What the model answered, one for each request; of labels that are scored, the likeliest."""
+    gold: Any = None
+    """The true answer."""
+    score: float | None = None
+    """How right the answers are; None where nothing scores them, or no true answer is known."""
+    labels: Mapping[Any, float] = field(default_factory=dict)
+    """Log probability of each label that was scored, per token; in mode `ll` of the whole continuation."""
+
+    @property
+    def answer(self) -> str:
+        """The last answer."""
+        return self.answers[-1] if self.answers else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The rows that were answered, in order."""
+
+    rows: Sequence[RowResult]
+    usage: Usage = NO_USAGE
+    """Tokens of the requests of this run; those that a file held already count nothing."""
+
+    @property
+    def score(self) -> float | None:
+        """The mean of the scores there are; None without any."""
+        found = [row.score for row in self.rows if row.score is not None]
+        return sum(found) / len(found) if found else None
+
+    def __repr__(self) -> str:
+        shown = "no score" if self.score is None else f"score={self.score:.4f}"
+        return f"Evaluation({len(self.rows)} rows, {shown})"
+
+
+class EvaluationFailed(AgentError):
+    """Rows could not be asked. With the same `out` the evaluation goes on, and asks only what has no answer.
+
+    Attributes:
+        evaluation: The rows that were answered.
+        failures: Position of a row -> what went wrong.
+    """
+
+    def __init__(self, evaluation: Evaluation, failures: Mapping[int, Exception]) -> None:
+        first = [f"row {row}: {type(error).__name__}: {error}" for row, error in [*failures.items()][:_MAX_NAMED]]
+        more = f"; and {len(failures) - _MAX_NAMED} more" if len(failures) > _MAX_NAMED else ""
+        total = len(failures) + len(evaluation.rows)
+        super().__init__(
+            f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. "
+            "Run it again with the same out= to ask them again"
+        )
+        self.evaluation = evaluation
+        self.failures = dict(failures)

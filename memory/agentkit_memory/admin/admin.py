@@ -1,0 +1,227 @@
+"""`Admin`: what the operator of a store does with it, for all of its scopes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentkit_memory.admin.backups import BACKUP_START, opened_backup, write_backup
+from agentkit_memory.admin.exports import EXPORT_START, exported_rows, write_export
+from agentkit_memory.admin.new_files import file_named, file_problem
+from agentkit_memory.admin.self_retrieval import unfound_items
+from agentkit_memory.admin.table_rows import fill, read_rows
+from agentkit_memory.admin.usage import usage_of
+from agentkit_memory.checks import is_whole
+from agentkit_memory.conversations.removal import expire
+from agentkit_memory.errors import StoreCorrupt, StoreError
+from agentkit_memory.reembed.gate import Gate, Reembedding, ReembedProgress
+from agentkit_memory.reembed.reembed import reembed
+from agentkit_memory.reembed.switching import abandon, renew
+from agentkit_memory.store.records import Repair, Usage, Verification
+from agentkit_prompts.errors import brief
+from agentkit_prompts.ranking.embedder import Embedder
+
+if TYPE_CHECKING:
+    from agentkit_memory.open_store import OpenStore
+    from agentkit_memory.scope import Scope
+
+__all__ = ["Admin"]
+
+_GATE = Gate()
+_SAMPLE = 200
+_MAX_EXAMPLES = 10
+
+
+class Admin:
+    """Checks, rebuilds, backs up, moves and measures a store. `Memory.admin` returns it."""
+
+    def __init__(self, store: OpenStore, scope: Scope) -> None:
+        self._store = store
+        self._scope = scope
+
+    def verify(self, *, sample: int = _SAMPLE) -> Verification:
+        """Compare the index with SQL, point by point; if they agree, search for some items by their own texts.
+
+        Nothing is changed. Other writers go on, and recall does too.
+
+        Args:
+            sample: How many items are searched for; 0 for none.
+
+        Raises:
+            StoreError: The sample is invalid.
+            IndexBusy: Another process owns the index.
+        """
+        if not is_whole(sample, 0):
+            raise StoreError(f"verify: expected how many items to search for, 0 or more, got {brief(sample)}")
+        indexes = self._store.indexes
+        space = indexes.active()
+        found = indexes.verify(space)
+        unfound = unfound_items(self._store.database, indexes.get(space), space, sample) if found.ok else []
+        if not unfound:
+            return found
+        examples = {**found.examples, "unfound": tuple(unfound[:_MAX_EXAMPLES])}
+        return replace(found, unfound=len(unfound), examples=examples)
+
+    def repair(self, *, sample: int = _SAMPLE) -> Repair:
+        """Index what is missing or stale, remove what is left over; build the index anew where items are not found.
+
+        Args:
+            sample: How many items are searched for, before and after.
+
+        Returns:
+            The comparison before and after.
+
+        Raises:
+            StoreError, IndexBusy: As `verify` does.
+        """
+        before = self.verify(sample=sample)
+        self._store.indexes.repair()
+        after = self.verify(sample=sample)
+        if after.unfound:
+            self.rebuild()
+            after = self.verify(sample=sample)
+        return Repair(before, after)
+
+    def rebuild(self) -> Verification:
+        """Build the index anew from SQL, and return how it compares then.
+
+        Recall goes on meanwhile, by words for what is not indexed yet. No text is sent to a model twice. A rebuild that
+        is interrupted goes on by itself.
+
+        Raises:
+            IndexBusy: Another process owns the index.
+            IndexBroken: It cannot be emptied or written.
+        """
+        self._store.indexes.rebuild()
+        return self.verify()
+
+    def reembed(
+        self,
+        embedder: Embedder | str | None,
+        *,
+        gate: Gate | None = _GATE,
+        on_progress: Callable[[ReembedProgress], None] | None = None,
+    ) -> Reembedding:
+        """Build an index of another model beside the active one, check it, and make it the active one.
+
+        Recall goes on meanwhile, and what is written reaches both. It may be interrupted anywhere and called again,
+        by one process at a time; vectors that were computed are kept. Afterwards this memory asks the new embedder.
+
+        Args:
+            embedder: The new one, or its name; None for BM25 alone.
+            gate: Checks that the new index has to pass; None for no checks.
+            on_progress: Called after every batch.
+
+        Raises:
+            ReembedError: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
+            EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
+            IndexBusy: Another process is changing the model.
+        """
+        encoder = None if embedder is None else self._store.embedders.add(embedder)
+        return reembed(self._store.indexes, self._store.embedders, encoder, gate, self._scope, on_progress)
+
+    def abandon_reembed(self) -> bool:
+        """Drop an index that was being built by `reembed`; return whether there was one."""
+        found = abandon(self._store.database)
+        self._store.indexes.sweep()
+        return found
+
+    def compact(self) -> bool:
+        """Rewrite a SQLite file and the index without deleted bytes; return whether none are left in them.
+
+        Raises:
+            StoreLocked: Another process was writing all the time.
+            IndexBusy: Another process owns the index.
+        """
+        rewritten = self._store.database.compact()
+        return self._store.indexes.compact() and rewritten
+
+    def expire(self, now: float | None = None) -> dict[str, int]:
+        """Delete the conversations of all scopes that have expired, and what was made of them.
+
+        Args:
+            now: The time, in seconds since 1970, where it differs from the clock.
+
+        Returns:
+            How many rows were deleted, per table.
+
+        Raises:
+            ScopeError: The time is invalid.
+        """
+        removed = expire(self._store.database, self._store.database.clock() if now is None else now)
+        self._store.catch_up_later()
+        return removed
+
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write everything that is stored, as of one moment, to a new file; `restore` reads it.
+
+        Others read and write meanwhile. The file is there whole or not at all, for its owner alone. It holds no index,
+        which is built from the rows, but the vectors that a model made.
+
+        Returns:
+            Its size in bytes.
+
+        Raises:
+            StoreUnavailable: There is such a file already, or it cannot be made.
+            StoreFull: The disk is full.
+            StoreError: What is queued, or the store, cannot be written or read.
+        """
+        place = file_named(path)
+        self._store.database.deferred.settle()
+        return write_backup(self._store.database, place)
+
+    def export(self, path: str | os.PathLike[str]) -> int:
+        """Write every row to a new file of JSON lines, as of one moment; `restore` reads it into either database.
+
+        Returns:
+            How many rows it holds.
+
+        Raises:
+            StoreError: As `backup` does.
+        """
+        place = file_named(path)
+        self._store.database.deferred.settle()
+        return write_export(self._store.database, place)
+
+    def restore(self, path: str | os.PathLike[str]) -> dict[str, int]:
+        """Read a backup or an export into this store, which must be empty; the index is built afterwards.
+
+        The file is checked first, and written in one transaction: all of it or nothing.
+
+        Returns:
+            How many rows were written, per table.
+
+        Raises:
+            StoreCorrupt: The file is cut or damaged, or is neither.
+            StoreVersion: A newer version of agentkit wrote it.
+            StoreError: This store is not empty.
+            EmbedderMismatch: The store was opened with another model.
+        """
+        place, database = file_named(path), self._store.database
+        try:
+            with place.open("rb") as file:
+                start = file.read(max(len(BACKUP_START), len(EXPORT_START)))
+        except OSError as error:
+            raise file_problem(place, error) from error
+        if start.startswith(BACKUP_START):
+            with opened_backup(place) as copy, copy.snapshot() as connection:
+                counts = fill(database, read_rows(connection), str(place))
+        elif start.startswith(EXPORT_START):
+            counts = fill(database, exported_rows(place)(), str(place))
+        else:
+            raise StoreCorrupt(f"{place}: it is damaged, or neither a backup nor an export; nothing was written")
+        renew(database)  # the copy may be of an older analysis of texts
+        self._store.indexes.close_all()
+        self._store.catch_up_later()
+        return counts
+
+    def usage(self) -> tuple[Usage, ...]:
+        """Return what each tenant stores, ordered by name.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        self._store.database.deferred.settle()
+        return usage_of(self._store.database)

@@ -1,0 +1,114 @@
+"""Backups: one SQLite file of all rows, whichever database they are in, with a digest at its end.
+
+The copy is of one moment, while others read and write. It holds no index: that is built from the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentkit_memory.admin.new_files import file_problem, new_file
+from agentkit_memory.admin.table_rows import fill, read_rows
+from agentkit_memory.errors import StoreCorrupt, StoreVersion
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database
+
+__all__ = ["BACKUP_START", "opened_backup", "write_backup"]
+
+BACKUP_START = b"SQLite format 3\0"
+"""What a backup begins with."""
+
+_FORMAT = 1
+_NAME = "agentkit-memory-backup"
+_CHUNK = 1 << 20
+_MAX_SEAL = 1024
+"""Bytes of the line at the end."""
+
+
+def write_backup(database: Database, path: Path) -> int:
+    """Write a backup and return its size in bytes; see `Admin.backup`."""
+    with new_file(path) as draft:
+        if database.is_sqlite:
+            database.copy_into(draft)
+        else:
+            _copy_rows(database, draft)
+        failpoint("backup.copied")
+        at = database.clock()
+        with draft.open("r+b") as file:
+            digest = hashlib.sha256()
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+            seal = {_NAME: _FORMAT, "bytes": file.tell(), "at": at}
+            digest.update(_sealed(seal))
+            file.write(_sealed(seal | {"sha256": digest.hexdigest()}))
+        failpoint("backup.sealed")
+    return path.stat().st_size
+
+
+def _copy_rows(database: Database, draft: Path) -> None:
+    draft.unlink()
+    copy = Database.open(draft, clock=database.clock)
+    try:
+        with database.snapshot() as connection:
+            fill(copy, read_rows(connection), database.where)
+    finally:
+        copy.close()
+
+
+def _sealed(seal: object) -> bytes:
+    return f"\n{json.dumps(seal)}\n".encode()
+
+
+@contextmanager
+def opened_backup(path: Path) -> Iterator[Database]:
+    """Lend the database of a backup: a copy of it, checked as it is read.
+
+    Raises:
+        StoreCorrupt: It is cut or damaged, or no backup.
+        StoreVersion: A newer version of agentkit wrote it.
+    """
+    with TemporaryDirectory(prefix="agentkit-") as folder:
+        copy = Path(folder, "memory.db")
+        try:
+            _check_copy(path, copy)
+        except OSError as error:
+            raise file_problem(path, error) from error
+        database = Database.open(copy)
+        try:
+            yield database
+        finally:
+            database.close()
+
+
+def _check_copy(path: Path, copy: Path) -> None:
+    with path.open("rb") as file, copy.open("xb") as out:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - _MAX_SEAL))
+        _, _, line = file.read().removesuffix(b"\n").rpartition(b"\n")
+        try:
+            seal = json.loads(line)
+            version, body, stored = seal[_NAME], seal["bytes"], seal.pop("sha256")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise _damaged(path, "its last line is not that of a backup, so it was cut or is no backup") from None
+        if isinstance(version, int) and version > _FORMAT:
+            raise StoreVersion(f"{path}: a backup in format {version}, this agentkit reads up to {_FORMAT}; upgrade it")
+        if body != size - len(line) - 2:
+            raise _damaged(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
+        file.seek(0)
+        digest, left = hashlib.sha256(), body
+        while left and (chunk := file.read(min(_CHUNK, left))):
+            digest.update(chunk)
+            out.write(chunk)
+            left -= len(chunk)
+        digest.update(_sealed(seal))
+        if left or digest.hexdigest() != stored:
+            raise _damaged(path, "its digest is that of other bytes")
+
+
+def _damaged(path: Path, why: str) -> StoreCorrupt:
+    return StoreCorrupt(f"{path}: this backup is damaged ({why}); nothing was written: use another copy of it")

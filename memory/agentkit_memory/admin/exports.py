@@ -1,0 +1,206 @@
+"""Exports: all rows of a store as JSON lines, the same from either database.
+
+The first line names the format, each other one holds a row, the last one their number and a digest of the lines before.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, Table
+
+from agentkit_memory.admin.new_files import file_problem, new_file
+from agentkit_memory.admin.table_rows import Batch, read_rows
+from agentkit_memory.errors import StoreCorrupt, StoreVersion
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.migrate import REVISION
+from agentkit_memory.store.tables import METADATA
+
+__all__ = ["EXPORT_START", "exported_rows", "write_export"]
+
+EXPORT_START = b'{"agentkit-memory-export": '
+"""What an export begins with."""
+
+_FORMAT = 1
+_NAME = "agentkit-memory-export"
+_BATCH = 500
+_MAX_PROBLEMS = 10
+"""How many problems of a file are named."""
+
+
+def write_export(database: Database, path: Path) -> int:
+    """Write an export and return how many rows it holds; see `Admin.export`."""
+    rows = 0
+    with new_file(path) as draft:
+        digest = hashlib.sha256()
+        with draft.open("wb") as file, database.snapshot() as connection:
+
+            def put(value: Mapping[str, object]) -> None:
+                line = json.dumps(value, ensure_ascii=False, separators=(",", ":") if "row" in value else None)
+                encoded = line.encode("utf-8") + b"\n"
+                digest.update(encoded)
+                file.write(encoded)
+
+            put({_NAME: _FORMAT, "revision": REVISION, "at": database.clock()})
+            for table, some in read_rows(connection):
+                for row in some:
+                    put({"table": table.name, "row": {name: _written(value) for name, value in row.items()}})
+                rows += len(some)
+                failpoint("export.rows")
+            file.write(json.dumps({"rows": rows, "sha256": digest.hexdigest()}).encode() + b"\n")
+        failpoint("export.ended")
+    return rows
+
+
+def _written(value: object) -> object:
+    if isinstance(value, bytes | memoryview):
+        return b64encode(value).decode("ascii")
+    return value
+
+
+def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
+    """Check an export as a whole, and return what reads its rows.
+
+    Raises:
+        StoreCorrupt: It is cut or damaged; up to ten problems are named with their lines.
+        StoreVersion: A newer version of agentkit wrote it.
+    """
+    try:
+        _check_digest(path)
+        problems = [problem for _, _, problem in _lines(path) if problem]
+    except OSError as error:
+        raise file_problem(path, error) from error
+    if problems:
+        more = f" and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
+        raise StoreCorrupt(f"{path}: {'; '.join(problems[:_MAX_PROBLEMS])}{more}; nothing was written: export it again")
+    return lambda: _batches(path)
+
+
+def _batches(path: Path) -> Iterator[Batch]:
+    current: Table | None = None
+    rows: list[Mapping[str, Any]] = []
+    for table, row, _ in _lines(path):
+        if table is not current or len(rows) == _BATCH:
+            if current is not None and rows:
+                yield current, rows
+            current, rows = table, []
+        rows.append(row)
+    if current is not None and rows:
+        yield current, rows
+
+
+def _check_digest(path: Path) -> None:
+    digest, number, last = hashlib.sha256(), 0, b""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                _check_header(path, line)
+            else:
+                digest.update(last)
+            last = line
+    if number < 2 or not last.endswith(b"\n"):
+        raise _cut(path, number)
+    try:
+        end = json.loads(last)
+        rows, stored = end["rows"], end["sha256"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _cut(path, number) from None
+    if rows != number - 2 or stored != digest.hexdigest():
+        raise _damaged(path, "its digest is that of other lines")
+
+
+def _cut(path: Path, number: int) -> StoreCorrupt:
+    return _damaged(path, f"line {number} is its last and does not end it, so it was cut or is no export")
+
+
+def _damaged(path: Path, why: str) -> StoreCorrupt:
+    return StoreCorrupt(
+        f"{path}: this export is damaged ({why}); nothing was written: use another copy, or export the store again"
+    )
+
+
+def _check_header(path: Path, line: bytes) -> None:
+    try:
+        header = json.loads(line)
+        version, revision = header[_NAME], header["revision"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _cut(path, 1) from None
+    known = isinstance(version, int) and version <= _FORMAT and isinstance(revision, str) and revision <= REVISION
+    if not known:
+        raise StoreVersion(
+            f"{path}: an export in format {version!r:.20} at revision {revision!r:.20}; this agentkit reads up to "
+            f"format {_FORMAT} at revision {REVISION!r}: upgrade agentkit"
+        )
+
+
+def _lines(path: Path) -> Iterator[tuple[Table, Mapping[str, Any], str]]:
+    """Yield the table and the row of each line, or what is wrong with it."""
+    none = METADATA.sorted_tables[0]
+    with path.open("rb") as file:
+        next(file)
+        held = next(file)
+        for number, following in enumerate(file, 2):
+            line, held = held, following  # the last one is the end
+            try:
+                value = json.loads(line)
+                table = METADATA.tables[value["table"]]
+                row = {name: _read(table, name, each) for name, each in value["row"].items()}
+                missing = [each.name for each in table.columns if _is_required(each) and each.name not in row]
+                if missing:
+                    raise ValueError(f"has no {', '.join(missing)}")
+            except (ValueError, RecursionError) as error:
+                yield (
+                    none,
+                    {},
+                    f"line {number} {error if not isinstance(error, json.JSONDecodeError) else 'is not JSON'}",
+                )
+            except (TypeError, AttributeError):
+                yield none, {}, f"line {number} is not a row of a table"
+            except KeyError as error:
+                yield none, {}, f"line {number} names no table of this version ({error})"
+            else:
+                yield table, row, ""
+
+
+def _is_required(column: Column[Any]) -> bool:
+    return not column.nullable and column.server_default is None
+
+
+def _read(table: Table, name: str, value: object) -> object:
+    """Return a value as the column takes it.
+
+    Raises:
+        ValueError: It has another type; the message goes on after the number of the line.
+    """
+    column = table.columns.get(name)
+    if column is None:
+        raise ValueError(f"has a column {name!r:.40} that table {table.name!r} does not have")
+    if value is None and column.nullable:
+        return None
+    if isinstance(column.type, LargeBinary):
+        try:
+            return b64decode(value if isinstance(value, str) else "?", validate=True)
+        except (ValueError, binascii.Error):
+            expected = "bytes in base64"
+    elif isinstance(column.type, Float):
+        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+            return float(value)
+        expected = "a number"
+    elif isinstance(column.type, Integer):
+        bits = 63 if isinstance(column.type, BigInteger) else 31
+        if isinstance(value, int) and not isinstance(value, bool) and -(2**bits) <= value < 2**bits:
+            return value
+        expected = "a whole number"
+    else:
+        if isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value):
+            return value
+        expected = "text"
+    raise ValueError(f"has {value!r:.40} as {table.name}.{name}, expected {expected}")

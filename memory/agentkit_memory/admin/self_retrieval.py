@@ -1,0 +1,103 @@
+"""Whether items find themselves: a sample is searched for by its own texts and vectors, in its own scope."""
+
+from __future__ import annotations
+
+import uuid
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, select
+
+from agentkit_memory.index.vector_index import VectorIndex
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_rows import content_hash, in_batches, wanted
+from agentkit_memory.store.spaces import Space
+from agentkit_memory.store.tables import embeddings, items, vector_state
+from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
+
+__all__ = ["unfound_items"]
+
+_LIMITS = (20, 200, 2000)
+"""Hits that are looked through: the next number only where the one before returned as many, and not the item."""
+_MIN_COSINE = 0.98
+"""Of texts that are so near each other that either may be the first."""
+
+_HELD = (
+    select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
+    .join(vector_state, vector_state.c.item_id == items.c.id)
+    .where(
+        vector_state.c.space == bindparam("this"),
+        vector_state.c.want == vector_state.c.have,
+        wanted(),
+    )
+    .order_by(items.c.id)
+)
+_FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
+_BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
+_TEXTS = select(items.c.title, items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_KEPT = select(embeddings.c.vector).where(
+    embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash == bindparam("hash")
+)
+_STILL = select(vector_state.c.item_id).where(
+    vector_state.c.space == bindparam("this"),
+    vector_state.c.item_id == bindparam("item"),
+    vector_state.c.want == vector_state.c.have,
+)
+
+
+def unfound_items(database: Database, index: VectorIndex, space: Space, sample: int) -> list[str]:
+    """Return the ids of those of some items that the index holds and does not find by their own texts or vectors."""
+    start = {"this": space.name, "at": str(uuid.uuid4()), "most": sample}
+    with database.read() as connection:
+        rows = list(connection.execute(_FROM, start).all())
+        rows += connection.execute(_BELOW, start | {"most": sample - len(rows)}).all() if len(rows) < sample else []
+    missed = [
+        row.id for row in rows if not (_by_words(database, index, row) and _by_vector(database, index, space, row))
+    ]
+    with database.read() as connection:  # what was changed or removed meanwhile is a worker's
+        return [item for item in missed if connection.scalar(_STILL, {"this": space.name, "item": item}) is not None]
+
+
+def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
+    """Search for an item by its text; one without terms cannot be found by them."""
+    question = query_vector(indexed_text(row.title, row.text))
+    if not question.indices:
+        return True
+    found: list[str] = []
+    for limit in _LIMITS:
+        found = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
+        if row.id in found:
+            return True
+        if len(found) < limit or _same_text(database, row, found):
+            break
+    return len(found) == limit and _same_text(database, row, found)
+
+
+def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
+    """Whether the hits are copies of the item, of which any may be the first."""
+    with database.read() as connection:
+        return any(
+            (row.title, row.text) == (each.title, each.text)
+            for some in in_batches(found)
+            for each in connection.execute(_TEXTS, {"ids": some})
+        )
+
+
+def _by_vector(database: Database, index: VectorIndex, space: Space, row: Any) -> bool:
+    """Search for an item by its kept vector, where it has one."""
+    if not space.model:
+        return True
+    name = {"its_model": space.model, "hash": content_hash(indexed_text(row.title, row.text))}
+    with database.read() as connection:
+        packed = connection.scalar(_KEPT, name)
+    if packed is None or len(packed) != 4 * space.dimensions:
+        return True
+    vector = array("f")
+    vector.frombytes(packed)
+    if not any(vector):
+        return True
+    hits = index.query_dense(vector, [row.scope_id], _LIMITS[1])
+    return row.id in {hit.id for hit in hits} or (
+        len(hits) == _LIMITS[1] and min(hit.score for hit in hits) >= _MIN_COSINE
+    )

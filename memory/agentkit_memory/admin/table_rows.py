@@ -1,0 +1,122 @@
+"""The rows of a whole store: read in one snapshot, or written into an empty store of either database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Table, cast, delete, func, insert, select
+from sqlalchemy.dialects.postgresql import REGCLASS
+from sqlalchemy.exc import IntegrityError
+
+from agentkit_memory.errors import EmbedderMismatch, NotFound, StoreCorrupt, StoreError
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.outbox import hold_spaces, reset
+from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
+from agentkit_memory.store.tables import (
+    METADATA,
+    branches,
+    conversations,
+    recall_logs,
+    vector_spaces,
+    vector_state,
+)
+from agentkit_memory.terms.bm25_vectors import SPACE
+
+__all__ = ["Batch", "fill", "read_rows"]
+
+Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
+"""Some rows of a table, by the names of its columns."""
+
+_BATCH = 500
+# What is about an index stays behind: the index is built anew beside the rows. Which turns facts were taken from is
+# kept in the outbox, too, and comes along.
+_CLEARED: Mapping[str, Mapping[str, object]] = {
+    "vector_spaces": {"index_id": "", "writes": 0},
+    "vector_state": {"leased_by": None, "leased_until": None},
+}
+_LEFT_OUT = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state": vector_state.c.space == FACTS}
+
+
+def read_rows(connection: Connection) -> Iterator[Batch]:
+    """Yield every row that is not about an index, owners before what belongs to them."""
+    for table in METADATA.sorted_tables:
+        rows = select(table).order_by(*table.primary_key)
+        if table.name in _LEFT_OUT:
+            rows = rows.where(_LEFT_OUT[table.name])
+        found = connection.execution_options(stream_results=True).execute(rows)
+        for some in found.mappings().partitions(_BATCH):
+            yield table, [{**row, **_CLEARED.get(table.name, {})} for row in some]
+
+
+def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str, int]:
+    """Write rows into an empty store, in one transaction, and queue all of its items for an index.
+
+    Args:
+        database: The empty store.
+        batches: Owners before what belongs to them.
+        source: Where the rows come from, for errors.
+
+    Returns:
+        How many rows were written, per table.
+
+    Raises:
+        StoreError: The store is not empty. Nothing was written.
+        EmbedderMismatch: The store was opened with another model than the rows were read by.
+        StoreCorrupt: The rows do not fit together.
+    """
+    counts: dict[str, int] = {}
+    try:
+        with database.write(may_clash=True) as connection:
+            hold_spaces(connection, change=True)
+            _check_empty(connection, database.where)
+            before = active_space(connection)
+            connection.execute(delete(vector_state))
+            connection.execute(delete(vector_spaces))
+            for table, rows in batches:
+                connection.execute(insert(table), rows)
+                counts[table.name] = counts.get(table.name, 0) + len(rows)
+            _check_model(before, active_space(connection), source)
+            _count_on(connection)
+            for space in known_spaces(connection, "active", "building") or [Space(SPACE)]:
+                reset(connection, space.name, database.clock())
+            failpoint("restore.written")
+    except (IntegrityError, NotFound) as error:
+        cause = str(getattr(error, "orig", None) or error).splitlines()[0][:200]
+        raise StoreCorrupt(
+            f"{source}: its rows do not fit together ({cause}); nothing was written: use another copy"
+        ) from error
+    failpoint("restore.committed")
+    return counts
+
+
+def _check_empty(connection: Connection, where: str) -> None:
+    about_index = (vector_spaces, vector_state)
+    kept = [table for table in METADATA.sorted_tables if table not in about_index]
+    held = [table.name for table in kept if connection.execute(select(*table.primary_key).limit(1)).first()]
+    if held:
+        raise StoreError(
+            f"{where}: this store holds rows already (in {', '.join(held)}), so nothing was written: restore into an "
+            "empty one, a new folder or a new database"
+        )
+
+
+def _check_model(before: Space, now: Space, source: str) -> None:
+    if before.model and before.model != now.model:
+        by = f"model {now.model!r}" if now.model else "BM25 alone"
+        raise EmbedderMismatch(
+            f"{source}: it was read by {by}, this store was opened with model {before.model!r}; nothing was written: "
+            "open it without that embedder, restore, and change the model afterwards"
+        )
+
+
+def _count_on(connection: Connection) -> None:
+    """Let a server number new rows after those that were written; SQLite does by itself."""
+    if connection.dialect.name == "sqlite":
+        return
+    for table in (conversations, branches, recall_logs):
+        highest = connection.scalar(select(func.max(table.c.id)))
+        if highest is not None:
+            sequence = func.pg_get_serial_sequence(table.name, "id")
+            connection.execute(select(func.setval(cast(sequence, REGCLASS), highest)))

@@ -1,0 +1,74 @@
+"""What each tenant of a store takes."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, func, select
+
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
+from agentkit_memory.store.tables import branches, conversations, documents, items, messages, recall_logs, scopes
+
+__all__ = ["usage_of"]
+
+_tenant = scopes.c.tenant
+
+
+def _kind(kind: str) -> ColumnElement[int]:
+    return func.count().filter(items.c.kind == kind)
+
+
+_OWNED = select(_tenant).select_from(scopes)
+_SCOPES = select(_tenant, func.count(func.distinct(func.nullif(scopes.c.user, "")))).group_by(_tenant)
+_CONVERSATIONS = (
+    _OWNED.add_columns(func.count()).join(conversations, conversations.c.scope_id == scopes.c.id).group_by(_tenant)
+)
+_MESSAGES = (
+    _OWNED.add_columns(func.count(), func.sum(func.length(messages.c.body)))
+    .join(conversations, conversations.c.scope_id == scopes.c.id)
+    .join(branches, branches.c.conversation_id == conversations.c.id)
+    .join(messages, messages.c.branch_id == branches.c.id)
+    .group_by(_tenant)
+)
+_DOCUMENTS = _OWNED.add_columns(func.count()).join(documents, documents.c.scope_id == scopes.c.id).group_by(_tenant)
+_SIZE = func.sum(func.length(items.c.text) + func.length(items.c.meta))
+_ITEMS = (
+    _OWNED.add_columns(
+        _kind(CHUNK), _kind(TURN), _kind(FACT), func.sum(func.length(items.c.text) + func.length(items.c.meta))
+    )
+    .join(items, items.c.scope_id == scopes.c.id)
+    .group_by(_tenant)
+)
+_LOGS = (
+    _OWNED.add_columns(func.count(), func.sum(func.length(recall_logs.c.candidates)))
+    .join(recall_logs, recall_logs.c.scope_id == scopes.c.id)
+    .group_by(_tenant)
+)
+
+
+def usage_of(database: Database) -> tuple[Usage, ...]:
+    """Return what each tenant stores, by name; see `Admin.usage`."""
+    with database.snapshot() as connection:
+        users, talks, texts, files, found, logs = (
+            {row[0]: tuple(int(each or 0) for each in row[1:]) for row in connection.execute(query)}
+            for query in (_SCOPES, _CONVERSATIONS, _MESSAGES, _DOCUMENTS, _ITEMS, _LOGS)
+        )
+    made = []
+    for tenant in sorted(users):
+        sent, sent_size = texts.get(tenant, (0, 0))
+        chunks, turns, facts, item_size = found.get(tenant, (0, 0, 0, 0))
+        logged, log_size = logs.get(tenant, (0, 0))
+        made.append(
+            Usage(
+                tenant,
+                users=users[tenant][0],
+                conversations=talks.get(tenant, (0,))[0],
+                messages=sent,
+                documents=files.get(tenant, (0,))[0],
+                chunks=chunks,
+                turns=turns,
+                facts=facts,
+                recall_logs=logged,
+                characters=sent_size + item_size + log_size,
+            )
+        )
+    return tuple(made)

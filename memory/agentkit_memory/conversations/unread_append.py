@@ -1,0 +1,87 @@
+"""Appending to a conversation that was not read: behind whatever is stored, without reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentkit_memory.conversations.branch import Branch
+from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable
+from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["append_unread", "check_same", "given_messages"]
+
+_MAX_TRIES = 100
+"""How often it begins again behind the append of another writer."""
+_MAX_ROUND = 256
+"""Latest messages that are read to find the calls which results answer."""
+
+
+def append_unread(
+    branch: Branch,
+    given: Sequence[Message | Mapping[str, Any]],
+    key: str | None,
+    said_at: float | None,
+    allow_media: bool,
+) -> tuple[Branch, int, Conversation]:
+    """Append; return the branch, how often its conversation was redacted, and the messages, which are read when wanted.
+
+    There is no view that could be outdated. The branch is another one where it was rewound.
+
+    Raises:
+        StoreError: As `StoredSession.append` does.
+    """
+    head = 0
+    for _ in range(_MAX_TRIES):
+        head, edits = branch.state()
+        if edits != branch.edits:
+            branch = branch.current()
+            head, edits = branch.state()
+        linked = any(not isinstance(each, Message) for each in given)  # results follow their calls
+        before = branch.page(most=_MAX_ROUND, newest=True) if linked else []
+        messages = given_messages(given, [each.message for each in before], allow_media)
+        if not messages or branch.append(head, edits, messages, key, said_at):
+            return branch, edits, _unread(branch, head + len(messages))
+        used = None if key is None else branch.seq_of(key)
+        if used is not None:
+            check_same(branch, str(key), used, messages)
+            return branch, edits, _unread(branch, head)
+    raise HeadMoved(branch.name, head, branch.state()[0])
+
+
+def _unread(branch: Branch, count: int) -> Conversation:
+    def read() -> list[Message]:
+        branch.state()  # raises for a deleted conversation
+        return branch.tail(0)[:count]
+
+    return Conversation.unread(read, count)
+
+
+def given_messages(
+    given: Sequence[Message | Mapping[str, Any]], before: Sequence[Message], allow_media: bool
+) -> tuple[Message, ...]:
+    """Return what is to be appended as messages of ours.
+
+    Raises:
+        MessageUnreadable: A value is not a message, or a result answers no call before it.
+    """
+    try:
+        return read_messages(given, where="append", before=before, allow_media=allow_media)
+    except MessageError as error:
+        raise MessageUnreadable(str(error)) from error
+
+
+def check_same(branch: Branch, key: str, used: int, messages: Sequence[Message]) -> None:
+    """Check that the messages under a key that was used are these.
+
+    Raises:
+        KeyReused: They are others.
+    """
+    stored = branch.page(after=used - 1, most=len(messages))
+    if len(stored) != len(messages) or any(
+        old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
+    ):
+        raise KeyReused(branch.name, key, used)

@@ -1,0 +1,74 @@
+"""What the databases and their drivers raise, as errors of the memory layer with advice."""
+
+from __future__ import annotations
+
+from sqlite3 import Error as SQLiteError
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from agentkit_memory.errors import (
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+__all__ = ["code_of", "translate"]
+
+
+def code_of(cause: object) -> str:
+    """Return the code that a driver gave its error; empty where it has none."""
+    return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+
+
+_RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
+_MAX_QUOTED = 200
+"""Characters of a database's message that are quoted; for a damaged file it may be very long."""
+_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
+
+_SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
+    ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
+    ("SQLITE_READONLY", StoreReadOnly, "nothing was written: make the file and its folder writable"),
+    ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
+    ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
+    ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
+    ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_RESTORE}"),
+    ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
+    ("SQLITE_CANTOPEN", StoreUnavailable, "check that the folder exists and may be read and written"),
+    ("SQLITE_PERM", StoreUnavailable, "check that the file may be read and written"),
+    ("SQLITE_AUTH", StoreUnavailable, "check that the file may be read and written"),
+)
+_POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("25006", StoreReadOnly, "nothing was written: connect to the primary, or make the transaction writable"),
+    ("42501", StoreReadOnly, "nothing was written: grant this user the right to write"),
+    ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
+    ("23505", StoreLocked, "it collided with what another transaction wrote; nothing was written: try again"),
+    ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),
+    ("53", StoreFull, "nothing was written, what was stored is intact: the server is out of a resource"),
+    ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
+)
+
+
+def translate(error: Exception, where: str) -> StoreError:
+    """Return the `StoreError` for an error of the driver or of SQLAlchemy."""
+    if isinstance(error, UnicodeDecodeError):  # SQLite's message quotes a damaged schema
+        return StoreCorrupt(f"{where}: it holds text that is not UTF-8; {_RESTORE}")
+    cause: Any = error.orig if isinstance(error, DBAPIError) else error
+    code = code_of(cause)
+    message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
+    if isinstance(cause, SQLiteError) and message.startswith(_UNDECODABLE):
+        return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}")
+    table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
+    for prefix, kind, advice in table:
+        if code.startswith(prefix):
+            return kind(f"{where}: {message}; {advice}")
+    if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
+        advice = (
+            "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
+        )
+        return StoreUnavailable(f"{where}: {message}; {advice}")
+    return StoreError(f"{where}: {message} ({code or type(cause).__name__})")

@@ -1,0 +1,204 @@
+"""`load_datasets`: the datasets of a configuration file as suites ship it, Python or YAML. No code is run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.evaluation.config_code import Interpreter, Unread
+from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
+
+__all__ = ["load_config", "load_datasets"]
+
+_MAX_FILE = 10_000_000
+"""Bytes of one file."""
+_MAX_FILES = 2_000
+_VALUES = (str, int, float, list, tuple, dict, set, type(None))
+_YAML = (".yaml", ".yml")
+
+
+class _Variables(dict[str, Any]):
+    """The variables of a file. One that could not be read says why when it is asked for."""
+
+    def __init__(self, file: Path, read: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._file = file
+        self._unread = {name: value.why for name, value in read.items() if isinstance(value, Unread)}
+        for name, value in read.items():
+            if isinstance(value, _VALUES) and not isinstance(value, Imported) and not name.startswith("__"):
+                self[name] = _plain(value)
+
+    def __missing__(self, name: object) -> Any:
+        raise InContextError(self._unread.get(str(name)) or f"{self._file}: no {name!r}{nearest(str(name), self)}")
+
+    def unread(self) -> list[str]:
+        """Return why datasets could not be read."""
+        return [why for name, why in self._unread.items() if name.endswith("datasets")]
+
+
+def load_config(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Return the variables of a configuration file.
+
+    Python is read, not run: imported names stand for themselves as dotted texts, `read_base` and relative imports read
+    the files they name, and whatever calls anything that is imported is an error when its variable is asked for.
+
+    Args:
+        path: A `.py` file of OpenCompass or AISBench, or a `.yaml` file with the same keys.
+
+    Raises:
+        InContextError: The file cannot be read, or does too much.
+    """
+    file = Path(path)
+    try:
+        if file.suffix.lower() in _YAML:
+            return _Variables(file, _read_yaml(file))
+        if file.suffix.lower() != ".py":
+            raise InContextError(f"{file}: expected a .py or .yaml file")
+        return _Variables(file, _Files().read(file))
+    except Problem as error:
+        raise InContextError(f"{file}: {error}") from error
+
+
+def load_datasets(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
+
+    They are the list `datasets`, or else every list of datasets in the file.
+
+    Raises:
+        InContextError: As `load_config`; or there is none, or one is incomplete.
+    """
+    variables = load_config(path)
+    assert isinstance(variables, _Variables)
+    named = {name: value for name, value in variables.items() if _is_datasets(value)}
+    lists = [named["datasets"]] if "datasets" in named else list(named.values())
+    if not lists and _is_dataset(variables):
+        lists = [[dict(variables)]]
+    if problems := variables.unread():
+        raise InContextError("; ".join(problems))
+    if not lists:
+        listed = ", ".join(list(variables)[:10]) or "nothing"
+        raise InContextError(f"{path}: no list of datasets with infer_cfg and reader_cfg; there is: {listed}")
+    found = [entry for held in lists for entry in held]
+    wrong = [
+        f"dataset {number} ({entry.get('abbr', 'without abbr')}) has no {key}"
+        for number, entry in enumerate(found)
+        for key in ("infer_cfg", "reader_cfg")
+        if not isinstance(entry.get(key), Mapping)
+    ]
+    if wrong:
+        raise InContextError(f"{path}: {'; '.join(wrong)}")
+    return found
+
+
+def _is_dataset(value: object) -> bool:
+    return isinstance(value, Mapping) and "infer_cfg" in value
+
+
+def _is_datasets(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_dataset, value))
+
+
+class _Files:
+    """The files that one configuration reads."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, dict[str, Any] | None] = {}
+        self._at: list[Path] = []
+        self._code = Interpreter(self._imported, self._opened)
+
+    def read(self, file: Path) -> dict[str, Any]:
+        """Return the variables of a file."""
+        home = file.resolve()
+        known = self._known.get(home)
+        if known is not None:
+            return known
+        if home in self._known:
+            raise Problem(f"{file} imports itself")
+        if len(self._known) >= _MAX_FILES:
+            raise Problem(f"more than {_MAX_FILES:,} files")
+        self._known[home] = None
+        self._at.append(home)
+        try:
+            found = self._code.run(_text(file), str(file))
+        finally:
+            self._at.pop()
+        self._known[home] = found
+        return found
+
+    def _opened(self, path: str) -> str:
+        """Return the text of a file in the folder of the configuration, or below."""
+        home = self._at[-1].parent
+        file = (home / path).resolve()
+        if not file.is_relative_to(home):
+            raise Problem(f"opening {path!r}: only files beside the configuration are read")
+        return _text(file)
+
+    def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
+        """Return the variables of a configuration that is imported; None where there is no file of that name."""
+        here = self._at[-1]
+        parts = module.split(".") if module else []
+        if dots:
+            homes = [here.parents[dots - 1]] if dots <= len(here.parents) else []
+        elif "configs" in parts:
+            homes = [*here.parents]
+        else:
+            return None
+        for home in homes:
+            file = home.joinpath(*parts).with_suffix(".py") if parts else home / "__init__.py"
+            if file.is_file():
+                return self.read(file)
+        return None
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > _MAX_FILE:
+            raise InContextError(f"{file}: is larger than {_MAX_FILE:,} bytes")
+        return file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InContextError(f"{file}: cannot be read ({error})") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without tags of its own, in which a key stands once."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise Problem(f"line {node.start_mark.line + 1}: the key {', '.join(twice)} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    try:
+        found = yaml.load(_text(file), _Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise Problem(f"is no YAML ({error})") from error
+    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise Problem(f"expected names and their values, got {type(found).__name__}")
+    weigh(found)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with containers of its own and imported names as texts."""
+    weigh(value)
+    return _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {(str(key) if isinstance(key, Imported) else key): _copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copied(item) for item in value]
+    if isinstance(value, tuple):
+        return tuple(_copied(item) for item in value)
+    if isinstance(value, set):
+        return {_copied(item) for item in value}
+    return str(value) if isinstance(value, str) else value

@@ -1,0 +1,20 @@
+"""The classes that configurations name, for those who write their own: each stands for itself as `type=`."""
+
+from typing import Final
+
+__all__ = [
+    *("BM25Retriever", "ChatInferencer", "FixKRetriever", "GenInferencer", "LLInferencer", "MultiTurnGenInferencer"),
+    *("PPLInferencer", "RandomRetriever", "SlidingWindowRetriever", "TopkRetriever", "ZeroRetriever"),
+]
+
+ZeroRetriever: Final = "ZeroRetriever"
+FixKRetriever: Final = "FixKRetriever"
+RandomRetriever: Final = "RandomRetriever"
+SlidingWindowRetriever: Final = "SlidingWindowRetriever"
+BM25Retriever: Final = "BM25Retriever"
+TopkRetriever: Final = "TopkRetriever"
+GenInferencer: Final = "GenInferencer"
+ChatInferencer: Final = "ChatInferencer"
+MultiTurnGenInferencer: Final = "MultiTurnGenInferencer"
+PPLInferencer: Final = "PPLInferencer"
+LLInferencer: Final = "LLInferencer"

@@ -1,0 +1,261 @@
+"""Agents in files: what they may say, and how what is wrong with one is reported, all at once and with lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from agentkit import Message, ScriptedModel, ToolCall
+from agentkit.agent_files.agent_file import agent_file_schema
+from agentkit.agent_files.load_agent import AgentFileError, load_agent
+from agentkit.errors import AgentDefinitionError
+from tests.paths import ROOT
+
+TOOLS = '''
+from pydantic import BaseModel
+
+class Price(BaseModel):
+    francs: int
+
+def price(book: str) -> str:
+    """Tell the price."""
+    return f"{book} costs 30"
+
+NUMBER = 3
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "system.prompt.j2").write_text("You sell books.")
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+def written(folder: Path, text: str, name: str = "agent.yaml") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def problems(path: Path) -> list[str]:
+    with pytest.raises(AgentFileError) as caught:
+        load_agent(path)
+    assert all(one.file == path.as_posix() for one in caught.value.problems)
+    return [f"{one.line}: {one.what}" for one in caught.value.problems]
+
+
+def test_a_file_is_an_agent_with_its_prompts_tools_memory_and_limits(folder: Path) -> None:
+    (folder / "prompts" / "found.prompt.j2").write_text("---\nrole: before_input\nkind: memo\n---\n")
+    path = written(
+        folder,
+        """\
+name: shop
+description: Sells books.
+model: {name: offline, settings: {temperature: 0}}
+layers: prompts
+instructions: Be brief.
+tools: ["./tools.py:price"]
+memory: {home: store}
+recall: {limit: 3, roles: [user]}
+compaction: {kind: trim, tokens: 500}
+limits: {steps: 3, tokens: 9000, on_limit: return}
+budget: {limit: 4000, reserve: 500}
+""",
+    )
+    asks = Message("assistant", tool_calls=(ToolCall("c", "price", '{"book": "Emma"}'),))
+    loaded = load_agent(path, model=ScriptedModel([asks, "Thirty."]))
+    try:
+        agent = loaded.agent
+        assert (loaded.name, loaded.description, agent.limits.steps, agent.recall.limit) == (
+            "shop",
+            "Sells books.",
+            3,
+            3,
+        )
+        result = agent.run_sync("How much is Emma?")
+        assert result.output == "Thirty." and result.messages[2].text == "Emma costs 30"
+        assert result.composition.system.text == "You sell books.\n\nBe brief."
+        assert result.composition.budget is not None and result.composition.budget.tokens == 3500
+        assert (folder / "store" / "memory.db").exists()
+    finally:
+        loaded.close()
+
+
+def test_the_version_is_that_of_the_content(folder: Path) -> None:
+    path = written(folder, "model: offline\nlayers: prompts\n")
+    first = load_agent(path).version
+    assert load_agent(path).version == first and len(first) == 16
+    (folder / "prompts" / "system.prompt.j2").write_text("You buy books.")
+    assert load_agent(path).version != first
+
+
+def test_everything_that_is_wrong_is_named_with_its_line(folder: Path) -> None:
+    path = written(
+        folder,
+        """\
+name: my shop
+model: {name: offline, setings: {}}
+instruction: Be brief.
+tools:
+  - ./tools.py
+  - mcp: http://localhost
+    heders: {}
+  - agent: other.yaml
+    name: other
+limits:
+  steps: 0
+  tokens: many
+budget: 0
+memory: false
+""",
+    )
+    found = problems(path)
+    assert [one.split(":")[0] for one in found] == ["1", "2", "3", "5", "7", "8", "11", "12", "13", "14"]
+    text = "\n".join(found)
+    for what in (
+        "did you mean 'settings'",
+        "did you mean 'instructions'",
+        "did you mean 'headers'",
+        "description: is missing",
+    ):
+        assert what in text
+
+
+def test_what_cannot_be_built_is_named_with_its_line(folder: Path) -> None:
+    (folder / "prompts" / "broken.prompt.j2").write_text("{{ a")
+    path = written(
+        folder,
+        """\
+model: opnai:gpt-5
+layers: prompts
+tools:
+  - ./tools.py:pric
+  - ./tools.py:NUMBER
+  - nowhere.to.be:found
+  - mcp: [server]
+    env: {KEY: "${AGENTKIT_NOT_SET}"}
+  - mcp: http://localhost
+    env: {A: b}
+compaction: {kind: trim, model: offline}
+output: ./tools.py:Nothing
+""",
+    )
+    text = "\n".join(problems(path))
+    for line, what in (
+        (1, "did you mean 'openai'"),
+        (2, "broken.prompt.j2"),
+        (4, "did you mean 'price'"),
+        (5, "expected a function, a tool or a toolset"),
+        (6, "there is no module 'nowhere.to.be'"),
+        (7, "not set in the environment: AGENTKIT_NOT_SET"),
+        (9, "env is for a command"),
+        (11, "kind: summarise"),
+        (12, "has no 'Nothing'"),
+    ):
+        assert any(one.startswith(f"{line}: ") and what in one for one in text.splitlines() if what in one), (
+            line,
+            what,
+        )
+
+
+def test_an_agent_that_is_a_tool_of_itself_is_refused(folder: Path) -> None:
+    entry = "tools:\n  - {{agent: {}, name: other, description: Helps.}}\nmodel: offline\n"
+    written(folder, entry.format("b.yaml"), "a.yaml")
+    written(folder, entry.format("./a.yaml"), "b.yaml")
+    with pytest.raises(AgentFileError, match=r"the agent would be a tool of itself: a\.yaml -> b\.yaml -> a\.yaml"):
+        load_agent(folder / "a.yaml")
+    (folder / "link.yaml").symlink_to(folder / "a.yaml")
+    written(folder, entry.format("link.yaml"), "b.yaml")
+    with pytest.raises(AgentFileError, match="tool of itself"):
+        load_agent(folder / "a.yaml")
+
+
+def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
+    written(folder, "model: offline\n", "helper.yaml")
+    path = written(folder, "model: offline\ntools:\n  - {agent: helper.yaml, name: help, description: Helps.}\n")
+    assert [*load_agent(path).agent.tools] == ["help"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "the file is empty"),
+        ("- a\n", "expected keys with values"),
+        ("model: offline\nmodel: x\n", "2: the key 'model' is here twice"),
+        ("model: &a offline\nname: *a\n", "aliases are not allowed"),
+        ("a: {\n", "not YAML"),
+        ("model: !!python/object/apply:os.system [ls]\n", "not YAML"),
+        ("model: \x00\n", "not YAML"),
+        ("[" * 200, "not YAML"),
+        ("model: offline\ninstructions: " + "x" * (1 << 20), "bytes that are read"),
+        ("yes: no\nmodel: offline", "unknown key"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_a_file_that_is_no_agent_says_what_is_wrong(folder: Path, text: str, what: str) -> None:
+    assert what in "\n".join(problems(written(folder, text)))
+
+
+def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
+    assert "there is no such file" in problems(folder / "none.yaml")[0]
+    assert "it is a folder" in problems(folder / "prompts")[0]
+    (folder / "latin.yaml").write_bytes(b"model: offline\nname: caf\xe9\n")
+    assert problems(folder / "latin.yaml") == ["2: it is not UTF-8 text"]
+
+
+def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
+    closed: list[str] = []
+
+    class Opened:
+        scope = None
+
+        def recall(self, query: str) -> list[Any]:
+            return []
+
+        def close(self) -> None:
+            closed.append("memory")
+
+    path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")
+    with pytest.raises(AgentFileError, match="no prompt of the layers shows"):
+        load_agent(path, open_memory=lambda *_, **__: Opened())
+    assert closed == ["memory"]
+
+
+def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bookshop.py").write_text(
+        "from agentkit import Agent, ScriptedModel\n"
+        "agent = Agent(ScriptedModel(['Hi.']), name='one')\n"
+        "def make():\n    return Agent(ScriptedModel(['Hi.']), name='two')\n"
+        "other = 3\ndef broken():\n    raise RuntimeError('no key')\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "bookshop", raising=False)
+    assert load_agent("bookshop:agent").name == "one"
+    assert load_agent("bookshop:make").name == "two"
+    assert load_agent(f"{folder}/bookshop.py:agent", model="offline").agent.chain.model.name == "offline"
+    for source, what in (
+        ("bookshop:other", "got int"),
+        ("bookshop:nothing", "has no 'nothing'"),
+        ("bookshop:broken", "no key"),
+    ):
+        with pytest.raises(AgentDefinitionError, match=what):
+            load_agent(source)
+
+
+def test_the_schema_for_editors_says_the_same_as_the_checks() -> None:
+    schema = agent_file_schema()
+    Draft202012Validator.check_schema(schema)
+    check = Draft202012Validator(schema)
+    assert check.is_valid(
+        {"model": "offline", "tools": ["./a.py:b", {"mcp": "http://x"}], "memory": True, "budget": 100}
+    )
+    for wrong in ({}, {"model": 3}, {"model": "x", "toolz": []}, {"model": "x", "limits": {"steps": 0}}):
+        assert not check.is_valid(wrong)
+    published = json.loads((ROOT / "docs" / "agent.schema.json").read_text("utf-8"))
+    assert published == schema, "write it anew: agentkit schema --agent-file > docs/agent.schema.json"

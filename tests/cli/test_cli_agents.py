@@ -1,0 +1,159 @@
+"""Commands that take an agent: run, chat, compose, schema, sessions, export, new, token and serve."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2 as httpx
+import pytest
+
+from agentkit.cli.app import app
+from agentkit.server.access import Access
+from tests.cli.conftest import MAIN, Run
+
+SHOP = """\
+from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.prompts import AdditionalInfoPrompt, Template
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    "Pay."
+    return f"paid {amount}"
+
+asks = Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),))
+said = Reply(Message("assistant", "Hello\\x1b[31m."), Usage(7, 2))
+hello = Agent(ScriptedModel.repeat(said), "Be brief.", name="hello")
+cashier = Agent(ScriptedModel([asks, "Done."]), tools=[pay], name="cashier")
+needs = {"type": "object", "properties": {"root": {"type": "string"}}, "required": ["root"]}
+kwargs = Agent(
+    ScriptedModel.repeat("ok"),
+    Layers(before_input=AdditionalInfoPrompt(Template("root {{ root }}", params_schema=needs))),
+    name="kwargs",
+)
+"""
+
+
+@pytest.fixture
+def shop(folder: Path) -> str:
+    (folder / "shop.py").write_text(SHOP)
+    return "./shop.py"
+
+
+def test_run_answers_and_shows_nothing_that_steers_a_terminal(run: Run, shop: str) -> None:
+    done = run("run", "Hi", "--agent", f"{shop}:hello")
+    assert (done.exit_code, done.stdout) == (0, "Hello\ufffd[31m.\n")
+    done = run("run", "-", "--agent", f"{shop}:hello", "--json", stdin="Hi")
+    found = json.loads(done.stdout)
+    assert (found["status"], found["output"], found["usage"]["input_tokens"]) == ("finished", "Hello\x1b[31m.", 7)
+    assert "\x1b" not in done.stdout
+
+
+def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) -> None:
+    done = run("run", "Pay.", "--agent", f"{shop}:cashier", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["waiting"][0]["name"]) == (3, "pay")
+    assert run("run", "Pay.", "--agent", f"{shop}:cashier", "--yes").exit_code in (0, 1)  # its script may be at its end
+
+
+def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
+    done = run("run", "Hi", "--agent", f"{shop}:kwargs")
+    assert done.exit_code == 1 and "'root'" in done.stderr and "Traceback" not in done.stderr
+    assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root=here").exit_code == 0
+    assert "root here" in run("compose", "Hi", "--agent", f"{shop}:kwargs", "-k", "root=here", "--text").stdout
+    assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root").exit_code == 2
+    assert run("schema", "--agent", f"{shop}:kwargs").stdout == "root: string, required, for before_input[0]\n"
+    assert json.loads(run("schema", "--agent", f"{shop}:kwargs", "--json").stdout)["required"] == ["root"]
+
+
+def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, shop: str, folder: Path) -> None:
+    lines = ["Hi", "Again", "/undo", "/cost", "/fork other", "Here", "/why system", "/why", "/fork", "/quit"]
+    done = run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="\n".join(lines))
+    assert done.exit_code == 0, done.stderr
+    assert "took back 2 messages" in done.stderr and "goes on in 'other'" in done.stderr
+    assert "2 turns: 14 tokens in (0 cached), 4 out; its price is not known" in done.stdout
+    assert "Be brief." in done.stdout or "system" in done.stdout
+    listed = json.loads(run("sessions", "list", "--json").stdout)
+    assert [(one["name"], one["messages"]) for one in listed] == [("s", 2)]
+    denied = run("chat", "--agent", f"{shop}:cashier", "--session", "c", "--once", "Pay.")
+    assert denied.exit_code == 0 and "it is denied" in denied.stderr and denied.stdout == "Done.\n"
+
+
+def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Path) -> None:
+    run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="Hi\nAgain\n")
+    assert run("sessions", "list").stdout.split()[3:5] == ["s", "4"]
+    assert run("sessions", "show", "s").stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
+    assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json").stdout)] == [1, 2, 3, 4]
+    missing = run("sessions", "show", "none")
+    assert missing.exit_code == 1 and "there is no conversation 'none'" in missing.stderr
+    run("sessions", "export", "--output", "out.jsonl")
+    assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}
+    rows = [json.loads(line) for line in run("export", "--agent", f"{shop}:hello").stdout.splitlines()]
+    assert [[one["role"] for one in row["messages"]] for row in rows] == [
+        ["system", "user", "assistant"],
+        ["system", "user", "assistant", "user", "assistant"],
+    ]
+
+
+def test_new_makes_an_agent_whose_test_passes(run: Run, folder: Path) -> None:
+    done = run("new", "order-desk")
+    assert done.exit_code == 0, done.stderr
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "order-desk"]
+    tested = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    answer = run("run", 'use order_status with order="17"', "--agent", "order-desk/agent.yaml")
+    assert (answer.exit_code, "shipped" in answer.stdout) == (0, True), answer.stderr
+    again = run("new", "order-desk")
+    assert again.exit_code == 1 and "is there already" in again.stderr
+
+
+def test_an_agent_file_that_is_broken_is_reported_line_by_line(run: Run, folder: Path) -> None:
+    (folder / "a.yaml").write_text("model: offline\ntoolz: []\nlimits: {steps: 0}\n")
+    for command in (("run", "Hi"), ("compose", "Hi"), ("chat", "--once", "Hi"), ("schema",)):
+        done = run(*command, "--agent", "a.yaml")
+        assert (done.exit_code, "Traceback" in done.stderr) == (1, False)
+        assert "a.yaml, line 2: toolz: unknown key" in done.stderr and "a.yaml, line 3: limits.steps" in done.stderr
+
+
+def test_a_token_is_shown_once_and_works(run: Run, folder: Path) -> None:
+    done = run("token", "ci", "--tenant", "acme", "--scope", "read")
+    caller = Access(folder / ".agentkit" / "access.yaml").caller(f"Bearer {done.stdout.strip()}")
+    assert (caller.tenant, caller.permissions) == ("acme", {"read"})
+    assert run("token", "ci").exit_code == 1
+    assert run("token", "x", "--scope", "everything").exit_code == 2
+
+
+def test_serve_answers_and_ends_when_it_is_told_to(shop: str, folder: Path) -> None:
+    command = [sys.executable, "-c", MAIN, "serve", "--agent", f"{shop}:hello", "--port", "0", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    try:
+        assert process.stdout is not None
+        ready = json.loads(process.stdout.readline())
+        assert ready["agents"] == ["hello"]
+        assert httpx.get(ready["url"] + "/readyz").json()["status"] == "ok"
+        body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
+        done = httpx.post(ready["url"] + "/v1/chat/completions", json=body).json()
+        assert done["choices"][0]["message"]["content"].startswith("Hello")
+        second = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)
+        assert second.returncode == 1 and "another server" in second.stderr
+    finally:
+        process.send_signal(signal.SIGINT if os.name == "nt" else signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode in (0, -signal.SIGTERM)
+    refused = subprocess.run(
+        [*command[:3], "serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0"],
+        capture_output=True, text=True, cwd=folder, timeout=60, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1 and "open to other machines" in refused.stderr
+
+
+def test_every_help_has_an_example(run: Run) -> None:
+    import typer
+
+    command = typer.main.get_command(app)
+    own = ("run", "serve", "token", "export", "new", "schema", "chat", "compose", "ingest", "inspect")
+    found = {name: getattr(command, "commands")[name].help or "" for name in own}  # noqa: B009
+    assert [name for name, text in found.items() if "Example: agentkit" not in text] == []

@@ -1,0 +1,85 @@
+"""What this release stores opens in the next one, and what a newer one stored is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentkit import Agent, DurableError, Message, Price, Reply, RunFailed, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit.durable.run_request import RunRequest, SessionName
+from agentkit.run.journal import Journal
+from agentkit_prompts import Composition
+
+pytestmark = pytest.mark.untraced
+STORED = Path(__file__).parent / "stored"
+Working = Callable[..., Runs]
+
+
+def test_a_run_that_was_stored_in_format_1_opens() -> None:
+    request = RunRequest.of_data(json.loads((STORED / "run-format-1.json").read_text()))
+    assert (request.agent, request.version, request.tenant) == ("cashier", "00ce4e92f96e", "acme")
+    assert request.session == SessionName("today", ("acme", "ada", "", ""), "main")
+    journal = Journal.loads(request.head + (STORED / "steps-format-1.jsonl").read_text())
+    assert journal.context.user_input.text == "Pay both."
+    assert [message.role for message in journal.messages] == [
+        "user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant",
+    ]  # fmt: skip
+    assert list(journal.inner) == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"format": 2}, "started by a newer agentkit: it has format 2, this one reads up to 1"),
+        ({"format": 1}, "no run of agentkit: KeyError"),
+        (None, "no run of agentkit"),
+        ("text", "no run of agentkit"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(data: object, message: str) -> None:
+    with pytest.raises(DurableError, match=message):
+        RunRequest.of_data(data)
+
+
+async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
+    agent = Agent(ScriptedModel(["x"]), name="a")
+    runs = working(agent)
+    request, run_id = runs.requested(runs.added[0], "Hello", {"run_id": "r"})
+
+    class Newer(RunRequest):
+        def data(self) -> dict[str, object]:
+            return {**super().data(), "format": 9}
+
+    newer = Newer(request.agent, request.version, request.head)
+    runs.store.enqueue([(run_id, newer)])
+    with pytest.raises((RunFailed, DurableError), match="newer agentkit"):
+        await runs.handle("r").result(timeout=30)
+    assert [info.state for info in await runs.list_runs()] == ["failed"]
+
+
+async def test_costs_are_counted_from_journals(working: Working) -> None:
+    def reply(sent: Composition) -> Reply:
+        if len(sent.intermediate):
+            return Reply(Message("assistant", "Done."), Usage(100, 10))
+        return Reply(Message("assistant", tool_calls=(ToolCall("c", "ask", '{"input": "x"}'),)), Usage(100, 10))
+
+    price = Price(input=1.0, output=2.0)
+    inner = Agent(ScriptedModel.repeat(Reply(Message("assistant", "ok"), Usage(7, 3)), price=price), name="inner")
+    tools = [inner.as_tool(name="ask", description="Asks."), tool(lambda: "", name="idle", description="Idles.")]
+    agent = Agent(ScriptedModel.repeat(reply, price=price), tools=tools, name="outer")
+    runs = working(agent)
+    for tenant in ("a", "a", "b"):
+        await (await agent.start("Go.", tenant=tenant)).result(timeout=30)
+    by_tenant = [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tenant")]
+    assert by_tenant == [("a", 2, 414), ("b", 1, 207)]
+    (whole,) = await runs.costs("agent")
+    assert whole.usage.money == pytest.approx(3 * (207 * 1e-6 + 23 * 2e-6))
+    assert [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tool")] == [("ask", 3, 21)]
+    assert [one.name for one in await runs.costs("run", tenant="b")] == [
+        info.run_id for info in await runs.list_runs(tenant="b")
+    ]
+    with pytest.raises(DurableError, match="by='layer'"):
+        await runs.costs("layer")  # type: ignore[arg-type]

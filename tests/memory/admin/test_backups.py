@@ -1,0 +1,373 @@
+"""Backups and exports: of one moment, whole or not at all, checked as they are read, from either database to either."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from agentkit_memory import (
+    EmbedderMismatch,
+    Memory,
+    Scope,
+    ScopeError,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+    StoreVersion,
+)
+from agentkit_memory.store.tables import METADATA
+from agentkit_prompts.context.messages import Message, ToolCall
+from tests.memory.embedders.word_embedder import Words
+
+ADA = Scope("acme", user="ada")
+
+
+def fill(memory: Memory, docs: Path) -> None:
+    """Leave something in every table, with names and values that are awkward to write down."""
+    (docs / "a.md").write_text("# Zoo\n\nZebras are striped.\n\u2028 \U0001f993 \"quoted\" \\ 'single'\n", "utf-8")
+    memory.ingest(docs)
+    mine = memory.within(ADA)
+    call = Message("assistant", "", tool_calls=(ToolCall("c", "look", '{"a.b": "\\"x\\""}'),))
+    session = mine.session("chat", expires_at=4e9)
+    session.append(Message("user", "herons fish in the morning", name="Ada"), call, key="k")
+    session.append(Message("tool", "found", tool_call_id="c"), said_at=5.5)
+    session.keep_note("a.b 'c'", {"1": [1.5, None]})
+    session.fork("other", at=1).append(Message("user", "otters too"))
+    session.redact(1, "[gone] herons")
+    memory.worker(lambda turns, known: []).drain()
+    turn = mine.recall("otters")[0].id
+    mine.facts.add("Ada likes axolotls.", sources=turn, metadata={"a.b": {'"quoted"': ["x" * 4000]}})
+    mine.facts.add("Ada lives in Rome.", supersedes=mine.facts.add("Ada lives in Oslo.", valid_to=9e9).id)
+    memory.within(Scope("gone", user="x")).session("s").append(Message("user", "bye"))
+    memory.within("gone").erase("gone")
+    memory.worker().drain()
+    mine.recall("heron")
+
+
+def rows(memory: Memory) -> dict[str, list[str]]:
+    """Return what every table holds, but for what is about the index."""
+    memory._store.database.deferred.settle()
+    about = {"vector_spaces": ("index_id", "writes"), "vector_state": ("have", "leased_by", "leased_until")}
+    with memory._store.database.read() as connection:
+        return {
+            table.name: sorted(
+                repr({name: value for name, value in row.items() if name not in about.get(table.name, ())})
+                for row in connection.execute(table.select()).mappings()
+                if table.name != "vector_state" or row["space"] == "facts"
+            )
+            for table in METADATA.sorted_tables
+        }
+
+
+Write = Callable[[Memory, Path], int]
+WRITES: dict[str, Write] = {
+    "backup": lambda memory, path: memory.admin.backup(path),
+    "export": lambda memory, path: memory.admin.export(path),
+}
+either_kind = pytest.mark.parametrize("write", [pytest.param(write, id=name) for name, write in WRITES.items()])
+
+
+@either_kind
+def test_what_is_restored_is_what_was_stored_and_is_found(
+    either: Memory, docs: Path, tmp_path: Path, write: Write
+) -> None:
+    fill(either, docs)
+    copy = tmp_path / "copy"
+    assert write(either, copy) > 0
+    before = rows(either)
+    assert [name for name, held in before.items() if not held] == ["embeddings"]
+    with Memory.open(tmp_path / "second") as second:
+        counts = second.admin.restore(copy)
+        assert rows(second) == before
+        assert counts["messages"] == len(before["messages"])
+        assert [found.text for found in second.within(ADA).recall("axolotls").knowledge] == ["Ada likes axolotls."]
+        second.worker().drain()
+        assert second.admin.verify().ok and second.admin.verify().points > 0
+        assert "Zebras are striped." in second.recall("zebras striped")[0].text
+        session = second.within(ADA).session("chat")
+        assert len(session.append(Message("user", "again"), key="k2")) == 4
+        new = second.within(ADA).session("new")
+        new.append(Message("user", "first"))
+        assert new.address[1] > session.address[1]  # numbers go on behind those that were restored
+    assert rows(either) == before
+
+
+@pytest.mark.parametrize("write", [pytest.param(write, id=f"{name}-postgresql") for name, write in WRITES.items()])
+def test_a_folder_moves_to_postgresql_and_back(
+    home: Path, docs: Path, tmp_path: Path, fresh_postgres: str, write: Write
+) -> None:
+    with Memory.open(home, embedder=Words()) as memory:
+        fill(memory, docs)
+        before = rows(memory)
+        assert before["embeddings"]
+        write(memory, tmp_path / "there")
+    words = Words()
+    with Memory.open(fresh_postgres, index=tmp_path / "index") as server:
+        server.admin.restore(tmp_path / "there")
+        assert rows(server) == before
+    with Memory.open(fresh_postgres, index=tmp_path / "index", embedder=words) as server:
+        server.worker().drain()
+        assert server.admin.verify().ok and server.admin.verify().pending == 0
+        assert "Ada likes axolotls." not in words.asked  # vectors came along
+        for number in range(3):
+            server.session(f"new {number}").append(Message("user", "hello"))
+        server.worker().drain()
+        before = rows(server)
+        write(server, tmp_path / "back")
+    with Memory.open(tmp_path / "again") as again:
+        again.admin.restore(tmp_path / "back")
+        assert rows(again) == before
+
+
+@either_kind
+def test_a_copy_is_of_one_moment_while_others_write(home: Path, tmp_path: Path, write: Write) -> None:
+    with Memory.open(home) as memory:
+        stop = threading.Event()
+
+        def chat() -> None:
+            session, other = memory.session("one"), memory.session("two")
+            number = 0
+            while not stop.is_set():
+                number += 1
+                session.append(Message("user", str(number)))
+                other.append(Message("user", str(number)))
+
+        thread = threading.Thread(target=chat)
+        thread.start()
+        try:
+            for number in range(5):
+                write(memory, tmp_path / str(number))
+        finally:
+            stop.set()
+            thread.join()
+    for number in range(5):
+        with Memory.open(tmp_path / f"home {number}") as copy:
+            copy.admin.restore(tmp_path / str(number))
+            one, two = (
+                [message.text for message in copy.session(name).conversation] if copy.session(name) else []
+                for name in ("one", "two")
+            )
+            assert one == [str(each) for each in range(1, len(one) + 1)]
+            assert two in (one, one[:-1])  # each was written after that of the other
+
+
+@either_kind
+def test_a_copy_that_was_cut_at_any_byte_or_changed_is_refused_and_nothing_is_written(
+    home: Path, docs: Path, tmp_path: Path, write: Write
+) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        write(memory, tmp_path / "copy")
+    whole = (tmp_path / "copy").read_bytes()
+    draw = Random(4)
+    ends = {0, 1, 15, 16, 17, len(whole) // 2, *range(len(whole) - 8, len(whole)), *draw.sample(range(len(whole)), 60)}
+    damaged = [whole[:end] for end in sorted(ends)]
+    for place in draw.sample(range(len(whole)), 60):
+        damaged.append(whole[:place] + bytes([whole[place] ^ 1 << draw.randrange(8)]) + whole[place + 1 :])
+    lines = whole.splitlines(keepends=True)
+    damaged += [b"".join(lines[:2] + lines[3:]), b"".join(lines[1:]), whole + b"x", whole + whole]
+    with Memory.open(tmp_path / "second") as second:
+        before = rows(second)
+        for number, data in enumerate(damaged):
+            (tmp_path / "damaged").write_bytes(data)
+            with pytest.raises((StoreCorrupt, StoreVersion)) as refused:
+                second.admin.restore(tmp_path / "damaged")
+            assert "damaged" in str(refused.value) or "upgrade" in str(refused.value), number
+            assert number % 40 or rows(second) == before
+        assert rows(second) == before
+        (tmp_path / "damaged").write_bytes(whole)
+        assert second.admin.restore(tmp_path / "damaged")["messages"] > 0
+
+
+def test_a_copy_of_a_newer_version_is_refused(home: Path, docs: Path, tmp_path: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.admin.export(tmp_path / "export")
+        with memory._store.database.write() as connection:
+            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        memory.admin.backup(tmp_path / "backup")
+    export = (tmp_path / "export").read_bytes()
+    (tmp_path / "format").write_bytes(export.replace(b'export": 1', b'export": 2', 1))
+    (tmp_path / "revision").write_bytes(export.replace(b'"revision": "', b'"revision": "9', 1))
+    with Memory.open(tmp_path / "second") as second:
+        for name in ("backup", "format", "revision"):
+            with pytest.raises(StoreVersion, match="upgrade"):
+                second.admin.restore(tmp_path / name)
+
+
+def signed(lines: list[dict[str, Any]]) -> bytes:
+    """Return an export of these lines as somebody would who can compute a digest."""
+    import hashlib
+
+    body = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    end = {"rows": len(lines) - 1, "sha256": hashlib.sha256(body).hexdigest()}
+    return body + json.dumps(end).encode() + b"\n"
+
+
+SCOPE = {"table": "scopes", "row": {"id": 5, "tenant": "t", "user": "", "session": "", "agent": ""}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"table": "passwords", "row": {}}, "line 3 names no table"),
+        ({"table": "scopes", "row": {"id": 1}}, "line 3 has no tenant, user, session, agent"),
+        ({"table": "scopes", "row": {**SCOPE["row"], "id": "x"}}, r"line 3 has 'x' as scopes.id, expected a whole"),  # type: ignore[dict-item]
+        ({"table": "scopes", "row": {**SCOPE["row"], "id": 2**63}}, "expected a whole number"),  # type: ignore[dict-item]
+        ({"table": "scopes", "row": {**SCOPE["row"], "user": "a\0"}}, "expected text"),  # type: ignore[dict-item]
+        ({"table": "scopes", "row": {**SCOPE["row"], "user": None}}, "expected text"),  # type: ignore[dict-item]
+        (
+            {"table": "scopes", "row": {**SCOPE["row"], "admin": 1}},
+            "a column 'admin' that table 'scopes' does not have",
+        ),  # type: ignore[dict-item]
+        ({"table": "scopes", "row": [1]}, "line 3 is not a row"),
+        ({"table": ["scopes"], "row": {}}, "line 3 is not a row"),
+        (
+            {"table": "conversations", "row": {"id": 1, "scope_id": 9, "name": "s", "created_at": 1}},
+            "do not fit together",
+        ),
+        (
+            {"table": "conversations", "row": {"id": 1, "scope_id": 5, "name": "s", "created_at": math.nan}},
+            "expected a number",
+        ),
+        (
+            {"table": "embeddings", "row": {"model": "m", "content_hash": "h", "vector": "?", "created_at": 1}},
+            "expected bytes in base64",
+        ),
+        (SCOPE, "do not fit together"),
+    ],
+)
+def test_an_export_that_was_edited_is_refused_with_the_line(
+    home: Path, tmp_path: Path, wrong: dict[str, Any], said: str
+) -> None:
+    header = {"agentkit-memory-export": 1, "revision": "0006", "at": 1.0}
+    (tmp_path / "export").write_bytes(signed([header, SCOPE, wrong]))
+    with Memory.open(home) as memory:
+        with pytest.raises(StoreCorrupt, match=said):
+            memory.admin.restore(tmp_path / "export")
+        assert memory.admin.usage() == ()
+        (tmp_path / "export").write_bytes(signed([header, SCOPE]))
+        memory.admin.restore(tmp_path / "export")
+        assert [each.tenant for each in memory.admin.usage()] == ["t"]
+
+
+def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path) -> None:
+    header = {"agentkit-memory-export": 1, "revision": "0006", "at": 1.0}
+    wrong = {"table": "scopes", "row": {"id": "x"}}
+    (tmp_path / "export").write_bytes(signed([header, *[wrong] * 12]))
+    with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match=r"line 2 .*line 11 .* and 2 more"):
+        memory.admin.restore(tmp_path / "export")
+
+
+@either_kind
+def test_what_is_there_is_not_overwritten_and_a_copy_is_for_its_owner_alone(
+    home: Path, docs: Path, tmp_path: Path, write: Write
+) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        write(memory, tmp_path / "copy")
+        assert os.name != "posix" or stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
+        with pytest.raises(StoreUnavailable, match="there is such a file already"):
+            write(memory, tmp_path / "copy")
+        with pytest.raises(StoreError, match="this store holds rows already"):
+            memory.admin.restore(tmp_path / "copy")
+        for wrong in (None, "", 5, b"x", "a\0b"):
+            for act in (memory.admin.backup, memory.admin.export, memory.admin.restore):
+                with pytest.raises(StoreUnavailable):
+                    act(wrong)  # type: ignore[arg-type]
+        for act in (memory.admin.backup, memory.admin.export):
+            with pytest.raises(StoreUnavailable, match="nowhere"):
+                act(tmp_path / "nowhere" / "copy")
+        with pytest.raises(StoreUnavailable, match="No such file"):
+            memory.admin.restore(tmp_path / "nothing")
+        assert {each.name for each in tmp_path.iterdir()} == {"copy", "docs", "store"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the limit of a file is POSIX's")
+@either_kind
+def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
+    home: Path, docs: Path, tmp_path: Path, write: Write
+) -> None:
+    import resource
+
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        before = rows(memory)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
+        try:
+            with pytest.raises(StoreFull, match="copy"):
+                write(memory, tmp_path / "copy")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert {each.name for each in tmp_path.iterdir()} == {"docs", "store"}
+        assert rows(memory) == before
+        write(memory, tmp_path / "copy")
+    with Memory.open(tmp_path / "second") as second:
+        with second._store.database.write() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+            connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        with pytest.raises(StoreFull):
+            second.admin.restore(tmp_path / "copy")
+        assert second.admin.usage() == ()
+
+
+def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, docs: Path, tmp_path: Path) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.admin.backup(tmp_path / "copy")
+    with Memory.open(tmp_path / "second", embedder=Words()) as second:
+        with pytest.raises(EmbedderMismatch, match="it was read by BM25 alone, this store was opened with model"):
+            second.admin.restore(tmp_path / "copy")
+        assert second.admin.usage() == ()
+
+
+def test_a_backup_does_not_hold_what_was_deleted(home: Path, tmp_path: Path) -> None:
+    with Memory.open(home) as memory:
+        session = memory.session("s")
+        session.append(Message("user", "Xanadu " * 100))
+        memory.delete_session("s")
+        memory.admin.backup(tmp_path / "copy")
+    assert b"Xanadu" not in (tmp_path / "copy").read_bytes()
+
+
+def test_a_backup_does_not_wait_for_a_writer_nor_a_writer_for_it(home: Path, docs: Path, tmp_path: Path) -> None:
+    with Memory.open(home, timeout=0.05) as memory:
+        fill(memory, docs)
+        memory._store.database.deferred.settle()
+        with closing(sqlite3.connect(home / "memory.db")) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert memory.admin.backup(tmp_path / "copy") > 0
+        with memory._store.database.snapshot() as connection:  # as an export has it
+            connection.exec_driver_sql("SELECT count(*) FROM messages").scalar()
+            memory.session("s").append(Message("user", "hello"))
+
+
+def test_a_handle_of_one_scope_has_no_admin(memory: Memory) -> None:
+    handle = memory.within(Scope("acme", user="ada"))
+    for each in (handle, handle.within("local"), memory.within("local")):
+        with pytest.raises(ScopeError, match="a handle of one scope"):
+            _ = each.admin
+    assert memory.admin.usage() == ()
+
+
+def test_usage_counts_what_each_tenant_stores(either: Memory, docs: Path) -> None:
+    fill(either, docs)
+    acme, local = either.admin.usage()
+    assert (acme.tenant, local.tenant) == ("acme", "local")
+    assert (acme.users, acme.conversations, acme.messages, acme.facts) == (1, 1, 4, 3)
+    assert (acme.turns, acme.chunks, acme.documents, acme.recall_logs) == (2, 0, 0, 2)
+    assert (local.users, local.documents, local.chunks, local.messages) == (0, 1, 1, 0)
+    assert acme.characters > 4000 > local.characters > 20

@@ -1,0 +1,199 @@
+"""Verify, repair and rebuild: damage of an index is noticed by searching, an older copy as it is opened."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agentkit_memory import Memory, StoreError, StoreUnavailable
+from agentkit_memory.index.qdrant_edge import EdgeIndex
+from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.terms.bm25_vectors import document_vector
+from agentkit_prompts.context.messages import Message
+from tests.memory.embedders.word_embedder import Words
+
+ANIMALS = ("zebra", "heron", "otter", "newt", "puma", "lynx")
+
+
+def found(memory: Memory, question: str) -> list[str]:
+    return [fact.text for fact in memory.recall(question).knowledge]
+
+
+def test_points_that_hold_something_else_are_found_by_searching_and_repaired(memory: Memory) -> None:
+    facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
+    memory.worker().drain()
+    assert memory.admin.verify().ok
+    index = memory._store.indexes.get()
+    scope = memory._own_scope()
+    index.upsert([Point(facts[0].id, 1, scope, document_vector("nothing of the kind"))])  # of the same version
+    checked = memory.admin.verify()
+    assert (checked.ok, checked.missing, checked.unfound) == (False, 0, 1)
+    assert checked.examples == {"unfound": (facts[0].id,)}
+    assert memory.admin.verify(sample=0).ok
+    repaired = memory.admin.repair()
+    assert (repaired.before.unfound, repaired.after.ok, repaired.after.points) == (1, True, len(ANIMALS))
+    assert found(memory, "zebra") == ["zebra number 0"]
+
+
+def test_vectors_that_are_of_something_else_are_found_too(home: Path) -> None:
+    words = Words()
+    with Memory.open(home, embedder=words) as memory:
+        facts = [memory.facts.add(f"{animal} number {number}") for number, animal in enumerate(ANIMALS)]
+        memory.worker().drain()
+        assert memory.admin.verify().ok
+        index, scope = memory._store.indexes.get(), memory._own_scope()
+        for number in range(250):
+            memory.facts.add(f"more {number}")
+        memory.worker().drain()
+        wrong = [-each for each in words.vector(facts[2].text)]
+        index.upsert([Point(facts[2].id, 1, scope, document_vector(facts[2].text), wrong)])
+        asked = len(words.asked)
+        checked = memory.admin.verify(sample=1000)
+        assert checked.examples == {"unfound": (facts[2].id,)}
+        assert memory.admin.rebuild().ok
+        assert memory.admin.verify(sample=1000).ok and len(words.asked) == asked  # no text was sent twice
+
+
+def test_copies_and_texts_without_words_are_no_damage(memory: Memory) -> None:
+    for number in range(60):
+        memory.session(f"s{number}").append(Message("user", "thanks"), Message("user", "..."), Message("user", "the"))
+    memory.worker().drain()
+    checked = memory.admin.verify(sample=1000)
+    assert (checked.ok, checked.unfound, checked.points) == (True, 0, 180)
+
+
+def test_a_sample_is_a_number(memory: Memory) -> None:
+    for wrong in (-1, 1.5, "5", True, None):
+        with pytest.raises(StoreError, match="how many items"):
+            memory.admin.verify(sample=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_a_damaged_index_never_verifies_and_finds_nothing(tmp_path: Path) -> None:
+    """Bytes of its files are changed at random: what verifies then finds what is asked for."""
+    with Memory.open(tmp_path / "whole") as memory:
+        for number in range(400):
+            memory.facts.add(f"{ANIMALS[number % 6]}{number} walks")
+        memory.worker().drain()
+    draw = Random(7)
+    silent = []
+    for number in range(60):
+        home = tmp_path / str(number)
+        shutil.copytree(tmp_path / "whole", home)
+        files = [each for each in sorted((home / "index").rglob("*")) if each.is_file() and each.stat().st_size]
+        file = draw.choice([each for each in files if each.name != "lock"])
+        held = bytearray(file.read_bytes())
+        used = [place for place, byte in enumerate(held) if byte] or [0]
+        for place in draw.sample(used, min(len(used), 200)):
+            held[place] = draw.randrange(256)
+        file.write_bytes(held)
+        try:
+            with Memory.open(home) as memory:
+                checked = memory.admin.verify(sample=1000)
+                missed = [each for each in (0, 133, 399) if not found(memory, f"{ANIMALS[each % 6]}{each}")]
+                if checked.ok and missed and not checked.pending:
+                    silent.append((str(file.relative_to(home)), missed))
+                assert memory.admin.repair(sample=1000).after.ok
+                assert found(memory, "zebra0")
+        except StoreUnavailable:  # said, and named
+            continue
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+    assert silent == []
+
+
+def change(memory: Memory, animals: tuple[str, ...]) -> None:
+    """Replace what is known, by as many facts and messages as before."""
+    memory.delete_session("s")
+    for fact in memory.facts.list():
+        memory.facts.remove(fact.id)
+    for animal in animals:
+        memory.facts.add(f"{animal} one")
+        memory.session("s").append(Message("user", f"a {animal} two"))
+    memory.worker().drain()
+
+
+@pytest.mark.parametrize("stayed_open", [False, True])
+def test_an_older_database_beside_a_newer_index_is_noticed_as_it_is_opened(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stayed_open: bool
+) -> None:
+    with Memory.open(home) as memory:
+        change(memory, ANIMALS[:3])
+        memory.admin.compact()
+        if stayed_open:  # a copy of the file, made while the store was in use
+            memory._store.database.copy_into(tmp_path / "older")
+            change(memory, ANIMALS[3:])
+    if not stayed_open:
+        shutil.copy(home / "memory.db", tmp_path / "older")
+        with Memory.open(home) as memory:
+            change(memory, ANIMALS[3:])
+    shutil.copy(tmp_path / "older", home / "memory.db")
+    with Memory.open(home) as memory, caplog.at_level(logging.WARNING, "agentkit.memory"):
+        first = memory.recall("zebra one")
+        assert first.knowledge[0].text == "zebra one"
+        assert found(memory, "puma") == []
+        memory.worker().drain()
+        assert memory.admin.verify().ok and memory.admin.verify().points == 6
+        assert {each.text for each in memory.recall("otter two")} >= {"a otter two"}
+    assert [record.message for record in caplog.records if "older than the index" in record.message] != []
+
+
+def test_an_older_index_beside_a_newer_database_is_noticed_as_it_is_opened(home: Path, tmp_path: Path) -> None:
+    with Memory.open(home) as memory:
+        change(memory, ANIMALS[:3])
+    shutil.copytree(home / "index", tmp_path / "older")
+    with Memory.open(home) as memory:
+        change(memory, ANIMALS[3:])
+    shutil.rmtree(home / "index")
+    shutil.copytree(tmp_path / "older", home / "index")
+    with Memory.open(home) as memory:
+        memory.worker().drain()
+        assert memory.admin.verify().ok and found(memory, "puma one")[0] == "puma one"
+
+
+def test_both_sides_count_the_same_whatever_was_done(home: Path) -> None:
+    def counts(memory: Memory) -> tuple[int, int]:
+        index = memory._store.indexes.get()
+        assert isinstance(index, EdgeIndex)
+        with memory._store.database.read() as connection:
+            stored = connection.exec_driver_sql("SELECT writes FROM vector_spaces WHERE state = 'active'").scalar()
+        return index.written(), stored or 0
+
+    with Memory.open(home) as memory:
+        change(memory, ANIMALS)
+        kept, stored = counts(memory)
+        assert kept == stored > 0
+        memory.admin.rebuild()
+        assert counts(memory)[0] == counts(memory)[1] > 0
+        memory.admin.reembed(Words(), gate=None)
+        assert counts(memory)[0] == counts(memory)[1] > 0
+        memory.admin.compact()
+    with Memory.open(home, embedder=Words()) as memory:
+        change(memory, ANIMALS[:2])
+        assert counts(memory)[0] == counts(memory)[1] > 0
+
+
+def test_an_index_that_keeps_no_number_works_as_before(home: Path) -> None:
+    class Plain:
+        """An index without the two methods."""
+
+        def __init__(self, folder: Path) -> None:
+            self._inner = EdgeIndex(folder)
+
+        def __getattr__(self, name: str) -> object:
+            if name in ("written", "keep_written"):
+                raise AttributeError(name)
+            return getattr(self._inner, name)
+
+    def opener(space: str, dimensions: int) -> VectorIndex:
+        return Plain(home / space)  # type: ignore[return-value]
+
+    for _ in range(2):
+        with Memory.open(home, index=opener) as memory:
+            change(memory, ANIMALS[:2])
+            assert memory.admin.verify().ok and found(memory, "zebra one")[0] == "zebra one"
+            assert memory.admin.rebuild().ok and memory.admin.repair().after.ok

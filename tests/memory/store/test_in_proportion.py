@@ -1,0 +1,246 @@
+"""Work in proportion to its subject: one message of many is erased, appended or deleted without touching the others."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from agentkit_memory import HeadMoved, KeyReused, Memory, NotFound, Scope
+from agentkit_memory.store.residue import may_hold, parts_of
+from agentkit_prompts.context.messages import Message, ToolCall
+from tests.memory.embedders.word_embedder import Words
+
+
+def said(*texts: object) -> list[Message]:
+    return [Message("user", str(text)) for text in texts]
+
+
+@contextmanager
+def statements(memory: Memory) -> Iterator[list[str]]:
+    """Collect the statements of a memory."""
+    found: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *_: object) -> None:
+        found.append(" ".join(statement.split()))
+
+    event.listen(memory._store.database.engine, "before_cursor_execute", note)
+    try:
+        yield found
+    finally:
+        event.remove(memory._store.database.engine, "before_cursor_execute", note)
+
+
+def test_an_append_to_a_conversation_that_was_not_read_reads_no_message(either: Memory) -> None:
+    either.session("s").append(*said(1, 2, 3))
+    session = either.session("s", load=False)
+    with statements(either) as made:
+        longer = session.append(*said(4), key="k")
+        again = session.append(*said(5))
+        assert len(longer) == 4 and len(again) == 5
+        assert not [each for each in made if "messages.body" in each and each.startswith("SELECT")]
+        assert [message.text for message in longer] == ["1", "2", "3", "4"]
+        assert [each for each in made if "messages.body" in each and each.startswith("SELECT")]
+    assert [message.text for message in again] == ["1", "2", "3", "4", "5"]
+    assert [message.text for message in longer.append(*said("x"))] == ["1", "2", "3", "4", "x"]
+    assert longer == again[:4] and session.conversation == again
+    with pytest.raises(KeyReused):
+        either.session("s", load=False).append(*said("other"), key="k")
+    assert len(either.session("s", load=False).append(*said(4), key="k")) == 5
+
+
+def test_an_append_without_reading_links_results_and_follows_redactions_rewinds_and_deletions(either: Memory) -> None:
+    main = either.session("s")
+    main.append(*said("a", "b"), Message("assistant", "", tool_calls=(ToolCall("c", "look", "{}"),)))
+    late = either.session("s", load=False)
+    late.append({"role": "tool", "tool_call_id": "c", "content": "found"})
+    assert [call.result_seq for call in late.tool_calls()] == [4]
+    main.refresh()
+    main.redact(1)
+    assert [message.text for message in late.append(*said("d"))] == ["[redacted]", "b", "", "found", "d"]
+    main.refresh()
+    main.rewind(2)
+    assert [message.text for message in late.append(*said("e"))] == ["[redacted]", "b", "e"]
+    with pytest.raises(HeadMoved):
+        main.append(*said("f"))
+    unread = late.append(*said("g"))
+    assert either.delete_session("s")
+    for act in (lambda: late.append(*said("h")), lambda: list(unread)):
+        with pytest.raises(NotFound, match="was deleted"):
+            act()
+
+
+def test_many_writers_that_read_nothing_lose_nothing(home: Path) -> None:
+    with Memory.open(home) as memory:
+
+        def write(name: int) -> None:
+            session = memory.session("s", load=False)
+            for number in range(20):
+                session.append(*said(f"{name} {number}"), key=f"{name} {number}")
+
+        threads = [threading.Thread(target=write, args=[name]) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        texts = [message.text for message in memory.session("s").conversation]
+        for name in range(4):
+            assert [text for text in texts if text.startswith(f"{name} ")] == [f"{name} {each}" for each in range(20)]
+
+
+def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memory) -> None:
+    session, fork = either.session("long"), None
+    for start in range(0, 2400, 400):
+        session.append(*said(*(f"turn {number}" for number in range(start, start + 400))))
+    fork = session.fork("other", at=1200)
+    fork.append(*said("forked"))
+    either.worker().drain()
+    longest = current = 0
+
+    def count(connection: object, cursor: object, statement: str, parameters: object, *_: object) -> None:
+        nonlocal current, longest
+        if statement.startswith("DELETE FROM items"):
+            current += len(parameters) if isinstance(parameters, Sequence) else 1
+            longest = max(longest, current)
+
+    def end(connection: object) -> None:
+        nonlocal current
+        current = 0
+
+    engine = either._store.database.engine
+    event.listen(engine, "before_cursor_execute", count)
+    event.listen(engine, "commit", end)
+    try:
+        assert either.delete_session("long")
+    finally:
+        event.remove(engine, "before_cursor_execute", count)
+        event.remove(engine, "commit", end)
+    assert 0 < longest <= 600
+    with either._store.database.read() as connection:
+        for table in ("conversations", "branches", "messages", "items"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+    for gone in (session, fork):
+        with pytest.raises(NotFound, match="was deleted"):
+            gone.append(*said("late"))
+    assert len(either.session("long").append(*said("anew"))) == 1
+    either.worker().drain()
+    assert either.admin.verify().ok and either.admin.verify().points == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
+@pytest.mark.parametrize("step", [1, 2, 4, 5])
+def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int) -> None:
+    with Memory.open(home) as memory:
+        memory.session("long").append(*said(*(f"turn {number}" for number in range(900))))
+        memory.worker().drain()
+    code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1]).delete_session('long')"
+    killed = {**os.environ, "AGENTKIT_FAILPOINT": f"conversation.step:{step}"}
+    assert subprocess.run([sys.executable, "-c", code, str(home)], env=killed).returncode == -signal.SIGKILL
+    with Memory.open(home) as memory:
+        with memory._store.database.read() as connection:
+            for table in ("conversations", "messages", "items"):
+                assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
+        assert len(memory.session("long").conversation) == 0
+        memory.worker().drain()
+        assert memory.admin.verify().ok and memory.admin.verify().points == 0
+
+
+class Caller(Words):
+    """Notes which threads ask it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_by: set[tuple[str, str]] = set()
+
+    def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
+        self.asked_by |= {(threading.current_thread().name, text) for text in texts}
+        return super().embed(texts)
+
+
+def test_nobody_embeds_what_others_wait_for(home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (docs / "a.md").write_text("zebra")
+    embedder = Caller()
+    with Memory.open(home, embedder=embedder) as memory:
+        memory._store.indexes.get()
+        monkeypatch.setattr(
+            type(memory._store), "catch_up_later", lambda self: None
+        )  # so that the others go on waiting
+        other = memory.within("other")
+        for number in range(5):
+            other.facts.add(f"backlog {number}")
+        memory.session("s").append(*said("hello"))
+        embedder.calls.clear()
+        memory.delete_session("s")
+        memory.admin.expire()
+        memory.within(Scope("local", user="ada")).facts.add("heron")
+        proof = memory.erase(Scope("local", user="ada"))
+        assert (proof.complete, embedder.asked) == (True, [])
+        assert memory.ingest(docs).pending == 5
+        assert embedder.asked == ["zebra"]
+        assert memory.recall("zebra", policy="dense")[0].text == "zebra"
+
+
+def interleave(home: Path, seed: int) -> list[Scope]:
+    """Make a store whose pages were split and merged often."""
+    draw = random.Random(seed)
+    owners = [Scope("local", user=f"user {number}") for number in range(30)]
+    with Memory.open(home) as memory:
+        sessions = [memory.within(owner).session("s", load=False) for owner in owners]
+        for number in range(700):
+            at = draw.randrange(len(owners))
+            sessions[at].append(*said(f"secret-{at:03d} of this owner " + "x" * draw.randrange(10, 500)))
+            if number % 50 == 0:
+                memory.worker().drain()
+    return owners
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_copy_is_left_of_what_is_erased_and_the_file_is_not_rewritten_without_need(home: Path, seed: int) -> None:
+    owners = interleave(home, seed)
+    rewritten = []
+    with Memory.open(home) as memory:
+        database = memory._store.database
+        compact = database.compact
+        database.compact = lambda: rewritten.append(1) or compact()  # type: ignore[method-assign, func-returns-value]
+        erased = owners[::4]
+        for owner in erased:
+            proof = memory.erase(owner)
+            assert (proof.complete, proof.compacted, proof.note) == (True, True, "")
+            data = b"".join(each.read_bytes() for each in home.glob("memory.db*"))
+            assert f"secret-{owners.index(owner):03d}".encode() not in data
+        assert len(rewritten) < len(erased)
+        assert memory.within(owners[1]).session("s").conversation[0].text.startswith("secret-001")
+
+
+def test_copies_in_the_gaps_of_a_page_are_seen(tmp_path: Path) -> None:
+    path, found, draw = tmp_path / "x.db", set(), random.Random(3)
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        file.execute("PRAGMA synchronous=OFF")
+        file.execute("PRAGMA secure_delete=ON")
+        file.execute("CREATE TABLE t (a INTEGER, b INTEGER, c TEXT, PRIMARY KEY (a, b)) WITHOUT ROWID")
+        for number in range(3000):
+            owner = draw.randrange(60)
+            text = f"secret {owner:02d} " + "x" * draw.randrange(10, 600)
+            file.execute("INSERT INTO t VALUES (?, ?, ?)", (owner, number, text))
+        for owner in range(60):
+            file.execute("DELETE FROM t WHERE a = ?", (owner,))
+            mark = f"secret {owner:02d}".encode()
+            there = mark in path.read_bytes()
+            if there or owner % 12 == 0:
+                assert may_hold(path, {mark}) is there
+                found.add(there)
+    assert found == {True, False}  # SQLite does leave copies behind
+    assert not may_hold(path, set()) and may_hold(tmp_path / "nothing", {b"secret 01"})
+    text = "a text that is longer than that"
+    assert parts_of(["short", text]) == {text[:24].encode(), text[-24:].encode()}

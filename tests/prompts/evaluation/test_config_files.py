@@ -1,0 +1,264 @@
+"""Configuration files are read as they are shipped, and nothing in them is run."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
+
+SHIPPED = '''
+from mmengine.config import read_base
+from opencompass.openicl.icl_prompt_template import PromptTemplate
+from opencompass.openicl.icl_retriever import FixKRetriever as Retriever
+from opencompass.openicl.icl_inferencer import PPLInferencer
+from opencompass.datasets import SumsDataset
+import os.path as osp
+
+with read_base():
+    from .subjects import subjects, names as all_names
+    from .nothing import *
+
+HINT = """
+Choose one: {question}
+""".strip()
+sums_datasets = []
+for _split in ['val', 'test'][:1]:
+    for _number, _name in enumerate(all_names):
+        _title = subjects[_name][1].replace('_', ' ')
+        if _name == 'skipped':
+            continue
+        sums_datasets.append(dict(
+            abbr=f'sums-{_name}' if _split == 'val' else 'sums-test-' + _name,
+            type=SumsDataset,
+            path=osp.join('data', 'sums'),
+            reader_cfg=dict(input_columns=['question', *'AB'], output_column='answer', test_split=_split),
+            infer_cfg=dict(
+                ice_template=dict(
+                    type=PromptTemplate,
+                    template={one: f'About {_title}: {HINT}\\nAnswer: {one}' for one in ['A', 'B']},
+                ),
+                prompt_template=dict(
+                    type=PromptTemplate,
+                    template={one: '</E>' + HINT + '%s %.1f %s' % (one, 1 / 2, {'a': _number}) for one in ('A', 'B')},
+                    ice_token='</E>',
+                ),
+                retriever=dict(type=Retriever, fix_id_list=list(range(2))),
+                inferencer=dict(type=PPLInferencer),
+            ),
+        ))
+del _split, _number, _name
+'''
+
+
+def files(folder: Path, **held: str) -> Path:
+    for name, text in held.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text), "utf-8")
+    return folder / "main.py"
+
+
+def read(folder: Path, source: str) -> Any:
+    return load_config(files(folder, main=source))
+
+
+def test_datasets_are_what_the_code_of_the_file_makes(tmp_path: Path) -> None:
+    subjects = "subjects = {'one': ['x', 'first_subject'], 'skipped': ['x', 'y']}\nnames = [*subjects.keys()]\n"
+    main = files(tmp_path, main=SHIPPED, subjects=subjects, nothing="other = 1")
+    (dataset,) = load_datasets(main)
+    assert (dataset["abbr"], dataset["path"]) == ("sums-one", "data/sums")
+    assert dataset["type"] == "opencompass.datasets.SumsDataset" and type(dataset["type"]) is str
+    infer_cfg = dataset["infer_cfg"]
+    assert infer_cfg["ice_template"]["template"] == {
+        one: f"About first subject: Choose one: {{question}}\nAnswer: {one}" for one in "AB"
+    }
+    assert infer_cfg["prompt_template"]["template"]["B"] == "</E>Choose one: {question}B 0.5 {'a': 0}"
+    assert dataset["reader_cfg"]["input_columns"] == ["question", "A", "B"]
+    rows = [{"question": "q", "A": 1, "B": 2, "answer": "A"}] * 2
+    assert InContext.from_cfg(infer_cfg, dataset["reader_cfg"], train=rows).mode == "ppl"
+
+
+def test_datasets_of_other_files_are_collected(tmp_path: Path) -> None:
+    entry = "dict(infer_cfg=dict(prompt_template=dict(template='{q}')), reader_cfg=dict(input_columns='q'), abbr=%r)"
+    inner = tmp_path / "configs" / "datasets"
+    inner.mkdir(parents=True)
+    (inner / "one.py").write_text(f"one_datasets = [{entry % 'one'}]")
+    (inner / "two.py").write_text(f"two_datasets = [{entry % 'two'}]")
+    (tmp_path / "configs" / "all.py").write_text(
+        "from mmengine.config import read_base\n"
+        "with read_base():\n"
+        "    from .datasets.one import one_datasets\n"
+        "    from configs.datasets.two import two_datasets\n"
+        "datasets = sum((v for k, v in locals().items() if k.endswith('_datasets')), [])\n"
+    )
+    assert [one["abbr"] for one in load_datasets(tmp_path / "configs" / "all.py")] == ["one", "two"]
+
+
+def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """
+        import copy, math
+        def steps(low, high, count=3, *, name='x'):
+            if count < 2:
+                raise ValueError('too few')
+            made = []
+            for number in range(count):
+                made.append(round(low + number * (high - low) / (count - 1), 2))
+            return {name: made}
+        base = steps(0, 1, name='a')
+        other = copy.deepcopy(base)
+        other['a'][0] = math.sqrt(16)
+        pick = (lambda value: value[-1])(base['a'])
+        key, *_ = 1, 2
+        """,
+    )
+    assert found["base"] == {"a": [0.0, 0.5, 1.0]} and found["other"] == {"a": [4.0, 0.5, 1.0]}
+    assert found["pick"] == 1.0
+    with pytest.raises(InContextError, match="line 14: cannot be read: 2 values for 2 names"):
+        found["key"]
+
+
+def test_a_file_beside_the_configuration_may_be_opened_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "hint.txt").write_text("Think.")
+    (tmp_path.parent / "secret.txt").write_text("secret")
+    source = """
+    import os
+    with open(os.path.join(os.path.dirname(__file__), {name!r}), 'r') as file:
+        hint = file.read()
+    """
+    assert read(tmp_path, source.format(name="hint.txt"))["hint"] == "Think."
+    for name in ("../secret.txt", "/etc/passwd"):
+        with pytest.raises(InContextError, match="only files beside the configuration are read"):
+            read(tmp_path, source.format(name=name))["hint"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nx = os.system('touch ran')",
+        "x = __import__('os').system('touch ran')",
+        "x = eval('1')",
+        "x = open('ran', 'w')",
+        "from pathlib import Path\nx = Path('ran').touch()",
+        "x = ().__class__.__base__.__subclasses__()",
+        "x = '{0.__class__}'.format(1)",
+        "x = '{0[0]}'.format('a')",
+        "x = [].__class__",
+        "class x:\n    pass",
+        "import os\n@os.system\ndef x(): pass",
+        "import subprocess\nx = [subprocess.run(['touch', 'ran']) for _ in [1]]",
+        "x = type('X', (), {})",
+        "x = getattr('a', 'upper')",
+        "x = dict.fromkeys('ab')",
+        "import os\nx = os.environ['HOME']",
+        "x = (lambda f: f(f))(lambda f: f(f))",
+        "def f(): return f()\nx = f()",
+    ],
+)
+def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = read(tmp_path, source)
+    with pytest.raises(InContextError, match=r"line \d+: cannot be read"):
+        found["x"]
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 'a' * 10**9",
+        "x = [0] * 10**9",
+        "x = 10 ** 10 ** 10",
+        "x = list(range(10**12))",
+        "x = '%1000000000d' % 1",
+        "x = f'{1:>1000000000}'",
+        "x = '{:>1000000000}'.format(1)",
+        "x = ('a' * 10**6).replace('a', 'b' * 10**6)",
+        "x = ('a' * 10**6).join(['b'] * 10**4)",
+        "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = str(x)\nx = y",
+        "x = [1, 2]\nfor _ in range(60):\n    x = [x, x]\ny = x == x[0]\nx = y",
+        "x = 2\nfor _ in range(60):\n    x = x * x",
+        "import itertools\nx = itertools.product(range(10**4), range(10**4))",
+        "x = int('9' * 5000)",
+        "x = []\nfor a in [0] * 5000:\n    for b in [0] * 5000:\n        pass",
+        "x = 1\nwhile True:\n    pass\nx = y",
+        "import copy\nx = [1]\nfor _ in range(60):\n    x = [x, x]\nx = copy.deepcopy(x)",
+    ],
+)
+def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> None:
+    with pytest.raises(InContextError):
+        read(tmp_path, source)["x"]
+
+
+def test_a_value_that_is_shared_a_million_times_over_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InContextError, match="more than 1,000,000 values"):
+        read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")
+    doubled = [f"{one}: &{one} [{', '.join(['*' + before] * 9)}]" for before, one in pairwise("abcdefghij")]
+    (tmp_path / "x.yaml").write_text("\n".join(["a: &a [1, 2]", *doubled]))
+    with pytest.raises(InContextError, match="more than 1,000,000 values"):
+        load_config(tmp_path / "x.yaml")
+
+
+def test_what_cannot_be_read_is_named_where_it_is_needed(tmp_path: Path) -> None:
+    source = """
+    from elsewhere import prompt_of
+    text = prompt_of('x')
+    fine = 1
+    made_datasets = []
+    made_datasets.append(dict(infer_cfg=dict(prompt_template=dict(template=text)), reader_cfg={}))
+    """
+    assert read(tmp_path, source)["fine"] == 1
+    with pytest.raises(InContextError) as error:
+        load_datasets(tmp_path / "main.py")
+    assert "main.py, line 6: cannot be read: 'text', which could not be read" in str(error.value)
+    assert "line 3: cannot be read: calling 'elsewhere.prompt_of': nothing that is imported is run" in str(error.value)
+
+
+def test_files_that_are_missing_damaged_or_go_round_in_circles(tmp_path: Path) -> None:
+    with pytest.raises(InContextError, match="cannot be read"):
+        load_config(tmp_path / "none.py")
+    with pytest.raises(InContextError, match=r"expected a .py or .yaml file"):
+        load_config(tmp_path / "x.json")
+    with pytest.raises(InContextError, match="is no Python"):
+        read(tmp_path, "x = (")
+    with pytest.raises(InContextError, match=r"there is no file for the import of \.other"):
+        read(tmp_path, "from .other import x")["x"]
+    files(tmp_path, one="from .two import x", two="from .one import x")
+    with pytest.raises(InContextError, match="imports itself"):
+        load_config(tmp_path / "one.py")["x"]
+    with pytest.raises(InContextError, match="no 'dataset'; did you mean 'datasets'"):
+        read(tmp_path, "datasets = []")["dataset"]
+    with pytest.raises(InContextError, match="no list of datasets with infer_cfg and reader_cfg; there is: a"):
+        load_datasets(files(tmp_path, main="a = 1"))
+    with pytest.raises(InContextError, match=r"dataset 0 \(x\) has no reader_cfg"):
+        load_datasets(files(tmp_path, main="datasets = [dict(infer_cfg={}, abbr='x')]"))
+
+
+def test_yaml_has_the_same_keys(tmp_path: Path) -> None:
+    file = tmp_path / "sums.yaml"
+    file.write_text(
+        """
+datasets:
+  - abbr: sums
+    reader_cfg: {input_columns: [question], output_column: answer}
+    infer_cfg:
+      prompt_template: {type: PromptTemplate, template: "Q: {question}\\nA: "}
+      retriever: {type: ZeroRetriever}
+      inferencer: {type: GenInferencer, max_out_len: 5}
+"""
+    )
+    (dataset,) = load_datasets(file)
+    icl = InContext.from_cfg(dataset["infer_cfg"], dataset["reader_cfg"])
+    assert icl.prompt({"question": "1+1=?"}) == "Q: 1+1=?\nA: " and icl.inferencer.max_out_len == 5
+    file.write_text("datasets: []\ndatasets: []\n")
+    with pytest.raises(InContextError, match="the key datasets is there twice"):
+        load_datasets(file)
+    wrong = {"- 1": "expected names and their values", "a: [": "is no YAML", "a: !!python/name:os.system": "is no YAML"}
+    for text, problem in wrong.items():
+        file.write_text(text)
+        with pytest.raises(InContextError, match=problem):
+            load_config(file)

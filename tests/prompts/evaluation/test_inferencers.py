@@ -1,0 +1,156 @@
+"""How a configuration says rows are asked: which inferencers there are, and what each takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.evaluation import InContext, InContextError, Inferencer
+
+READER = {"input_columns": ["question"], "output_column": "answer"}
+TURNS = {"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]}
+
+
+def configured(template: Any = TURNS, reader: Any = READER, **inferencer: Any) -> InContext:
+    return InContext.from_cfg({"prompt_template": {"template": template}, "inferencer": inferencer}, reader)
+
+
+def asked(icl: InContext, row: dict[str, Any], *answers: str | None) -> list[list[tuple[str, str]]]:
+    requests = icl.requests(row)
+    prompts, found = [next(requests)], []
+    for answer in answers:
+        try:
+            prompts.append(requests.send(answer))
+        except StopIteration as end:
+            found = end.value
+    assert found == list(answers)
+    return [[(item["role"], item["prompt"]) for item in prompt if "role" in item] for prompt in prompts]
+
+
+def test_what_a_shipped_inferencer_says_is_kept_and_what_is_unknown_is_named() -> None:
+    cfg = {"max_out_len": 5, "stopping_criteria": ["\n\n"], "batch_size": 8, "max_seq_len": 100, "save_every": 1}
+    read = configured(type="GenInferencer", temperature=0.5, **cfg).inferencer
+    assert (read.asks, read.max_out_len, list(read.stopping_criteria), read.batch_size) == ("gen", 5, ["\n\n"], 8)
+    assert read.generation_kwargs == {"temperature": 0.5}
+    with pytest.raises(InContextError, match="unknown inferencer 'GenInferencr'; did you mean 'GenInferencer'"):
+        configured(type="GenInferencr")
+    with pytest.raises(InContextError, match=r"unknown key 'max_out'; did you mean 'max_out_len'.*unknown key 'mode'"):
+        configured(type="GenInferencer", max_out=5, mode="every")
+    with pytest.raises(InContextError, match="the answers go to the file"):
+        configured(type="GenInferencer", output_json_filename="x")
+
+
+@pytest.mark.parametrize(
+    ("cfg", "problem"),
+    [
+        ({"type": "ChatInferencer", "infer_mode": "evry"}, "infer_mode must be one of every, .*did you mean 'every'"),
+        ({"type": "GenInferencer", "infer_mode": "every"}, "infer_mode is for dialogues"),
+        ({"type": "GenInferencer", "max_out_len": [5, 6]}, "there is one turn"),
+        ({"type": "GenInferencer", "max_out_len": 0}, "max_out_len must be a number of tokens"),
+        ({"type": "GenInferencer", "stopping_criteria": "x"}, "stopping_criteria must be a list of texts"),
+        ({"type": "ChatInferencer", "labels": ["A"]}, "labels are for inferencers that score"),
+        ({"type": "PPLInferencer", "labels": []}, "labels must be a list that is not empty"),
+        ({"type": "GenInferencer", "batch_size": True}, "batch_size must be a number of requests"),
+        ({"type": "GenInferencer", "temperature": "hot"}, "temperature must be a number"),
+        ({"type": "GenInferencer", "generation_kwargs": {"beams": 3}}, "generation_kwargs: unknown key 'beams'"),
+        ({"type": "ChatInferencer", "normalizing_str": ""}, "normalizing_str is for PPLInferencer"),
+    ],
+)
+def test_a_value_that_has_no_meaning_is_an_error(cfg: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InContextError, match=problem):
+        configured(**cfg)
+
+
+def test_all_problems_of_an_inferencer_are_named_at_once() -> None:
+    with pytest.raises(InContextError) as error:
+        Inferencer(batch_size=0, max_out_len=-1, infer_mode="every")
+    assert all(name in str(error.value) for name in ("batch_size", "max_out_len", "infer_mode"))
+
+
+def test_inferencers_that_are_not_run_are_built_as_before() -> None:
+    icl = configured(type="AgentInferencer", example="1", infer_mode="every_with_gt")
+    assert icl.inferencer.name == "AgentInferencer" and icl.mode == "gen"
+    (made,) = icl.prompts([{"question": "q", "answer": "a"}])
+    assert made.final[1] == {"role": "HUMAN", "prompt": "q"}
+
+
+class TestChats:
+    """Dialogues as `ChatInferencer` makes them of any template."""
+
+    def test_texts_are_one_turn_that_ends_before_the_answer(self) -> None:
+        icl = configured(type="ChatInferencer")
+        assert asked(icl, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "q")]]
+        plain = configured("Q: {question}", type="ChatInferencer")
+        assert asked(plain, {"question": "q", "answer": "a"}, "x") == [[("HUMAN", "Q: q")]]
+
+    def test_lists_of_texts_are_turns_after_true_or_own_answers(self) -> None:
+        row = {"question": ["1", "2"], "answer": ["one", "two"]}
+        own = configured(type="ChatInferencer", infer_mode="every")
+        assert asked(own, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "x"), ("HUMAN", "2")]]
+        true = configured(type="ChatInferencer", infer_mode="every_with_gt")
+        assert asked(true, row, "x", "y") == [[("HUMAN", "1")], [("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
+        last = configured(type="ChatInferencer")
+        assert asked(last, row, "x") == [[("HUMAN", "1"), ("BOT", "one"), ("HUMAN", "2")]]
+
+    def test_a_column_of_messages_is_the_dialogue_itself(self) -> None:
+        talk = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "1"},
+            {"role": "assistant", "content": "one"},
+            {"role": "user", "content": "2"},
+            {"role": "assistant", "content": ""},
+        ]
+        reader = {"input_columns": ["dialogue", "kind"], "output_column": "kind"}
+        icl = configured("{dialogue}", reader, type="ChatInferencer", infer_mode="every")
+        first, second = asked(icl, {"dialogue": talk, "kind": 3}, "x", "y")
+        assert first == [("SYSTEM", "Be brief."), ("HUMAN", "1")]
+        assert second == [*first, ("BOT", "x"), ("HUMAN", "2")]
+
+    def test_a_failed_turn_ends_a_dialogue_of_own_answers(self) -> None:
+        icl = configured(type="ChatInferencer", infer_mode="every")
+        assert len(asked(icl, {"question": ["1", "2"], "answer": ["one", "two"]}, None)) == 1
+
+    @pytest.mark.parametrize(
+        ("row", "problem"),
+        [
+            ({"question": ["1", "2"], "answer": ["one"]}, "question has 2, answer has 1"),
+            ({"question": 5, "answer": "a"}, "question is a int"),
+            ({"question": [{"role": "robot", "content": "x"}]}, "messages of role 'robot'"),
+        ],
+    )
+    def test_a_row_that_is_no_dialogue_is_named(self, row: dict[str, Any], problem: str) -> None:
+        with pytest.raises(InContextError, match=problem):
+            next(configured(type="ChatInferencer").requests(row))
+
+    def test_worked_examples_have_no_place_in_a_dialogue(self) -> None:
+        cfg = {
+            "prompt_template": {"template": {"begin": "</E>", **TURNS}, "ice_token": "</E>"},
+            "ice_template": {"template": TURNS},
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
+            "inferencer": {"type": "ChatInferencer"},
+        }
+        with pytest.raises(InContextError, match="a dialogue shows no worked examples"):
+            InContext.from_cfg(cfg, READER, train=[{"question": "q", "answer": "a"}])
+
+
+def test_the_names_of_the_originals_can_be_written_bare() -> None:
+    from agentkit.prompts import evaluation as bare
+
+    for retriever, more in ((bare.ZeroRetriever, {}), (bare.FixKRetriever, {"fix_id_list": [0]})):
+        icl = InContext.from_cfg(
+            {
+                "prompt_template": {
+                    "type": bare.PromptTemplate,
+                    "template": {"begin": "</E>", **TURNS},
+                    "ice_token": "</E>",
+                },
+                "ice_template": {"type": bare.PromptTemplate, "template": TURNS},
+                "retriever": dict(type=retriever, **more),
+                "inferencer": {"type": bare.GenInferencer},
+            },
+            READER,
+            train=[{"question": "q", "answer": "a"}],
+        )
+        assert icl.ids([{"question": "x"}]) == [(0,) if more else ()]
+    assert configured({"A": "x"}, type=bare.PPLInferencer).mode == "ppl"

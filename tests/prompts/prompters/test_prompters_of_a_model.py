@@ -1,0 +1,74 @@
+"""A prompter for one model: its tokens from the registry or by name, its tools, its agent, and no brand in front."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentkit import Agent, AgentDefinitionError, Chain, InMemorySession, ScriptedModel, tool
+from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, EmptyPrompter, PrompterError
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def test_no_default_says_who_the_model_is() -> None:
+    made = [prompter("Be brief.") for prompter in (AlpacaPrompter, ChatPrompter)]
+    for prompter in made:
+        assert "LazyLLM" not in str(prompter.generate_prompt("", return_dict=True)) + prompter.generate_prompt("")
+    request = ChatPrompter("Be brief.").generate_prompt("Hi", return_dict=True)
+    assert [message["content"] for message in request["messages"]] == ["Be brief.\n\n", "Hi"]
+    assert ChatPrompter().generate_prompt("Hi", return_dict=True) == {"messages": [{"role": "user", "content": "Hi"}]}
+    assert made[0].generate_prompt("").startswith("Below is an instruction")
+    assert ChatPrompter("Be brief.", system=LAZYLLM_SYSTEM).generate_prompt("").startswith(LAZYLLM_SYSTEM)
+    assert EmptyPrompter().generate_prompt("Hi", return_dict=True)["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+def test_the_tokens_of_a_model_are_those_of_its_chat_template() -> None:
+    text = ChatPrompter("Be brief.").for_model("internlm2-chat-7b").generate_prompt("Hi", [["a", "b"]])
+    turns = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>"
+    assert text == (
+        f"<|im_start|>system\nBe brief.\n\n<|im_end|>\n\n\n{turns}\n"
+        "<|im_start|>user\n\nHi\n<|im_end|>\n<|im_start|>assistant\n\n"
+    )
+    own = ChatPrompter("Be brief.").for_model("internlm2-chat-7b", soa="<BOT>")
+    assert own.generate_prompt("Hi").endswith("<|im_end|>\n<BOT>\n")
+
+
+def test_a_model_that_is_unknown_or_has_no_roles_is_an_error() -> None:
+    with pytest.raises(PrompterError, match="for_model: unknown chat template 'internlm9'"):
+        ChatPrompter().for_model("internlm9")
+    with pytest.raises(PrompterError, match="has no markers around roles"):
+        ChatPrompter().for_model("internlm-7b")
+
+
+def test_tokens_may_be_given_when_it_is_made() -> None:
+    made = ChatPrompter("Be brief.", system="I am.", sos="<s>", soh="<u>", soa="<a>")
+    assert made.generate_prompt("Hi") == "<s>I am.Be brief.\n\n\n\n\n<u>\nHi\n<a>\n"
+    with pytest.raises(PrompterError, match="ChatPrompter: no token is called 'soz'; did you mean 'so"):
+        ChatPrompter("", soz="<s>")
+
+
+def test_tools_are_taken_as_they_are() -> None:
+    request = ChatPrompter("Use tools.", tools=[add]).generate_prompt("1+1?", return_dict=True)
+    assert [one["function"]["name"] for one in request["tools"]] == ["add"]
+    assert "Add two numbers." in ChatPrompter("Use tools.").generate_prompt("1+1?", tools=[add])
+
+
+def test_a_chain_and_an_agent_are_run_with_slots_and_history() -> None:
+    model = ScriptedModel.repeat("Fine.")
+    prompter = ChatPrompter("Reply in {language}.")
+    slots = {"language": "English", "question": "How are you?"}
+    assert Chain(model, prompter).run_sync(slots, history=[["Hello", "Hi."]]) == "Fine."
+    result = Agent(model, prompter, tools=[add]).run_sync(slots, history=[["Hello", "Hi."]])
+    assert result.output == "Fine."
+    sent = [[message.text for message in one.messages] for one in model.requests]
+    assert sent == [["Reply in English.\n\n", "Hello", "Hi.", "How are you?"]] * 2
+    Agent(model, "Rules.").run_sync("And now?", history=[{"role": "user", "content": "Hello"}])
+    assert [message.text for message in model.requests[-1].messages] == ["Rules.", "Hello", "And now?"]
+    with pytest.raises(AgentDefinitionError, match="history=: the run has session=, whose conversation it would be"):
+        Agent(model, prompter).run_sync(slots, history=[["a", "b"]], session=InMemorySession())
+    with pytest.raises(PrompterError, match=r"history\[0\]"):
+        Agent(model, prompter).run_sync(slots, history=[["a"]])
