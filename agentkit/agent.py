@@ -386,7 +386,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
     ) -> RunResult[Output]:
         """Go on with a run from code that is not async. See `resume`."""
-        return run_blocking(self.resume(journal, **options))
+        return run_blocking(self.resume(journal, **options))  # pyright: ignore[reportArgumentType]  # `journal` is positional
 
     def as_tool(
         self,

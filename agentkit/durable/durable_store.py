@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFound
 from agentkit.durable.run_request import RunRequest
@@ -278,7 +279,7 @@ def _checked_url(url: object) -> sa.URL:
         if not isinstance(url, str):
             raise TypeError
         made = sa.make_url(url)
-    except (TypeError, ValueError, sa.exc.ArgumentError):
+    except (TypeError, ValueError, exc.ArgumentError):
         made = None
     if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
         raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {url!r:.80}")
@@ -308,7 +309,7 @@ def _opened(url: sa.URL) -> tuple[Any, RunTables]:
         tables.create()
         DBOS.migrate(address)
         client = DBOSClient(system_database_url=address, serializer=DBOSPortableJSON, application_name=APPLICATION)
-    except (OSError, sa.exc.SQLAlchemyError) as error:
+    except (OSError, exc.SQLAlchemyError) as error:
         tables.close()
         shown = url.render_as_string(hide_password=True)
         raise DurableError(f"Runs: the database {shown} cannot be opened: {error}") from error

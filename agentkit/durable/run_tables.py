@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
@@ -109,7 +110,7 @@ class RunTables:
         self.is_sqlite = url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             self._engine = sa.create_engine(url, poolclass=sa.NullPool)
-            sa.event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "connect", _prepare_sqlite)
             self._now: Any = sa.literal_column("(julianday('now') - 2440587.5) * 86400.0", sa.Float)
         else:
             self._engine = sa.create_engine(

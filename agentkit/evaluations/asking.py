@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit.models.model import Model, Reply
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, with_settings
@@ -151,7 +151,7 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
         completes = template is None or getattr(template, "capability", "chat") == "completion"
         if completes:
             return MetaTemplate()
-        return template if scores else ApiMetaTemplate(CHAT_META)
+        return cast("ChatTemplate", template) if scores else ApiMetaTemplate(CHAT_META)
     if isinstance(meta, MetaParser):
         made = meta
     elif isinstance(meta, Mapping):

@@ -37,7 +37,7 @@ def recall_view(answer: Any) -> dict[str, Any]:
     if not callable(explain):
         hits = [_hit("", item) for item in answer]
         return {"hits": hits[:_MAX_HITS], "omitted": max(0, len(hits) - _MAX_HITS), "degraded": degraded}
-    candidates = explain()
+    candidates: Any = explain()
     hits = [
         {
             "pointer": "",

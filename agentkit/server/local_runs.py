@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from agentkit.errors import AgentError, Paused
 from agentkit.models.model import NO_USAGE, Usage
@@ -102,7 +102,7 @@ class LocalRuns:
             if kept is not record:
                 self._release(live, place)
         if kept is not record:
-            return _same(kept, record)
+            return _same(cast(RunRecord, kept), record)
         self._begin(live)
         return record
 
@@ -276,8 +276,9 @@ class LocalRuns:
             owner = Owner(record.tenant, record.user)
             options["session"] = await in_thread(partial(self._sessions.open, owner, record.session))
         text = await in_thread(partial(store.journal, record.tenant, record.id))
+        limit = asyncio.timeout(self._options.run_seconds)
         try:
-            async with asyncio.timeout(self._options.run_seconds) as limit:
+            async with limit:
                 if "\n" in text:
                     decided = {call: _decision(one) for call, one in record.decisions.items()}
                     return await agent.resume(Journal.loads(text), approve=decided or None, **options)

@@ -65,6 +65,7 @@ def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
     if not question.indices:
         return True
     found: list[str] = []
+    limit = 0
     for limit in _LIMITS:
         found = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
         if row.id in found:

@@ -18,6 +18,7 @@ class _HasThreads(Protocol):
     @property
     def _threads(self) -> Threads:
         """Where its calls run."""
+        ...
 
 
 S = TypeVar("S", bound=_HasThreads)
