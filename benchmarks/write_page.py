@@ -33,8 +33,8 @@ HEAD = """# Benchmarks
 `./scripts/bench write_page` measures this page anew; `./scripts/bench NAME` measures one part and prints it.
 
 Every figure is CPU time of the process. The first row of a table is its limit: the same work written by hand. Limit,
-agentkit and other libraries take turns in one process, in an order that is swapped each round, and the medians are shown.
-Ratios hold from machine to machine, times do not.
+agentkit and other libraries take turns in one process, in an order that is swapped each round, and the medians are
+shown. Ratios hold from machine to machine, times do not.
 """
 
 
