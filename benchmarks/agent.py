@@ -22,6 +22,7 @@ from types import FunctionType
 from typing import Any
 
 from harness import Figure, Work, figures, interleave, kib_each, main
+from peer_agents import PEERS
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
@@ -246,6 +247,11 @@ def our_run_waiting(n: int) -> None:
     asyncio.run(_one_by_one(our_agent(TIMED_LATER), n))
 
 
+def peer_run(name: str) -> Work:
+    run = PEERS[name](SYSTEM, [add, multiply], [call_text(i) for i in range(VARIANTS)])
+    return lambda n: asyncio.run(_one_by_one(run, n))
+
+
 def our_at_once(n: int) -> None:
     asyncio.run(_at_once(our_agent(), n))
 
@@ -266,7 +272,7 @@ def our_construct_from_functions(n: int) -> None:
 
 def agent_workload(rounds: int) -> Iterator[Figure]:
     """W2."""
-    runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run}
+    runs: dict[str, Work] = {"by hand": limit_run, "agentkit": our_run, **{name: peer_run(name) for name in PEERS}}
     yield from figures("W2 run", interleave(runs, 300, rounds), goals={"agentkit": 5})
     runs = {"by hand": limit_run_waiting, "agentkit": our_run_waiting}
     yield from figures("W2 run, tools that wait", interleave(runs, 300, rounds), goals={"agentkit": 5})
