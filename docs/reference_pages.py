@@ -12,7 +12,6 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 DOORS = {
-    "agentkit": "Agents, models and runs",
     "agentkit.prompts": "Prompts",
     "agentkit.prompts.chat_templates": "Chat templates",
     "agentkit.prompts.evaluation": "Evaluation",
@@ -21,21 +20,32 @@ DOORS = {
     "agentkit.memory": "Memory",
     "agentkit.inspector": "Inspector",
     "agentkit.testing": "Testing",
+    "agentkit": "Agents, models and runs",
 }
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Called by MkDocs once it has found the pages."""
+    described: set[str] = set()
     for door, title in DOORS.items():
-        files.append(File.generated(config, f"reference/{door}.md", content=page(door, title)))
+        files.append(File.generated(config, f"reference/{door}.md", content=page(door, title, described)))
     return files
 
 
-def page(door: str, title: str) -> str:
-    """Return the page of a door: its heading, and each public name in the order of the alphabet."""
+def page(door: str, title: str, described: set[str]) -> str:
+    """Return the page of a door: its heading, and each public name in the order of the alphabet.
+
+    What is `described` on the page of another door is only named; what this page describes is added.
+    """
     module = importlib.import_module(door)
     names = sorted((name for name in module.__all__ if not name.startswith("_")), key=str.lower)
-    return "\n\n".join([f"# {title}", f"Names of `{door}`.", *[_entry(module, name) for name in names], ""])
+    entries = {name: _entry(module, name) for name in names}
+    elsewhere = [name for name in names if entries[name] in described]
+    here = [entry for entry in entries.values() if entry not in described]
+    described.update(here)
+    links = [f"[{name}][{entries[name].removeprefix('::: ')}]" for name in elsewhere]
+    also = [f"Described with their layer: {', '.join(links)}."] if links else []
+    return "\n\n".join([f"# {title}", f"Names of `{door}`.", *also, *here, ""])
 
 
 def _entry(door: ModuleType, name: str) -> str:

@@ -102,7 +102,7 @@ class LocalRuns:
             if kept is not record:
                 self._release(live, place)
         if kept is not record:
-            return _same(cast(RunRecord, kept), record)
+            return _same(cast(Any, kept), record)
         self._begin(live)
         return record
 
