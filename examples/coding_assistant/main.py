@@ -6,7 +6,7 @@ Prints:
 
     needs: language, root
     refused, missing: language, root
-    sent: The project is written in python. Its folder is /work/greeter.
+    sent: The project is written in python. Its folder is /srv/greeter.
     greet.py defines one function, hello.
 """
 
@@ -37,6 +37,6 @@ try:
 except KwargsError as error:
     print("refused, missing:", ", ".join(sorted(error.problems)))
 
-question = UserInput("What does greet.py define?", additional_kwargs={"root": "/work/greeter", "language": "python"})
+question = UserInput("What does greet.py define?", additional_kwargs={"root": "/srv/greeter", "language": "python"})
 print("sent:", agent.compose(question).messages[-1].text.splitlines()[0])
 print(agent.run_sync(question).output)

@@ -55,7 +55,7 @@ def test_what_is_nearly_json_is_still_repaired(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '{"x": "rm -rf /tmp/ca',
+        '{"x": "rm -rf /var/ca',
         '{"x": 1, "y',
         '{"x": 1, "y":',
         '{"x": [1, 2',
