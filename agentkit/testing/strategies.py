@@ -212,7 +212,7 @@ def contexts(*, with_media: bool = True, orphans: bool = False) -> SearchStrateg
         intermediate=traffic(with_media=with_media),
         locale=st.sampled_from([None, "en", "zh-CN"]),
         now=st.just(datetime(2026, 1, 2, tzinfo=UTC)),
-        session_key=st.sampled_from(["key", "other key"]) | text.filter(bool),
+        session_key=st.sampled_from(["key", "other key"]) | text.filter(lambda key: bool(key.strip())),
         extra=st.fixed_dictionaries({"note": text}),
     )
 
