@@ -92,7 +92,8 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
     """Return the context with a key for its fences: the same in every process, and nobody can guess a run id."""
     if not chain.fenced or ctx.session_key is not None:
         return ctx
-    return ctx.evolve(session_key=f"{'' if session is None else session.id}\n{run_id}")
+    whose = "" if session is None else session.id
+    return ctx.evolve(session_key=f"{whose}\n{run_id or 'composed, not sent'}")
 
 
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:

@@ -10,7 +10,17 @@ from itertools import pairwise
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, ModelInterrupted, ScriptedModel, TextDelta, tool
+from agentkit import (
+    Agent,
+    AgentDefinitionError,
+    InMemorySession,
+    LimitExceeded,
+    Limits,
+    ModelInterrupted,
+    ScriptedModel,
+    TextDelta,
+    tool,
+)
 from agentkit.testing import CutOff, Delayed, controlled_time
 from tests.runtime.scripts import calling, valid
 
@@ -137,7 +147,7 @@ def test_a_reply_that_breaks_off_passes_its_text_on_first() -> None:
 
 def test_a_script_with_a_delay_that_makes_no_sense_is_refused() -> None:
     for delayed in (Delayed(-1, "x"), Delayed(float("nan"), "x"), Delayed(1, Delayed(2, "x"))):  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="seconds"):
+        with pytest.raises(AgentDefinitionError, match="seconds"):
             ScriptedModel([delayed])
 
 
