@@ -174,7 +174,8 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
             with pytest.raises(StoreFull, match="free some space"):
                 memory.admin.repair()
-            assert not memory.erase(Scope("local", user="nobody")).complete
+            erased = memory.erase(Scope("local", user="nobody"))
+            assert not erased.compacted and "still in its files" in str(erased)
         assert [found.text for found in memory.recall("crane")] == ["The crane flies south."]
         assert memory.admin.verify().ok
     with monkeypatch.context() as full:
