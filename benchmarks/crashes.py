@@ -66,7 +66,7 @@ def keep_indexing(stop: threading.Event, memory: Any) -> None:
 def copies(order: dict[str, Any]) -> list[Path]:
     """Return the backups and exports that have their names."""
     found = Path(order["docs"]).parent.iterdir()
-    return [each for each in found if each.name.split()[0] in ("backup", "export") and each.suffix != ".partial"]
+    return [each for each in found if each.name.split()[0] in ("backup", "export") and ".partial" not in each.name]
 
 
 def restored(order: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.process.private_files import keep_private, private_folder
+from agentkit_memory.process.private_files import keep_private, private_file, private_folder
 from agentkit_memory.terms.bm25_vectors import SparseVector
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ class EdgeIndex:
         with self._mutex, self._reporting():
             if writes > self.written():
                 draft = self._writes.with_suffix(".new")
+                private_file(draft)
                 draft.write_text(str(writes), "ascii")
                 draft.replace(self._writes)
 

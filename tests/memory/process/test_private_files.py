@@ -30,7 +30,7 @@ def rights(folder: Path) -> dict[str, str]:
 
 def fill(memory: Memory, text: str) -> None:
     memory.session("s").append(Message("user", text))
-    memory.facts.add(text)
+    memory.facts.add(f"{text} is a fact")
     memory.worker().drain()
     assert memory.recall(text).knowledge
 
