@@ -24,7 +24,6 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
 @pytest.mark.parametrize(
     ("store", "kills"),
     [
-        pytest.param("sqlite+edge", 20, marks=pytest.mark.long),
         pytest.param("postgresql+edge", 20, marks=pytest.mark.long),
         pytest.param("sqlite+qdrant", 18, marks=pytest.mark.long),
     ],
