@@ -22,7 +22,6 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     PromptError,
-    StaticSelector,
     TextPrompt,
     ToolCall,
     ToolSpec,
@@ -30,6 +29,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 from agentkit.testing import strategies as some
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.tree.layers import PLACES
