@@ -114,7 +114,7 @@ class StoredRuns:
     """A `RunRecords` in a SQLite file.
 
     Args:
-        path: The file, made if there is none; None keeps the runs in memory, as long as the object lives.
+        path: The file, made if missing; None keeps the runs in memory, as long as the object lives.
         keep: How many ended runs to keep of all tenants together; the oldest go first. None for all.
 
     Raises:
