@@ -150,9 +150,8 @@ class StoredRuns:
         with self._lock:
             try:
                 with self._engine.begin() as connection:
-                    made = connection.execute(insert(_runs).values(**_row(record)))
+                    run = connection.scalar(insert(_runs).values(**_row(record)).returning(_runs.c.number))
                     if journal:
-                        (run,) = made.inserted_primary_key or (0,)
                         connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:

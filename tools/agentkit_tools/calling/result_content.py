@@ -184,7 +184,7 @@ class _Items:
         """Keep an item; return whether there is room for more.
 
         Raises:
-            ValueError: There is no room for it, and a part of it is of no use.
+            ValueError: There is no room, and all of the items are wanted.
         """
         self.items.append(item)
         try:
