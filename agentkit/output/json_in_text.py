@@ -13,7 +13,7 @@ _THOUGHT = re.compile("|".join([re.escape(closing) for _, closing in THOUGHT_TAG
 _THINKS = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in THOUGHT_TAGS])})")
 _OPENING = re.compile(r"[{\[]")
 _FENCE = re.compile(r"```[\w-]*+\s*+(.*)```", re.S)
-_MAX_FAILED = 10_000
+_MAX_FAILED = 1_000
 """Brackets that open nothing, after which a text is not looked through any further."""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
+from tests.effort import spread
 from tests.paths import ROOT
 from tests.servers import Asked, ChatServer, says
 
@@ -32,7 +33,9 @@ def run(script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "example", [path for path in EXAMPLES if path.name != "demo.py"], ids=lambda path: f"{path.parent.name}/{path.name}"
+    "example",
+    spread([path for path in EXAMPLES if path.name != "demo.py"], every=3),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""

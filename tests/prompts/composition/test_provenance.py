@@ -31,6 +31,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.prompts.example_selectors import KeywordSelector
+from tests.effort import tries
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 
@@ -271,7 +272,7 @@ def test_a_reload_under_way_never_mixes_two_versions_and_a_broken_one_is_never_s
     for reader in readers:
         reader.start()
     try:
-        for turn in range(1, 12):
+        for turn in range(1, tries(5, 12)):
             write(str(turn))
             assert folder.reload().changed == ("a", "b", "c")
             (tmp_path / "b.prompt.j2").write_text("{% if %}", "utf-8")

@@ -99,7 +99,7 @@ def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
         layers_of(schema).check_kwargs({"x": deep})
 
 
-@pytest.mark.untraced
+@pytest.mark.long
 def test_a_product_of_alternatives_and_items_is_given_up() -> None:
     options = [{"type": "integer", "minimum": number} for number in range(1, 5_001)]
     schema = {"properties": {"x": {"items": {"anyOf": options}}}}
