@@ -27,7 +27,6 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
         pytest.param("sqlite+edge", 20, marks=pytest.mark.long),
         pytest.param("postgresql+edge", 20, marks=pytest.mark.long),
         pytest.param("sqlite+qdrant", 18, marks=pytest.mark.long),
-        pytest.param("postgresql+qdrant", 18, marks=pytest.mark.long),
     ],
 )
 def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
