@@ -28,6 +28,7 @@ from agentkit.errors import NothingToContinue as NothingToContinue
 from agentkit.errors import OutputError as OutputError
 from agentkit.errors import OutputStopped as OutputStopped
 from agentkit.errors import Paused as Paused
+from agentkit.errors import RunBusy as RunBusy
 from agentkit.errors import RunIdReused as RunIdReused
 from agentkit.errors import ScopeMismatch as ScopeMismatch
 from agentkit.errors import SessionBusy as SessionBusy
