@@ -154,7 +154,7 @@ class Paused(AgentError):
 
 
 class RunBusy(AgentError):
-    """The run is going on already: in this process, or in another one that keeps its journal in the file. Nothing was done.
+    """The run is going on already, in this process or in another one that keeps it in its file. Nothing was done.
 
     Attributes:
         run_id: Id of the run.
