@@ -17,14 +17,14 @@ from agentkit.compaction import Compaction, as_compacted, check_compaction, comp
 from agentkit.deps import check_deps
 from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError, JournalError
+from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal, new_journal
+from agentkit.run.begin import check_journal, kept_in, new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -283,6 +283,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
             ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
+            RunBusy: A run of that `run_id` is going on already.
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
@@ -307,13 +308,14 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
-            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
-                gone on with.
+            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file. One that
+                was read from a file, or kept in one, goes on in that file.
             **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
                 one.
 
         Raises:
-            JournalError: It cannot be read, or is that of another agent, conversation or memory.
+            JournalError: It cannot be read, is that of another agent, conversation or memory, or the run went on since.
+            RunBusy: The run is going on already.
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
@@ -321,16 +323,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
-        if known is not journal and options.get("journal") is not None:
-            raise JournalError(
-                f"journal={options['journal']!r:.80}: a run that goes on from a file is kept in that file"
-            )
+        keep = kept_in(known, options.get("journal"))
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = options.get("journal") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
     async def _run(

@@ -52,7 +52,8 @@ class Journal:
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
         inner: The journals of agents that run as tools, by the ids of their calls.
-        lines: How many lines it was read from.
+        file: The file that holds all of it: a run that goes on from it is kept there. None where there is none.
+        lines: How many lines that has.
     """
 
     __slots__ = (
@@ -60,6 +61,7 @@ class Journal:
         "agent",
         "context",
         "entries",
+        "file",
         "goes_on",
         "inner",
         "lines",
@@ -86,6 +88,7 @@ class Journal:
         self.context = context
         self.entries: list[Entry] = []
         self.inner: dict[str, Journal] = {}
+        self.file: Path | None = None
         self.lines = 0
         self._write: Callable[[str], object] | None = None
 
@@ -242,7 +245,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a file.
+        """Read a file, in which a run that goes on from this journal is kept.
 
         Raises:
             OSError: There is no such file.
@@ -252,10 +255,12 @@ class Journal:
             raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
         if isinstance(path, str) and path.startswith('{"journal"'):
             raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
-        return cls.loads(Path(path).read_bytes())
+        journal = cls.loads(Path(path).read_bytes())
+        journal.file = Path(path).absolute()
+        return journal
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Journal.loads, (self.dumps(),)
+        return Journal.loads, (self.dumps(),), (None, {"file": self.file, "lines": self.lines})
 
     def __repr__(self) -> str:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"

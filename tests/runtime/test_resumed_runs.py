@@ -21,6 +21,7 @@ from agentkit import (
     Message,
     Paused,
     Reply,
+    RunBusy,
     ScriptedModel,
     Usage,
     tool,
@@ -157,7 +158,7 @@ async def test_a_file_that_two_resume_at_once_is_gone_on_with_once(tmp_path: Pat
     agents = [Agent(ScriptedModel([Delayed(0.05, "done")]), tools=[paying(paid)]) for _ in range(2)]
     runs = [agent.resume(path, approve={"c1": True}) for agent in agents]
     ended = await asyncio.gather(*runs, return_exceptions=True)
-    assert sum([isinstance(one, JournalError) for one in ended]) == 1 and paid == [30]
+    assert sum([isinstance(one, RunBusy) for one in ended]) == 1 and paid == [30]
     assert (await Agent(ScriptedModel([]), tools=[paying(paid)]).resume(path)).output == "done"
 
 
