@@ -102,15 +102,13 @@ class Pool:
         at: dict[tuple[str, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
             at.setdefault(each.place, []).append(number)  # parts of a long turn share a place
-        near = []
-        for each in self.candidates:
-            where, position = each.place
-            around = []
-            for step in (-2, -1, 1, 2):
-                others = at.get((where, position + step))
-                if others is not None:
-                    around += [(step, other) for other in others]
-            near.append(around)
+        near: list[list[tuple[int, int]]] = [[] for _ in self.candidates]
+        for (where, position), here in at.items():
+            for step in (1, 2):
+                for other in at.get((where, position + step), ()):
+                    for number in here:
+                        near[number].append((step, other))
+                        near[other].append((-step, number))
         return near
 
     @cached_property

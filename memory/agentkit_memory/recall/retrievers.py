@@ -107,9 +107,9 @@ class BM25Retriever(PolicyPart):
         apart = range(len(pool)) if named else sorted(beside.union(best))
         held = pool.held_terms(question, apart)
         weights = term_weights([own[n] for n in best], [held[n] for n in best])
+        kept = {term: weight for term, weight in weights.items() if term in question.terms}
         worth = {
-            n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
-            for n, terms in held.items()
+            n: {term: kept[term] * value for term, value in terms.items() if term in kept} for n, terms in held.items()
         }
         lenders = _lenders(pool, self.share, self.answer)
         for n, terms in worth.items():
