@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.metadata import read_metadata
@@ -151,7 +151,7 @@ _PENDING = Prepared(
 )
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
-_READ_SETTLED = Prepared(_READ.select.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
+_READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
 _seed = items.alias("seed")
 _AROUND = Prepared(  # a turn near two of them is found twice
     _ITEM.join(
@@ -167,7 +167,7 @@ _AROUND = Prepared(  # a turn near two of them is found twice
         *_VALID,
     )
 )
-_READ_WITH_AROUND = Prepared(union_all(_READ.select, _AROUND.select))
+_READ_WITH_AROUND = Prepared(*_READ.selects, *_AROUND.selects)
 _AT_PLACES = Prepared(
     _ITEM.where(  # at any of these positions of any of these branches
         items.c.branch_id.in_(bindparam("branches", expanding=True)),
@@ -257,10 +257,8 @@ def _readable(
         if which is _READ and len(bound["ids"]) == 1:
             unreadable[bound["ids"][0]] = "it is not UTF-8 text"
             return []
-        if which is _READ_WITH_AROUND:
-            return [item for part in (_READ, _AROUND) for item in _readable(connection, part, bound, unreadable)]
-        select_them = which.select if isinstance(which, Prepared) else which
-        ids = connection.scalars(select_them.with_only_columns(items.c.id), bound).all()
+        selects = which.selects if isinstance(which, Prepared) else (which,)
+        ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
         one = {name: bound[name] for name in ("scopes", "now")}
         return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
     found = []

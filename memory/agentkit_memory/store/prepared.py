@@ -7,19 +7,20 @@ from itertools import chain, count
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select
+from sqlalchemy import Connection, Row, Select, union_all
 
 __all__ = ["Prepared"]
 
 
 class Prepared:
-    """A SELECT with at least two parameters: numbers, texts, or lists of either or of tuples of texts.
+    """A SELECT, or several whose rows follow each other, with parameters that are numbers, texts, or lists of either.
 
-    Its SQL is kept for each dialect and some lengths of the lists; others are filled up to the next.
+    There are at least two parameters; lists may also be of tuples of texts. The SQL is kept for each dialect and some
+    lengths of the lists; others are filled up to the next.
     """
 
-    def __init__(self, select: Select[Any]) -> None:
-        self.select = select
+    def __init__(self, *selects: Select[Any]) -> None:
+        self.selects = selects
         self._texts: dict[tuple[object, ...], _Text] = {}
 
     def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Row[Any]]:
@@ -29,17 +30,18 @@ class Prepared:
         key = (connection.dialect.name, *lengths)
         text = self._texts.get(key)
         if text is None:
-            text = self._texts[key] = _Text(self.select, connection, given)
+            text = self._texts[key] = _Text(self.selects, connection, given)
         return connection.exec_driver_sql(text.sql, text.arguments(given)).all()
 
 
 class _Text:
     """The SQL for lists of certain lengths, and which value goes where in it."""
 
-    def __init__(self, select: Select[Any], connection: Connection, values: Mapping[str, object]) -> None:
+    def __init__(self, selects: Sequence[Select[Any]], connection: Connection, values: Mapping[str, object]) -> None:
+        statement = selects[0] if len(selects) == 1 else union_all(*selects)
         numbers = count()
         numbered = {name: _numbered(value, numbers) for name, value in values.items()}
-        state = select.compile(dialect=connection.dialect).construct_expanded_state(numbered)
+        state = statement.compile(dialect=connection.dialect).construct_expanded_state(numbered)
         self.sql = state.statement
         self._given = [*values]
         constants = {name: value for name, value in state.parameters.items() if not isinstance(value, _Number)}
