@@ -17,7 +17,7 @@ from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.vector_index import Hit, VectorIndex
+from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.choice import choose, copies, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
@@ -78,6 +78,10 @@ class _Search:
     """Whether the index failed, or belongs to another process."""
     new_turns: Sequence[StoredItem] = ()
     """Turns of the scope that are no items yet."""
+    near: list[StoredItem] = field(default_factory=list)
+    """Turns around those of `seeds`, and perhaps others."""
+    seeds: set[str] = field(default_factory=set)
+    """Ids of items around which the turns were read."""
     view: ReadView = _NOTHING
     vector: Sequence[float] | None = _UNASKED
     """Of the question; None where there is no model, or it failed."""
@@ -113,14 +117,12 @@ class _Search:
             self.vector = None
         elif self.vector is _UNASKED:
             self.vector = self._vector()
-        vector = self.vector
-        if vector is not None or (self.policy.around and self.found):
+        if self.vector is not None:
             with database.read() as connection:
-                if vector is not None:
-                    near = self._confirmed(connection, partial(self._by_vector, vector))
-                    if near:
-                        self._add(DENSE, near)
-                self._add_neighbours(connection)
+                similar = self._confirmed(connection, partial(self._by_vector, self.vector))
+            if similar:
+                self._add(DENSE, similar)
+        self._add_neighbours()
         if self.unreadable:
             example, why = min(self.unreadable.items())
             self.degraded.append(
@@ -129,6 +131,7 @@ class _Search:
             )
         pool = Pool(self.found.values())
         pool.floors = self.floors
+        pool.stored_weights = self._stored_weights
         if len(pool):
             self.policy.score(self.question, pool, frozenset(self.served))
         return pool
@@ -266,11 +269,22 @@ class _Search:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             if unknown:
-                self.read |= dict.fromkeys(unknown)
+                # With the neighbours of the best, which mostly are those that will be asked for.
+                seeds = unknown[: self.policy.around] if settled_in is None and not self.read else []
                 confirmed = read_items(
-                    connection, unknown, scope_ids, self.valid_at, self.unreadable, settled_in=settled_in
+                    connection,
+                    unknown,
+                    scope_ids,
+                    self.valid_at,
+                    self.unreadable,
+                    settled_in=settled_in,
+                    seeds=seeds,
+                    reach=_REACH,
                 )
-                self.read |= {item.id: item for item in confirmed}
+                if seeds:
+                    self.seeds, self.near = set(seeds), confirmed
+                by_id = {item.id: item for item in confirmed}
+                self.read |= {each: by_id.get(each) for each in unknown}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None and self._is_allowed(item)]
             usable = (
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
@@ -291,6 +305,15 @@ class _Search:
 
     def _by_terms(self, index: VectorIndex, sparse: SparseVector, most: int) -> list[Hit]:
         return index.query_sparse(sparse, self.view.scope_ids, most)
+
+    def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
+        """Return the weights of the terms in items as the index has them; none where it may hold another version."""
+        if self.view.pending or self.view.behind or not isinstance(self.index, KeepsTerms):
+            return {}
+        try:
+            return self.index.term_weights(ids, self.question.asked.keys())
+        except StoreError:  # then the texts are analysed
+            return {}
 
     def _vector(self) -> Sequence[float] | None:
         """Return the vector of the question; None where there is no model or it fails."""
@@ -313,18 +336,22 @@ class _Search:
             self._only_bm25(error)
             return []
 
-    def _add_neighbours(self, connection: Connection) -> None:
-        seeds = self._best_turns() if self.policy.around else []
-        new = {item.id for item in self.new_turns}
-        stored = new.isdisjoint([each.id for each in seeds])
-        near = read_around(
-            connection, seeds, self.view.scope_ids, self.valid_at, _REACH, self.unreadable, stored=stored
-        )
+    def _add_neighbours(self) -> None:
+        seeds = self._best_turns() if self.policy.around and self.found else []
+        more = [each for each in seeds if each.id not in self.seeds]
+        if more:
+            new = {item.id for item in self.new_turns}
+            stored = new.isdisjoint([each.id for each in more])
+            scopes = self.view.scope_ids
+            with self.indexes.database.read() as connection:
+                self.near += read_around(
+                    connection, more, scopes, self.valid_at, _REACH, self.unreadable, stored=stored
+                )
         places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
-        for item in (*near, *self.new_turns):
-            if item.start or item.id in self.found or self._is_hidden(item) or not self._is_allowed(item):
+        for item in (*self.near, *self.new_turns):
+            if (item.branch_id, item.position) not in places or item.start or item.id in self.found:
                 continue
-            if (item.branch_id, item.position) in places:
+            if not self._is_hidden(item) and self._is_allowed(item):
                 self.found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
