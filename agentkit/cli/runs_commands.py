@@ -184,7 +184,7 @@ def _waiting(url: str, run: str) -> str:
 
 def _show_journal(journal: Journal) -> None:
     put(f"user: {journal.context.user_input.text}")
-    for effect, answer in journal.entries:
+    for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
             message = answer.message
             if message.text:

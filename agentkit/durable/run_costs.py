@@ -57,7 +57,7 @@ def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunInfo]:
 
 def _parts(journal: Journal, info: RunInfo, by: CostBy) -> Iterator[tuple[str, Usage]]:
     if by == "tool":
-        for effect, answer in journal.entries:
+        for effect, answer, *_ in journal.entries:
             if effect == "CallTools":
                 yield answer[0].name, answer[1] or NO_USAGE
         return

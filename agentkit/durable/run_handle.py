@@ -15,6 +15,7 @@ from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision
 from agentkit.run.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
 from agentkit.run.journal import Entry, Journal
+from agentkit.run.trace import TraceSpan
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message, ToolCall
 
@@ -80,6 +81,14 @@ class RunHandle(Generic[Output]):
             RunNotFound: There is no such run.
         """
         return await in_thread(lambda: self._runs.store.journal(self.run_id))
+
+    async def trace(self) -> TraceSpan:
+        """Return the run so far as spans, as JSON data; see `TraceSpan`.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return (await self.journal()).trace()
 
     async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
         """Yield the events so far, each as soon as its step is stored; with `follow` until the run pauses or ends.
@@ -215,17 +224,18 @@ def _events(journal: Journal, seen: int) -> list[Event[Any]]:
     """Return the events of entries behind the first ones that were seen."""
     found: list[Event[Any]] = []
     step, calls, query = 0, dict[str, ToolCall](), journal.context.user_input.text
-    for number, (effect, answer) in enumerate(journal.entries):
+    for number, entry in enumerate(journal.entries):
+        effect, answer, *_ = entry
         step += effect == "CallModel"
         if effect == "CallModel":
             calls = {call.id: call for call in answer.message.tool_calls}
         if number >= seen:
-            found += _of_entry(Entry(effect, answer), step, calls, query)
+            found += _of_entry(entry, step, calls, query)
     return found
 
 
 def _of_entry(entry: Entry, step: int, calls: Mapping[str, ToolCall], query: str) -> list[Event[Any]]:
-    effect, answer = entry
+    effect, answer, *_ = entry
     if effect == "CallModel":
         return [ModelReplied(step, answer)]
     if effect == "CallTools":

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
-from agentkit.run.effects import Append, Begin, Effect, Equip
+from agentkit.run.effects import Append, Begin, CallModel, Effect, Equip
 from agentkit.run.journal import Journal
+from agentkit.run.trace import SentLayers
 
 __all__ = ["recording"]
 
@@ -28,7 +29,8 @@ def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
             continue
         kind = type(effect)
         noted = _NOTED.get(kind)
-        journal.add(kind.__name__, answer if noted is None else noted(effect, answer))
+        layers = SentLayers.of(effect.composition) if journal.has_layers and isinstance(effect, CallModel) else None
+        journal.add(kind.__name__, answer if noted is None else noted(effect, answer), layers)
 
 
 _NOTED: Mapping[type, Callable[[Any, Any], Any]] = {
