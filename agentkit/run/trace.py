@@ -71,7 +71,9 @@ class SentLayers(NamedTuple):
         """
         try:
             tokens, trimmed = data["tokens"], data["trimmed"]
-            whole = all(type(count) is int for count in tokens.values()) and all(isinstance(one, str) for one in trimmed)
+            whole = all(type(count) is int for count in tokens.values()) and all(
+                isinstance(one, str) for one in trimmed
+            )
         except (KeyError, TypeError, AttributeError):
             whole = False
         if not whole:
@@ -124,9 +126,7 @@ def trace(journal: _Journal) -> TraceSpan:
     times = [entry.at for entry in journal.entries if entry.at is not None]
     attributes = run_attributes(journal.agent, journal.run_id, journal.session) | usage_attributes(journal.usage)
     start = times[0] if times else None
-    return TraceSpan(
-        name=f"invoke_agent {journal.agent}", start=start, end=before, attributes=attributes, spans=spans
-    )
+    return TraceSpan(name=f"invoke_agent {journal.agent}", start=start, end=before, attributes=attributes, spans=spans)
 
 
 def _spans(journal: _Journal, entry: _Entry, began: float | None) -> list[TraceSpan]:
