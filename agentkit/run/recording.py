@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
+from agentkit.models.prices import Price
 from agentkit.run.effects import Append, Begin, CallModel, Effect, Equip
 from agentkit.run.journal import Journal
 from agentkit.run.trace import SentLayers
@@ -14,8 +15,13 @@ __all__ = ["recording"]
 R = TypeVar("R")
 
 
-def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Effect, Any, R]:
-    """Run `loop`, and add every answer to the journal before the loop has it, but for those the journal begins with."""
+def recording(
+    loop: Generator[Effect, Any, R], journal: Journal, price: Price | None = None
+) -> Generator[Effect, Any, R]:
+    """Run `loop`, and add every answer to the journal before the loop has it, but for those the journal begins with.
+
+    `price` is that of the model.
+    """
     answer: Any = None
     known = len(journal.entries)
     while True:
@@ -29,7 +35,9 @@ def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
             continue
         kind = type(effect)
         noted = _NOTED.get(kind)
-        layers = SentLayers.of(effect.composition) if journal.has_layers and isinstance(effect, CallModel) else None
+        layers = None
+        if journal.has_layers and isinstance(effect, CallModel):
+            layers = SentLayers.of(effect.composition, answer.usage, price)
         journal.add(kind.__name__, answer if noted is None else noted(effect, answer), layers)
 
 

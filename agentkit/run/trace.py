@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypedDict
 
-from agentkit.models.model import Reply, Usage
+from agentkit.models.model import NO_USAGE, Reply, Usage
+from agentkit.models.prices import Price
 from agentkit.recaller import Found
 from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.tool_result import ToolResult
@@ -52,15 +53,21 @@ class SentLayers(NamedTuple):
     """Tokens by the path of the layer, such as `system[0]` or `conversation`; see `Composition.explain`."""
     trimmed: Sequence[str] = ()
     """The layers that the budget trimmed or dropped."""
+    money: float | None = None
+    """US dollars of the prompt, as part of what the reply cost; None where the price is not known."""
 
     @classmethod
-    def of(cls, composition: Composition) -> Self:
-        """Return those of a composition."""
+    def of(cls, composition: Composition, usage: Usage = NO_USAGE, price: Price | None = None) -> Self:
+        """Return those of a composition, of a model that has a price."""
         rows = composition.explain()
         tokens: dict[str, int] = {}
         for row in rows:
             tokens[row.layer] = tokens.get(row.layer, 0) + row.tokens
-        return cls(tokens, [row.layer for row in rows if row.status != "kept"])
+        trimmed = [row.layer for row in rows if row.status != "kept"]
+        if price is None or usage.money is None:
+            return cls(tokens, trimmed)
+        prompt = Usage(usage.input_tokens, 0, usage.cached_tokens)
+        return cls(tokens, trimmed, min(price.of(prompt), usage.money))  # another model may have answered
 
     @classmethod
     def of_data(cls, data: Any) -> Self:
@@ -70,15 +77,15 @@ class SentLayers(NamedTuple):
             TypeError: It is something else.
         """
         try:
-            tokens, trimmed = data["tokens"], data["trimmed"]
+            tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]
             whole = all(type(count) is int for count in tokens.values()) and all(
                 isinstance(one, str) for one in trimmed
             )
         except (KeyError, TypeError, AttributeError):
             whole = False
         if not whole:
-            raise TypeError("layers: expected an object with `tokens` by layer, and a list `trimmed`")
-        return cls(tokens, trimmed)
+            raise TypeError("layers: expected an object with `tokens` by layer, a list `trimmed`, and `money`")
+        return cls(tokens, trimmed, money)
 
 
 class _Entry(Protocol):

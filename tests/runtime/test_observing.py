@@ -269,6 +269,6 @@ def test_a_journal_without_times_is_read_and_one_with_nonsense_is_refused(spans:
     old = "".join(json.dumps({k: v for k, v in line.items() if k not in ("at", "layers")}) + "\n" for line in lines)
     trace = Journal.loads(old).trace()
     assert trace["start"] is None and trace["spans"][0]["end"] is None
-    for wrong in ({"at": "now"}, {"layers": []}, {"layers": {"tokens": {"a": "b"}, "trimmed": []}}):
+    for wrong in ({"at": "now"}, {"layers": []}, {"layers": {"tokens": {"a": "b"}, "trimmed": [], "money": None}}):
         with pytest.raises(JournalError, match=r"line 2: TypeError: (at|layers)"):
             Journal.loads("".join(json.dumps(one) + "\n" for one in [lines[0], {**lines[1], **wrong}]))
