@@ -56,6 +56,8 @@ class StartOptions(TypedDict, total=False):
     """Whose memory is read where there is no session."""
     tenant: str
     """Whose run it is, for lists, costs and limits."""
+    user: str
+    """Whose it is within the tenant, for lists."""
     priority: int
     """Runs with a lower number begin first, from 1; 100 if it is not given."""
     delay: float
@@ -211,8 +213,9 @@ class Runs:
         problems: list[str] = []
         tenant, run_id = options.get("tenant", ""), options.get("run_id") or os.urandom(16).hex()
         check_name("run_id", run_id, problems)
-        if tenant:
-            check_name("tenant", tenant, problems)
+        for name in ("tenant", "user"):
+            if options.get(name):
+                check_name(name, options.get(name), problems)
         priority, delay = options.get("priority", PRIORITY), options.get("delay")
         if type(priority) is not int or not 1 <= priority <= _MAX_NUMBER:
             problems.append(f"priority={priority!r:.40}: expected an int from 1")
@@ -232,7 +235,9 @@ class Runs:
             scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
             named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
             added.session(named)  # the worker has to
-        return RunRequest(agent.name, added.version, journal.dumps(), named, tenant), run_id
+        return RunRequest(
+            agent.name, added.version, journal.dumps(), named, tenant, user=options.get("user", "")
+        ), run_id
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
@@ -244,12 +249,13 @@ class Runs:
         state: RunState | None = None,
         agent: str | None = None,
         tenant: str | None = None,
+        user: str | None = None,
         session: str | None = None,
         limit: int = 100,
         offset: int = 0,
     ) -> list[RunInfo]:
-        """Return runs, the latest first: all, or those of a state, an agent, a tenant, or the id of a session."""
-        wanted = {"agent": agent, "tenant": tenant, "session": session}
+        """Return runs, the latest first: all, or those of a state, agent, tenant, user, or id of a session."""
+        wanted = {"agent": agent, "tenant": tenant, "user": user, "session": session}
         return await in_thread(lambda: [*self.store.listed(state, wanted, limit, offset)])
 
     def worker(self, **options: Any) -> Worker:
