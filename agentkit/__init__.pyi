@@ -17,6 +17,7 @@ from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs import Runs as Runs
+from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo
 from agentkit.errors import AgentDefinitionError as AgentDefinitionError
 from agentkit.errors import AgentError as AgentError
 from agentkit.errors import ApprovalError as ApprovalError
