@@ -33,6 +33,7 @@ from agentkit.run.limits import Limits, checked_limits
 from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
+from agentkit.run.observed_driver import ObservedDriver, observed, observer
 from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context, with_history, with_key
@@ -349,7 +350,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
         nesting = Nesting(self.limits, emit, checked_approver(options.get("approve")), chain.model)
-        driver = AsyncDriver(
+        by = observer()
+        driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
             model=chain.model,
             tools=self.tools,
             equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
@@ -374,7 +376,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             equips_steps=equipment.is_each_step,
             memo=session.memo if session is not None else Memo(declarations),
         )
-        return await Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
+        run = Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
+        return await (run if by is None else observed(by, journal, run))
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""

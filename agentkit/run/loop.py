@@ -35,6 +35,7 @@ from agentkit.run.effects import (
 )
 from agentkit.run.journal import Journal
 from agentkit.run.limits import Limits
+from agentkit.run.trace import TraceSpan
 from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
@@ -78,6 +79,10 @@ class RunResult(Generic[Output]):
     def cost(self) -> float | None:
         """US dollars of all model calls; None where a price is not known."""
         return self.usage.money
+
+    def trace(self) -> TraceSpan:
+        """Return the run as spans, as JSON data; see `TraceSpan`."""
+        return self.journal.trace()
 
     @property
     def citations(self) -> tuple[Citation, ...]:
