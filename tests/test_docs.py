@@ -1,7 +1,8 @@
 """The documentation is executed: a code block that no longer works is a failing test.
 
 The `python` blocks of a file run in order, in one namespace and an empty folder. When the next block is `text` or
-`output`, it is exactly what the `python` block prints. `bash` blocks are not run; the scripts they name must exist.
+`output`, it is exactly what the `python` block prints. `bash` blocks are not run; the scripts they name must exist. Pages
+that ask OpenAI ask a server on this machine, through the official SDK.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from starlette.responses import Response
+
+from tests.servers import Asked, in_turn, says, serve
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -50,10 +54,26 @@ def run(page: Path, found: list[Block], namespace: dict[str, object]) -> None:
             assert printed.getvalue() == following.code, f"{page.name}:{block.line} does not print what the page says"
 
 
+@pytest.fixture(scope="module")
+def openai() -> Iterator[str]:
+    """The address of a server that answers what the pages ask."""
+    answer = in_turn(says("", ("c1", "stock", '{"item": "lamp"}')), says("We have 3 lamps."))
+
+    def only_of_tools(asked: Asked) -> Response:
+        assert [tool["function"]["name"] for tool in asked.body["tools"]] == ["stock"]
+        return answer(asked)
+
+    with serve() as server:
+        server.on("gpt-5-mini", only_of_tools)
+        yield server.url
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_does_what_the_page_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, openai: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", openai)
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-tests")
     module = ModuleType("docs_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # annotations are looked up there
     monkeypatch.chdir(tmp_path)
