@@ -1,7 +1,7 @@
 """Measures everything and writes `docs/benchmarks.md`: `./scripts/bench write_page`.
 
-`./scripts/bench write_page agent tools` measures two parts anew and leaves the others as they are. Each script runs in a
-process of its own. A figure that misses its goal, or that another library does better, stands in the page like any
+`./scripts/bench write_page agent tools` measures two parts anew and leaves the others as they are. Each script runs in
+a process of its own. A figure that misses its goal, or that another library does better, stands in the page like any
 other, and once more at its top.
 """
 
@@ -35,8 +35,8 @@ PEERS = ("pydantic-ai-slim", "langgraph", "openai-agents", "haystack-ai", "langc
 OURS = re.compile(r"agentkit|ours|our\b")
 HEAD = """# Benchmarks
 
-`./scripts/bench write_page` measures this page anew, on any machine, in about half an hour; `./scripts/bench NAME` measures one
-part and prints it.
+`./scripts/bench write_page` measures this page anew, on any machine, in about half an hour; `./scripts/bench NAME`
+measures one part and prints it.
 
 Every figure is CPU time of the process. The first row of a table is its limit: the same work written by hand. Limit,
 agentkit and other libraries take turns in one process, in an order that is swapped each round, and the medians are
@@ -61,7 +61,7 @@ def _written() -> dict[str, str]:
     """Return the parts of the page as it is, by title."""
     text = PAGE.read_text("utf-8") if PAGE.exists() else ""
     _, *found = re.split(r"^## (.*)\n\n", text, flags=re.MULTILINE)
-    parts = dict(zip(found[::2], found[1::2]))
+    parts = dict(zip(found[::2], found[1::2], strict=True))
     return {title: parts[title] for title in SCRIPTS.values() if title in parts}
 
 
@@ -85,8 +85,8 @@ def _versions() -> str:
 
 
 def _tables(measured: list[dict[str, Any]]) -> Iterator[str]:
-    for workload, group in groupby(measured, key=lambda row: row["workload"]):
-        rows = list(group)
+    for name, group in groupby(measured, key=lambda row: row["workload"]):
+        workload, rows = re.sub(r"^W\d+ ", "", name), list(group)
         yield f"| {workload} | | times the limit | goal |\n|---|---|---|---|"
         for row in rows:
             ratio = "" if row["ratio"] is None else f"x{row['ratio']:.2f}"
@@ -101,8 +101,9 @@ def _losses(workload: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     ours = [row for row in rows if OURS.search(row["who"]) and row["ratio"] is not None]
     for row in rows:
         if row["met"] is False:
-            value = f"x{row['ratio']:.2f}" if row["ratio"] is not None else f"{row['value']:,.4g} {row['unit']}"
-            yield f"- {workload}: {row['who']} is {value}, and its goal is {row['goal']}."
+            is_ratio = row["ratio"] is not None and " x" in row["goal"]
+            value = f"x{row['ratio']:.2f}" if is_ratio else f"{row['value']:,.4g} {row['unit']}"
+            yield f"- {workload}: {row['who']} is at {value}, and its goal is {row['goal']}."
         if ours and row not in ours and row["ratio"] is not None:
             behind = [one["who"] for one in ours if one["unit"] == row["unit"] and one["ratio"] > row["ratio"]]
             if behind:
