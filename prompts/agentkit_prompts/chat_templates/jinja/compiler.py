@@ -19,7 +19,7 @@ from agentkit_prompts.templates.engine.objects import Loop
 
 __all__ = ["DICT_NAMES", "FREE", "BoundedCodeGenerator", "QuickCodeGenerator"]
 
-FREE = frozenset(("attr", "count", "d", "default", "first", "last", "length"))
+FREE = frozenset(("count", "d", "default", "first", "last", "length"))
 """Filters that take the same time whatever they get: a loop charges them with its rounds."""
 
 DICT_NAMES = frozenset(dir(dict))

@@ -156,7 +156,7 @@ COSTS: dict[str, Cost] = {
     "filter.wordwrap": Cost(worst.wordwrap, "a long word is copied for each line that it is cut into"),
     # filters of numbers
     **dict.fromkeys([f"filter.{name}" for name in ("abs", "filesizeformat")], _NUMBER),
-    "filter.float": Cost(worst.linear(4), "digits of other scripts are looked up one by one"),
+    "filter.float": Cost(worst.linear(4, 24), "digits of other scripts are looked up one by one; an error costs 1 us"),
     "filter.int": Cost(worst.whole_number, "reading digits is quadratic, but in bases that are powers of two"),
     "filter.round": Cost(worst.rounded, "a power of ten with as many digits as are kept"),
     # filters of lists and mappings
@@ -189,7 +189,6 @@ COSTS: dict[str, Cost] = {
                 "defined",
                 "escaped",
                 "false",
-                "filter",
                 "float",
                 "integer",
                 "iterable",
@@ -199,7 +198,6 @@ COSTS: dict[str, Cost] = {
                 "sameas",
                 "sequence",
                 "string",
-                "test",
                 "true",
                 "undefined",
             )
@@ -207,6 +205,9 @@ COSTS: dict[str, Cost] = {
         _KIND_OF,
     ),
     **dict.fromkeys([f"test.{name}" for name in ("divisibleby", "even", "odd")], _DIVIDED),
+    **dict.fromkeys(
+        ("test.filter", "test.test"), Cost(worst.fixed(10), "hashes the value to look its name up", "measure")
+    ),
     "test.in": Cost(worst.sought, "compares every item with the value, or searches a text", "search"),
     **dict.fromkeys(("test.lower", "test.upper"), _CASE),
     **dict.fromkeys([f"test.{name}" for name in _COMPARISONS], _COMPARED),
