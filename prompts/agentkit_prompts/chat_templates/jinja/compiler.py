@@ -74,10 +74,6 @@ def _is_few(node: nodes.Node) -> bool:
     return isinstance(node, _LITERALS) and len(node.items) < _MAX_FREE and all(map(_is_small, node.items))
 
 
-def _is_number(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Const) and isinstance(node.value, int | float)
-
-
 class QuickCodeGenerator(CodeGenerator):
     """Writes the same program as Jinja, without a call where a key of a dict or a counter of a loop is read."""
 
@@ -252,9 +248,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         return made
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        is_number = _is_number(node.left) or _is_number(node.right)
-        self._call("(" if is_number else "added(", [node.left], frame)
-        self._call(" + " if is_number else ", ", [node.right], frame)
+        self._call("added(", [node.left, node.right], frame)
         self.write(")")
 
     @staticmethod

@@ -89,6 +89,7 @@ _NUMBER = Cost(worst.fixed(16), "one operation on a number, of at most 8,192 bit
 _SELECT = Cost(worst.named(12), "an attribute and a test for each item; the test charges for itself")
 _EXTREME = Cost(worst.named(10), "compares each item with the one that is ahead", "measure")
 _COMPARED = Cost(worst.fixed(8), "walks through both values until they differ", "measure")
+_NAMED = Cost(worst.fixed(10), "hashes the value, which is looked up as a name", "measure")
 _DIVIDED = Cost(worst.divided, "dividing is quadratic in the digits")
 _FOUND = Cost(worst.each(1), "compares every item with the value", "search")
 _LIST = Cost(worst.each(2), "a reference for each item")

@@ -101,6 +101,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def _number(meter: Meter, value: object) -> str:
+    meter.charge(4)
     if isinstance(value, int):
         if not -_MAX_INT < value < _MAX_INT:
             raise Fault("the number has too many digits to be printed")
@@ -182,6 +183,9 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     kind = type(value)
     if kind in _LEAVES:
         meter.charge(3)
+        return value
+    if kind is int and -_MAX_SHORT < value < _MAX_SHORT:  # type: ignore[operator]
+        meter.charge(10)
         return value
     if depth > _MAX_DEPTH:
         raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")

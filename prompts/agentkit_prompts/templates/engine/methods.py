@@ -88,7 +88,7 @@ def of_text(run: Callable[..., Any], row: str) -> Callable[..., Any]:
 
     def apply(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         given = text(meter, value)
-        meter.charge(8 + worst(given, *args, **kwargs))
+        meter.charge(4 + worst(given, *args, **kwargs))
         return run(given, *args, **kwargs)
 
     return apply
