@@ -199,7 +199,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         meter.chars(sum([len(item) for item in listed if type(item) is str]))
         return listed
     if kind is dict or isinstance(value, Mapping):
-        meter.charge(60 + 10 * len(value))  # type: ignore[arg-type]
+        meter.charge(60 + 14 * len(value))  # type: ignore[arg-type]
         made = {
             key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
             for key, item in value.items()  # type: ignore[attr-defined]

@@ -154,7 +154,7 @@ def title(value: str, *args: Any, **_: Any) -> int:
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
     start = size_of(width) if isinstance(width, str) else _whole(width)
-    return 10 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
+    return 6 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
 
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
