@@ -40,6 +40,10 @@ class Entry(NamedTuple):
     answer: Any
 
 
+_new_entry = tuple.__new__
+"""Makes an entry as `Entry` does, in half the time: each effect of a run is one."""
+
+
 class Journal:
     """What a run asked for and what it was answered: plain data, which `dumps` writes as lines of JSON.
 
@@ -100,7 +104,7 @@ class Journal:
             except (ValueError, TypeError, RecursionError) as error:  # before it is part of the run
                 raise JournalError(f"the answer to {effect} cannot be stored as JSON: {error}") from error
             self._write(line)
-        self.entries.append(Entry(effect, answer))
+        self.entries.append(_new_entry(Entry, (effect, answer)))
 
     def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
         """Add the journal of an agent that runs as a tool; who keeps this one gets its lines too."""
