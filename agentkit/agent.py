@@ -295,9 +295,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             return overridden(self)
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
-    def _begin(
-        self, user_input: Input | None, options: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, RunResult[Output]]:
+    def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
         user_input = with_history(self.chain, user_input, options)
         memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
         journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
