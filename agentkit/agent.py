@@ -296,12 +296,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             return overridden(self)
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
-    async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
+    def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
         user_input = with_history(self.chain, user_input, options)
         memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
         journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
         is_new, keep = options.get("run_id") is None, options.get("journal")
-        return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
+        return self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -332,7 +332,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         ctx = with_key(known.context, self.chain, session, known.run_id)
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
-    async def _run(
+    def _run(
         self,
         journal: Journal,
         ctx: PromptContext,
@@ -342,7 +342,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         known: Journal | None = None,
         is_new: bool = False,
         keep: Keep | None = None,
-    ) -> RunResult[Output]:
+    ) -> Coroutine[Any, Any, RunResult[Output]]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         equipment = self._equipment
         declarations, needing = equipment.known()
@@ -376,8 +376,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             equips_steps=equipment.is_each_step,
             memo=session.memo if session is not None else Memo(declarations),
         )
-        run = Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
-        return await (run if by is None else observed(by, journal, run))
+        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
+        result = run.result(loop)
+        return await (result if by is None else observed(by, journal, result))
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""

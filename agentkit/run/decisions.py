@@ -72,8 +72,10 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
     Raises:
         ApprovalError: It can decide nothing.
     """
-    if approve is None or callable(approve) or isinstance(approve, Mapping):
-        return cast("Approver | Decisions | None", approve)
+    if approve is None:
+        return None
+    if callable(approve) or isinstance(approve, Mapping):
+        return cast("Approver | Decisions", approve)
     raise ApprovalError(
         "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
         f"got {approve!r:.80}"

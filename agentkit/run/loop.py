@@ -132,7 +132,8 @@ def run_loop(
     messages = begun.done
     answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
     repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
-    output, repair = cast(Output, None), cast("Message | None", None)
+    output: Output
+    repair: Message | None = None
     if answer is not None:
         output, repair = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
     if goes_on and answer is not None and repair is None:

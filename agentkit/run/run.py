@@ -80,9 +80,13 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:
-            with _Alone(driver, journal.agent):
-                work = self._driven(loop) if self._keep is None else self._kept(loop, self._keep)
-                result = await self._within(seconds, work)
+            with _Alone(driver, journal.agent), nesting:
+                if self._keep is None:
+                    nesting.record(journal, self._known)
+                    work = driver.drive(loop)
+                else:
+                    work = self._kept(loop, self._keep)
+                result = await (work if seconds is None else self._within(seconds, work))
         except BaseException as raised:
             error = inner_pause(raised) or raised
             self._complete(error)
@@ -96,7 +100,7 @@ class Run(Generic[Output]):
             left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
             try:
                 if (taken := self._listening.emit(RunFinished(result))) is not None:
-                    await self._within(left, as_coroutine(taken))
+                    await (taken if left is None else self._within(left, as_coroutine(taken)))
             except BaseException as error:
                 self._complete(error)
                 raise
@@ -117,9 +121,7 @@ class Run(Generic[Output]):
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
-    async def _within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-        if seconds is None:
-            return await work
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
         result, error = await outcome(work, seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):
@@ -131,13 +133,9 @@ class Run(Generic[Output]):
 
     async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]], keep: Keep) -> RunResult[Output]:
         """Perform the effects of the loop, keeping the journal."""
-        async with keeping(self.journal, keep, self._known) as self._driver.nesting.keeper:
-            return await self._driven(loop)
-
-    async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
         nesting = self._driver.nesting
-        nesting.record(self.journal, self._known)
-        with nesting:
+        async with keeping(self.journal, keep, self._known) as nesting.keeper:
+            nesting.record(self.journal, self._known)
             return await self._driver.drive(loop)
 
 

@@ -114,8 +114,6 @@ class ToolRound:
         """Return the calls that may run, as they were approved; the others end here."""
         assert isinstance(self.effect, CallTools)
         calls, decisions = self.effect.calls, self.effect.decisions
-        if not decisions:
-            return calls
         found: list[ToolCall] = []
         for call in calls:
             made = decisions.get(call.id)
