@@ -378,7 +378,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         )
         run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
         result = run.result(loop)
-        return await (result if by is None else observed(by, journal, result))
+        return result if by is None else observed(by, journal, result)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
