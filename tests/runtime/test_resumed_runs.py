@@ -21,12 +21,11 @@ from agentkit import (
     Message,
     Paused,
     Reply,
-    RunBusy,
     ScriptedModel,
     Usage,
     tool,
 )
-from agentkit.errors import ApprovalError, JournalError, SessionBusy
+from agentkit.errors import ApprovalError, JournalError, RunBusy, SessionBusy
 from agentkit.memory import Memory
 from agentkit.testing import Delayed
 from tests.runtime.scripts import calling
