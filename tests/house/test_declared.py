@@ -20,6 +20,7 @@ OF_EXTRAS = {
     "agentkit/inspector": "server",
     "agentkit/server": "server",
     "agentkit/models": "openai anthropic",
+    "agentkit/observing": "otel",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts
     "memory/agentkit_memory/embedders": "dense sentence-transformers openai",
     "memory/agentkit_memory/index": "vector",
