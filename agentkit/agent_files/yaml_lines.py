@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief, nearest
-from agentkit_prompts.prompt_files.strict_yaml import strict_loader
+from agentkit_prompts.strict_yaml import strict_loader
 
 __all__ = ["Place", "Problem", "YamlFile", "read_yaml"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -35,7 +36,9 @@ def strict_loader() -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             mapping = super().construct_mapping(node, deep=deep)
             if len(mapping) < len(node.value):
-                what = "a key is here twice, with one value lost"
+                counted = Counter(str(key.value) for key, _ in node.value)
+                twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
+                what = f"the key {twice} is here twice, with one value lost"
                 raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
             return mapping
 
