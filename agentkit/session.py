@@ -53,7 +53,7 @@ class Session(Protocol):
         ...
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        """Return how many messages stand before those that were appended under a key, or None."""
         ...
 
 
@@ -100,7 +100,7 @@ class InMemorySession:
         return True
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        """Return how many messages stand before those that were appended under a key, or None."""
         return self._positions.get(key)
 
     def note(self, name: str) -> Any:
@@ -169,8 +169,10 @@ def checked_session(session: object) -> Session | None:
     Raises:
         AgentDefinitionError: It is something else, such as the name of a session.
     """
-    if session is None or callable(getattr(session, "append_now", None)):
-        return cast("Session | None", session)
+    if session is None:
+        return None
+    if callable(getattr(session, "append_now", None)):
+        return cast("Session", session)
     raise AgentDefinitionError(
         f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
         f"got {type(session).__name__}"

@@ -14,7 +14,7 @@ from agentkit.durable.durable_errors import RunFailed, WorkerError
 from agentkit.durable.durable_store import JOURNAL
 from agentkit.durable.run_request import AddedAgent, RunRequest
 from agentkit.durable.runs import Runs
-from agentkit.errors import JournalError, Paused, SessionBusy
+from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keeper
 from agentkit.threads import in_thread
@@ -134,7 +134,7 @@ class Attempt:
             if self._keeper.is_taken:
                 raise asyncio.CancelledError from None
             await in_thread(lambda: self._runs.store.tables.take(self.run_id))
-            raise _failed(self.run_id, error) from error
+            raise RunFailed(self.run_id, type(error).__name__, str(error)) from error
 
     async def _outcome(self, request: RunRequest) -> Mapping[str, Any]:
         added = self._runs.agent_of(request)
@@ -184,7 +184,7 @@ class Attempt:
                 return await added.agent.resume(
                     journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
                 )
-            except SessionBusy:  # an attempt that was left has not ended
+            except (RunBusy, SessionBusy):  # an attempt that was left has not ended
                 if self._loop.time() > until:
                     raise
                 await asyncio.sleep(_PAUSE)
@@ -211,13 +211,6 @@ def _seen(storing: asyncio.Task[None]) -> None:
     """Take the error of what is tried again: asyncio would log it."""
     if not storing.cancelled():
         storing.exception()
-
-
-def _failed(run_id: str, error: Exception) -> RunFailed:
-    """Return what is stored of an error: DBOS keeps the attribute `data` of it."""
-    failed = RunFailed(run_id, type(error).__name__, str(error))
-    failed.data = {"kind": failed.kind, "message": failed.message}  # type: ignore[attr-defined]
-    return failed
 
 
 def _lost() -> str:

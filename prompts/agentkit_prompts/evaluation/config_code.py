@@ -41,7 +41,7 @@ _MAKING = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorEx
 
 
 class Unread:
-    """Stands for a variable whose value could not be read: who uses it is told why."""
+    """Stands for a variable whose value could not be read: using it is an error that says why."""
 
     def __init__(self, why: str) -> None:
         self.why = why
