@@ -41,17 +41,21 @@ class ModelPart(_Part):
     """A model, and how it is to answer."""
 
     name: _Text = Field(description="As in `openai:gpt-5-mini`, or `http://localhost:8000/v1#qwen3`.")
-    settings: dict[str, Any] = Field(default={}, description="Fields of `ModelSettings`, such as `temperature: 0`.")
+    settings: dict[str, Any] = Field(
+        default={}, repr=False, description="Fields of `ModelSettings`, such as `temperature: 0`."
+    )
 
 
 class MCPTool(_Part):
     """The tools of an MCP server."""
 
-    mcp: _Text | list[_Text] = Field(description="An http(s) address, or a command as a list.")
+    mcp: _Text | list[_Text] = Field(repr=False, description="An http(s) address, or a command as a list.")
     headers: dict[str, str] = Field(
-        default={}, description="For an address. `${NAME}` is a variable of the environment."
+        default={}, repr=False, description="For an address. `${NAME}` is a variable of the environment."
     )
-    env: dict[str, str] = Field(default={}, description="For a command; `${NAME}` is an environment variable.")
+    env: dict[str, str] = Field(
+        default={}, repr=False, description="For a command; `${NAME}` is an environment variable."
+    )
     prefix: _Text | None = Field(default=None, description="Stands before the name of each of its tools.")
     approval: Literal["always"] | None = Field(default=None, description="Whether each call waits for a person.")
 
@@ -81,8 +85,12 @@ ToolEntry: TypeAlias = Annotated[
 class MemoryPart(_Part):
     """Where documents, conversations and facts are kept, and recalled from."""
 
-    home: _Text = Field(default=".agentkit", description="Folder, from the agent file; or a postgresql:// address.")
-    index: _Text | None = Field(default=None, description="Folder or address of the vector index, if not in `home`.")
+    home: _Text = Field(
+        default=".agentkit", repr=False, description="Folder, from the agent file; or a postgresql:// address."
+    )
+    index: _Text | None = Field(
+        default=None, repr=False, description="Folder or address of the vector index, if not in `home`."
+    )
     embedder: _Text | None = Field(default=None, description="Such as `fastembed:BAAI/bge-small-en-v1.5`.")
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief, nearest
-from agentkit_prompts.prompt_files.strict_yaml import strict_loader
+from agentkit_prompts.strict_yaml import strict_loader
 
 __all__ = ["Place", "Problem", "YamlFile", "read_yaml"]
 
@@ -21,6 +21,9 @@ Place: TypeAlias = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
 _MAX_BYTES = 1 << 20
+_CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
+"""Something stands where a mapping or a list was expected: it may be an address with a password, or a key."""
+_KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
 _MAX_VALUE = 80
 """Characters of a wrong value that are shown."""
 
@@ -67,15 +70,19 @@ class YamlFile:
             return model.model_validate(self.data)
         except ValidationError as error:
             found: dict[tuple[Place, bool], list[str]] = {}
+            hidden = _not_shown(model)
+            of_a_kind: set[Place] = set()
             for item in error.errors(include_url=False):
                 place, what, is_value = self._of(item, model)
                 found.setdefault((place, is_value), []).append(what)
+                if item["type"] in _CONTAINER_ERRORS or not hidden.isdisjoint(place):
+                    of_a_kind.add(place)
             made = []
             for (place, is_value), texts in found.items():
                 if is_value and any(other[: len(place)] == place != other for other, _ in found):
                     continue  # the other arms of a union, of whose own arm something is wrong further down
                 what = " or ".join(dict.fromkeys(texts))  # a union has one error per arm
-                got = f", got {brief(self._at(place), _MAX_VALUE)}" if is_value else ""
+                got = f", got {_shown(self._at(place), place in of_a_kind)}" if is_value else ""
                 made.append(self.problem(place, what + got))
             problems += sorted(made, key=lambda one: one.line or 0)
             return None
@@ -173,6 +180,23 @@ def _note(node: Any, place: Place, lines: dict[Place, int], twice: Callable[[Any
     elif node.id == "sequence":
         for at, value in enumerate(node.value):
             _note(value, (*place, at), lines, twice)
+
+
+def _not_shown(model: type[BaseModel]) -> set[str]:
+    """Return the keys that have no place in a `repr`, and so none in an error."""
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        found |= {field.alias or name} if not field.repr else set()
+        for inner in _models(field.annotation):
+            found |= _not_shown(inner)
+    return found
+
+
+def _shown(value: Any, only_kind: bool) -> str:
+    """Return a wrong value as an error shows it: of what may hold a key, only what kind of value it is."""
+    if only_kind or isinstance(value, Mapping | list):
+        return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), type(value).__name__)
+    return brief(value, _MAX_VALUE)
 
 
 def _names(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:

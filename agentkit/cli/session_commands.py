@@ -19,6 +19,7 @@ from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserNam
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.server.event_form import message_form
 from agentkit_memory import Memory, Scope
+from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -155,6 +156,8 @@ def _write(lines: Iterator[dict[str, Any]], output: Path | None) -> None:
         return
     fresh = output.with_name(f".{output.name}.part")
     count = 0
+    fresh.unlink(missing_ok=True)
+    private_file(fresh)
     with fresh.open("w", encoding="utf-8") as file:
         for line in lines:
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")

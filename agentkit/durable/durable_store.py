@@ -24,6 +24,7 @@ from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFoun
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables, WorkerRow
 from agentkit.run.journal import Journal
+from agentkit_memory.process.private_files import private_file, private_folder
 
 __all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore", "RunInfo", "RunState"]
 
@@ -283,12 +284,18 @@ def _checked_url(url: object) -> sa.URL:
     except (TypeError, ValueError, exc.ArgumentError):
         made = None
     if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
-        raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {url!r:.80}")
+        raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {_scheme(url)}")
     if made.get_backend_name() == "sqlite":
         if made.database in (None, "", ":memory:"):
             raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
         return sa.URL.create("sqlite", database=str(Path(str(made.database)).absolute()))
     return made
+
+
+def _scheme(url: object) -> str:
+    """Return what an error may show of an address: the rest may hold a password."""
+    scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
+    return f"{scheme[:40]}://..." if found else f"{type(url).__name__} that is no address"
 
 
 def _opened(url: sa.URL) -> tuple[Any, RunTables]:
@@ -304,7 +311,7 @@ def _opened(url: sa.URL) -> tuple[Any, RunTables]:
     if level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
     if url.get_backend_name() == "sqlite":
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        _make_private(Path(str(url.database)))
     tables = RunTables(url)
     try:
         tables.create()
@@ -312,9 +319,20 @@ def _opened(url: sa.URL) -> tuple[Any, RunTables]:
         client = DBOSClient(system_database_url=address, serializer=DBOSPortableJSON, application_name=APPLICATION)
     except (OSError, exc.SQLAlchemyError) as error:
         tables.close()
-        shown = url.render_as_string(hide_password=True)
+        shown = url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
         raise DurableError(f"Runs: the database {shown} cannot be opened: {error}") from error
     return client, tables
+
+
+def _make_private(database: Path) -> None:
+    """Make the file of a database and the folders above it that are missing, for their owner alone."""
+    try:
+        private_folder(database.parent)
+    except OSError as error:
+        raise DurableError(f"Runs: the folder of {database} cannot be made: {error.strerror or error}") from error
+    for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
+        if name == database.name or database.with_name(name).exists():
+            private_file(database.with_name(name))  # SQLite gives the others the rights of the first
 
 
 def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: float | None) -> Any:

@@ -16,6 +16,7 @@ from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.run_request import AddedAgent, RunRequest, check_name
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
+from agentkit_memory.process.private_files import private_file
 
 if TYPE_CHECKING:
     from agentkit.durable.runs import StartOptions
@@ -168,6 +169,7 @@ def _opened(path: Path, ids: Sequence[str]) -> tuple[TextIO, int, int]:
     Raises:
         DurableError: It has something else.
     """
+    private_file(path)
     file = path.open("a+", encoding="utf-8", newline="\n")
     try:
         file.seek(0)

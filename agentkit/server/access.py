@@ -48,7 +48,7 @@ class TokenPart(_Part):
     """A token: its hash, whose it is, and what it may do."""
 
     name: _Name
-    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] = Field(repr=False)
     tenant: _Name
     user: _Name | None = None
     agents: list[_Name] | None = None

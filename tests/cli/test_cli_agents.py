@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,7 @@ def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Pat
     missing = run("sessions", "show", "none")
     assert missing.exit_code == 1 and "there is no conversation 'none'" in missing.stderr
     run("sessions", "export", "--output", "out.jsonl")
+    assert stat.S_IMODE((folder / "out.jsonl").stat().st_mode) == 0o600
     assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}
     rows = [json.loads(line) for line in run("export", "--agent", f"{shop}:hello").stdout.splitlines()]
     assert [[one["role"] for one in row["messages"]] for row in rows] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,7 @@ async def test_answers_and_errors_are_written_in_order_and_asking_again_does_not
     report = await agent.map(
         inputs, name="numbers", out=out, concurrency=3, on_progress=lambda done, total: seen.append((done, total))
     )
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["run_id"] for line in lines] == [f"numbers/{number}" for number in range(12)]
     assert [line.get("output") for line in lines[:3]] == ["to 0", "to 1", "to 2"]

@@ -78,5 +78,5 @@ def embedder_named(name: str) -> ModelEmbedder:
     make = _KINDS.get(kind)
     if make is None or not model:
         hint = nearest(kind, _KINDS) if make is None else f", such as {kind}:MODEL"
-        raise EmbedderError(f"embedder {name!r}: expected KIND:MODEL{hint}")
+        raise EmbedderError(f"embedder {name.rpartition('@')[2]!r:.80}: expected KIND:MODEL{hint}")
     return make(model)

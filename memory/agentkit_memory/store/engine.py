@@ -390,11 +390,11 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         )
     except ImportError as error:
         raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
-    except (ArgumentError, NoSuchModuleError) as error:
-        scheme = address.split("://")[0]  # the rest may hold a password
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        scheme = address.split("://")[0]  # the rest may hold a password, and so may what SQLAlchemy says of it
         raise StoreUnavailable(
-            f"{scheme}://... is not a database URL: expected postgresql://user@host/database"
-        ) from error
+            f"{scheme}://... is not a database URL: expected postgresql://user@host:port/database"
+        ) from None
     return engine, _shown(url)
 
 

@@ -6,6 +6,7 @@ Nothing is imported, opened or called that is not in `config_values`; how much i
 from __future__ import annotations
 
 import ast
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from agentkit_prompts.evaluation.config_values import (
     Problem,
     bounded,
     method,
+    weigh,
     written,
 )
 
@@ -28,6 +30,14 @@ __all__ = ["Interpreter", "Unread"]
 
 _MAX_STEPS = 2_000_000
 _MAX_DEPTH = 60
+_MAX_SECONDS = 20.0
+"""CPU time of the thread, for what steps do not count: a search through a million values is one."""
+_CHANGING = frozenset(
+    ("add", "append", "discard", "extend", "insert", "pop", "remove", "reverse", "setdefault", "sort", "update")
+)
+"""Methods that change what they are called on."""
+_MAKING = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Call)
+"""Expressions whose value may nest one level deeper than what it is made of."""
 
 
 class Unread:
@@ -79,6 +89,7 @@ class Interpreter:
         self._opened = opened
         self._steps = 0
         self._depth = 0
+        self._end = time.thread_time() + _MAX_SECONDS
 
     def run(self, source: str, file: str) -> dict[str, Any]:
         """Return the variables of a file; of those that cannot be read `Unread` values.
@@ -106,6 +117,8 @@ class Interpreter:
         self._steps += count
         if self._steps > _MAX_STEPS:
             raise InContextError(f"the configuration takes more than {_MAX_STEPS:,} steps to read")
+        if time.thread_time() > self._end:
+            raise InContextError(f"the configuration takes more than {_MAX_SECONDS:g} seconds to read")
 
     def _block(self, nodes: list[ast.stmt], scope: _Scope) -> None:
         for node in nodes:
@@ -212,6 +225,7 @@ class Interpreter:
                 holder = self._value(target.value, scope)
                 if not isinstance(holder, list | dict):
                     raise Problem(f"setting an item of a {type(holder).__name__}")
+                weigh(value)
                 holder[self._value(target.slice, scope)] = value
                 bounded(holder)
             case _:
@@ -228,7 +242,12 @@ class Interpreter:
     def _value(self, node: ast.expr, scope: _Scope) -> Any:
         self._step()
         try:
-            return bounded(self._evaluated(node, scope))
+            value = bounded(self._evaluated(node, scope))
+            if isinstance(value, str | bytes | list | tuple | dict | set):
+                self._step(len(value) >> (6 if isinstance(node, ast.Name) else 3))
+            if isinstance(node, _MAKING):
+                weigh(value)
+            return value
         except (Problem, InContextError, _Leave):
             raise
         except Exception as error:
@@ -425,7 +444,7 @@ def _changed(node: ast.AST) -> set[str]:
             found |= {one.id for one in ast.walk(inner.value) if isinstance(one, ast.Name)}
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             holder = inner.func.value
-            if isinstance(holder, ast.Name) and inner.func.attr in ("append", "extend", "update", "insert", "pop"):
+            if isinstance(holder, ast.Name) and inner.func.attr in _CHANGING:
                 found.add(holder.id)
     return found
 

@@ -12,6 +12,7 @@ import yaml
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.config_code import Interpreter, Unread
 from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
+from agentkit_prompts.strict_yaml import strict_loader
 
 __all__ = ["load_config", "load_datasets"]
 
@@ -164,21 +165,10 @@ def _text(file: Path) -> str:
         raise InContextError(f"{file}: cannot be read ({error})") from error
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without tags of its own, in which a key stands once."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if twice:
-            raise Problem(f"line {node.start_mark.line + 1}: the key {', '.join(twice)} is there twice")
-        return super().construct_mapping(node, deep)
-
-
 def _read_yaml(file: Path) -> dict[str, Any]:
     try:
-        found = yaml.load(_text(file), _Loader)
-    except (yaml.YAMLError, RecursionError) as error:
+        found = yaml.load(_text(file), strict_loader())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise Problem(f"is no YAML ({error})") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise Problem(f"expected names and their values, got {type(found).__name__}")

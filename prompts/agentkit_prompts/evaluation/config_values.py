@@ -12,6 +12,8 @@ import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from agentkit_prompts.templates.engine.costs import cost
+
 __all__ = [
     "COMPARE",
     "FUNCTIONS",
@@ -32,6 +34,10 @@ _MAX_SIZE = 1_000_000
 _MAX_VALUES = 1_000_000
 """Values of a whole configuration, those that are shared counted each time."""
 _MAX_BITS = 4096
+_MAX_NESTING = 100
+"""Levels of containers: hashing a deep tuple recurses in C, where too many are the end of the process."""
+_MAX_CALL = 20_000_000
+"""Steps of one call of a method, by the table of costs of templates: about a second."""
 _SPEC = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3},?(?:\.\d{1,3})?[a-zA-Z%]?")
 _PERCENT = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]")
 
@@ -71,17 +77,22 @@ def bounded(value: Any) -> Any:
 
 
 def weigh(*values: Any) -> None:
-    """Refuse values that would be too many when written out, however often they share a part."""
-    left, waiting = _MAX_VALUES, [*values]
-    while waiting:
-        value = waiting.pop()
-        left -= 1
-        if isinstance(value, Mapping):
-            waiting += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple | set | frozenset):
-            waiting += value
-        if left < len(waiting):
-            raise Problem(f"more than {_MAX_VALUES:,} values")
+    """Refuse values that nest deeply, or would be too many when written out, however often they share a part."""
+    left, level = _MAX_VALUES, [*values]
+    for _ in range(_MAX_NESTING):
+        left -= len(level)
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, Mapping):
+                inner += [*value.keys(), *value.values()]
+            elif isinstance(value, list | tuple | set | frozenset):
+                inner += value
+            if left < len(inner):
+                raise Problem(f"more than {_MAX_VALUES:,} values")
+        if not inner:
+            return
+        level = inner
+    raise Problem(f"values that nest more than {_MAX_NESTING} levels deep")
 
 
 def written(value: Any, spec: str = "", conversion: int = -1) -> str:
@@ -206,8 +217,10 @@ def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> A
             return str(holder).join(texts)
         if name == "replace" and len(holder) + holder.count(args[0]) * len(args[1]) > _MAX_SIZE:
             raise Problem(f"more than {_MAX_SIZE:,} characters by replacing")
+        if cost(f"str.{name}", (holder, *args), kwargs) > _MAX_CALL:
+            raise Problem(f"the method {name!r} on texts as long as these")
         return getattr(str, name)(str(holder), *args, **kwargs)
-    weigh(*args, *kwargs.values()) if name in ("index", "count", "remove") else None
+    weigh(*args, *kwargs.values())
     found = getattr(kind, name)(holder, *args, **kwargs)
     bounded(holder)
     return list(found) if name in ("keys", "values", "items") else found
@@ -295,6 +308,6 @@ PURE: Mapping[str, Callable[..., Any]] = {
 
 def _product(held: tuple[Any, ...]) -> list[list[Any]]:
     lists = [_listed(one) for one in held]
-    if math.prod(map(len, lists)) > _MAX_SIZE:
+    if math.prod(map(len, lists)) * len(lists) > _MAX_SIZE:
         raise Problem(f"more than {_MAX_SIZE:,} combinations")
     return [list(one) for one in itertools.product(*lists)]

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, nearest
-from agentkit_prompts.prompt_files.strict_yaml import strict_loader
+from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
 from agentkit_prompts.tree.prompt import Volatility
 

@@ -187,6 +187,12 @@ def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyP
         "x = []\nfor a in [0] * 5000:\n    for b in [0] * 5000:\n        pass",
         "x = 1\nwhile True:\n    pass\nx = y",
         "import copy\nx = [1]\nfor _ in range(60):\n    x = [x, x]\nx = copy.deepcopy(x)",
+        "x = ()\nfor _ in range(10**5):\n    x = (x,)",
+        "t = ()\nfor _ in range(10**5):\n    t = (t,)\nx = {t: 1}",
+        "t = (1,)\nfor _ in range(60):\n    t = (t, t)\nx = set()\nx.add(t)",
+        "t = []\nfor _ in range(10**4):\n    b = []\n    b.append(t)\n    t = b\nx = [t]",
+        "x = ('a' * 900000).strip('b' * 900000 + 'a')",
+        "x = sum([[0] * 900] * 900, [])\nfor _ in range(10**5):\n    x = x + []",
     ],
 )
 def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> None:
@@ -196,10 +202,10 @@ def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> No
 
 def test_a_value_that_is_shared_a_million_times_over_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InContextError, match="more than 1,000,000 values"):
-        read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")
+        read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")["x"]
     doubled = [f"{one}: &{one} [{', '.join(['*' + before] * 9)}]" for before, one in pairwise("abcdefghij")]
     (tmp_path / "x.yaml").write_text("\n".join(["a: &a [1, 2]", *doubled]))
-    with pytest.raises(InContextError, match="more than 1,000,000 values"):
+    with pytest.raises(InContextError, match="aliases are not allowed"):
         load_config(tmp_path / "x.yaml")
 
 
@@ -255,7 +261,7 @@ datasets:
     icl = InContext.from_cfg(dataset["infer_cfg"], dataset["reader_cfg"])
     assert icl.prompt({"question": "1+1=?"}) == "Q: 1+1=?\nA: " and icl.inferencer.max_out_len == 5
     file.write_text("datasets: []\ndatasets: []\n")
-    with pytest.raises(InContextError, match="the key datasets is there twice"):
+    with pytest.raises(InContextError, match="the key datasets is here twice"):
         load_datasets(file)
     wrong = {"- 1": "expected names and their values", "a: [": "is no YAML", "a: !!python/name:os.system": "is no YAML"}
     for text, problem in wrong.items():

@@ -274,7 +274,7 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
         ("---\nrole: \0\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
         ("---\norder: 1\nrole: &a system\nname: *a\n---\n", "a.prompt.j2:4: the front matter cannot be read: aliases"),
         ("---\nrole: system\nrole: input\n---\n", "a.prompt.j2:3: the key 'role' is here twice"),
-        ("---\nschema: {a: 1, a: 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read: a key is here twice"),
+        ("---\nschema: {a: 1, a: 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read: the key a is here twice"),
         ("---\nschema: {? [a] : 2}\n---\n", "a.prompt.j2:2: the front matter cannot be read"),
         ("---\n? [a]\n: 1\n---\n", "a.prompt.j2:2: a key must be text"),
         ("---\norder: 1\n\nrol: system\n---\n", "a.prompt.j2:4: unknown key 'rol'; did you mean 'role'?"),

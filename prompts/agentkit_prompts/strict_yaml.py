@@ -1,19 +1,22 @@
-"""A YAML loader in which `no` is text, dates are text, keys come once, and nothing is written by alias."""
+"""A YAML loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 from typing import Any
 
 __all__ = ["strict_loader"]
 
 _MAX_DEPTH = 64
+_MAX_DIGITS = 4_000
+"""Longest number, in characters."""
 
 
 @cache
 def strict_loader() -> Any:
-    """Make a safe loader in which `no` is text, dates are text, keys come once, and nothing is written by alias."""
+    """Make a safe loader in which `no`, dates and times are text, keys come once, and nothing is written by alias."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -33,10 +36,24 @@ def strict_loader() -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             mapping = super().construct_mapping(node, deep=deep)
             if len(mapping) < len(node.value):
-                what = "a key is here twice, with one value lost"
+                counted = Counter(str(key.value) for key, _ in node.value)
+                twice = ", ".join([key[:80] for key, count in counted.items() if count > 1][:10])
+                what = f"the key {twice} is here twice, with one value lost"
                 raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
             return mapping
 
+        def construct_number(self, node: Any) -> Any:
+            text = self.construct_scalar(node)
+            if ":" in text:  # a time; YAML 1.1 reads it as a number of base 60, slower with every digit
+                return text
+            if len(text) > _MAX_DIGITS:
+                what = f"a number has at most {_MAX_DIGITS:,} digits: quote what is text"
+                raise yaml.MarkedYAMLError(None, None, what, node.start_mark)
+            is_float = node.tag == "tag:yaml.org,2002:float"
+            return self.construct_yaml_float(node) if is_float else self.construct_yaml_int(node)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
+    Loader.add_constructor("tag:yaml.org,2002:float", Loader.construct_number)
     dropped = {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"}
     Loader.yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in dropped]

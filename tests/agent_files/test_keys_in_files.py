@@ -1,0 +1,70 @@
+"""Files of agents and of tokens hold keys: what is wrong with one is reported without them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from agentkit.agent_files.load_agent import AgentFileError, load_agent
+from agentkit.server.access import Access
+from agentkit.server.server_errors import AccessFileError
+
+KEY = "SEKRET123"
+FILES = {
+    "headers as text": f"model: offline\ntools:\n - mcp: http://h/mcp\n   headers: 'Authorization: {KEY}'",
+    "a header as a list": f"model: offline\ntools:\n - mcp: http://h/mcp\n   headers: {{Authorization: [{KEY}]}}",
+    "a header as a mapping": f"model: offline\ntools:\n - mcp: http://h/mcp\n   headers: {{X: {{Bearer: {KEY}}}}}",
+    "variables as a list": f"model: offline\ntools:\n - mcp: [server]\n   env: [KEY={KEY}]",
+    "an address of another kind": f"model: offline\ntools:\n - mcp: ftp://u:{KEY}@h/mcp?key={KEY}",
+    "a memory as text": f"model: offline\nmemory: postgresql://u:{KEY}@h/db",
+    "a memory of another kind": f"model: offline\nmemory: {{home: 'mysql://u:{KEY}@h/db', index: index}}",
+    "a memory at no port": f"model: offline\nmemory: {{home: 'postgresql://u:{KEY}@h:p/db', index: index}}",
+    "an embedder by its address": f"model: offline\nmemory: {{embedder: 'http://u:{KEY}@h/v1'}}",
+    "a model as a list": f"model: [http://u:{KEY}@h/v1#m]",
+    "a model at no port": f"model: http://u:{KEY}@h:p/v1#m",
+    "settings as text": f"model: {{name: offline, settings: api_key={KEY}}}",
+}
+TOKENS = {
+    "a token in the place of its hash": f"tokens:\n  - {{name: a, sha256: ak_{KEY}, tenant: t, scopes: [run]}}",
+    "a token in a list": f"tokens:\n  - {{name: a, sha256: [ak_{KEY}], tenant: t, scopes: [run]}}",
+    "tokens as a list": f"tokens: [ak_{KEY}]",
+    "tokens as text": f"tokens: ak_{KEY}",
+    "tokens as keys": f"tokens: {{ak_{KEY}: t}}",
+}
+
+
+@pytest.mark.parametrize("text", FILES.values(), ids=FILES)
+def test_an_agent_file_is_reported_without_its_keys(tmp_path: Path, text: str) -> None:
+    (tmp_path / "agent.yaml").write_text(text)
+    with pytest.raises(AgentFileError) as caught:
+        load_agent(tmp_path / "agent.yaml")
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert KEY not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.mark.parametrize("text", TOKENS.values(), ids=TOKENS)
+def test_an_access_file_is_reported_without_its_tokens(tmp_path: Path, text: str) -> None:
+    (tmp_path / "access.yaml").write_text(text)
+    with pytest.raises(AccessFileError) as caught:
+        Access(tmp_path / "access.yaml")
+    assert KEY not in str(caught.value)
+    assert "line" in str(caught.value)
+
+
+def test_wrong_values_without_keys_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text("model: offline\ncompaction: {kind: trimm}\nlimits: {steps: many}")
+    with pytest.raises(AgentFileError, match=r"got 'trimm'(.|\n)*got 'many'"):
+        load_agent(tmp_path / "agent.yaml")
+
+
+@pytest.mark.parametrize("number", ["1" + ":1" * 300_000, "!!int 1" + ":1" * 300_000, "1" + "_1" * 300_000])
+def test_numbers_are_read_in_time_that_grows_with_their_length(tmp_path: Path, number: str) -> None:
+    (tmp_path / "agent.yaml").write_text(f"model: offline\nlimits: {{steps: {number}}}")
+    began = time.thread_time()
+    with pytest.raises(AgentFileError, match=r"steps|4,000 digits"):
+        load_agent(tmp_path / "agent.yaml")
+    assert time.thread_time() - began < 10  # as numbers of base 60 they take minutes
