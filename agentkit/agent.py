@@ -33,6 +33,7 @@ from agentkit.run.limits import Limits, checked_limits
 from agentkit.run.listening import Listening, PassOn, both, streaming
 from agentkit.run.loop import RunResult, remembering, run_loop, visible
 from agentkit.run.nested_runs import Nesting
+from agentkit.run.observed_driver import ObservedDriver, observed, observer
 from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context, with_history, with_key
@@ -349,7 +350,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
         emit = None if listening is None else listening.emit
         nesting = Nesting(self.limits, emit, checked_approver(options.get("approve")), chain.model)
-        driver = AsyncDriver(
+        by = observer()
+        driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
             model=chain.model,
             tools=self.tools,
             equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
@@ -375,7 +377,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             memo=session.memo if session is not None else Memo(declarations),
         )
         run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
-        return run.result(loop)
+        result = run.result(loop)
+        return result if by is None else observed(by, journal, result)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""

@@ -208,7 +208,7 @@ class AsyncDriver:
             if self.resumes:
                 self._check_decisions()
         nesting.calls = effect.calls
-        round_ = ToolRound(self, effect, loop)
+        round_ = self._round(effect, loop)
         try:
             calls = effect.calls if not effect.decisions else await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
@@ -220,6 +220,9 @@ class AsyncDriver:
         if nesting.stopped:
             raise what_stopped(effect.calls, nesting.stopped)
         return round_.effect
+
+    def _round(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> ToolRound:
+        return ToolRound(self, effect, loop)
 
     def _check_decisions(self, asked: Collection[str] = ()) -> None:
         """Refuse decisions about calls that do not wait: neither `asked`, nor decided before, nor of an agent inside.

@@ -84,7 +84,8 @@ class Listening:
                 return None
             if answer is None or not isawaitable(answer):
                 return None
-            self._is_async, self._lock, self._waiting = True, asyncio.Lock(), deque([answer])
+            self._is_async, self._lock, self._waiting = True, asyncio.Lock(), deque()
+            self._waiting.append(answer)
             return _Taken(self)
         waiting = self._waiting
         if type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):

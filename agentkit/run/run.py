@@ -76,7 +76,7 @@ class Run(Generic[Output]):
         driver, journal, nesting = self._driver, self.journal, self._driver.nesting
         seconds = nesting.limits.seconds
         began = 0.0 if seconds is None else get_running_loop().time()
-        loop = recording(loop, journal)
+        loop = recording(loop, journal, nesting.price)
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:

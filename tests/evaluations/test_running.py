@@ -83,7 +83,7 @@ class TestGenerating:
             "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
             "ice_template": {"template": "x"},
         }
-        with pytest.raises(InContextError, match="of 0 training rows"):
+        with pytest.raises(InContextError, match="there are no training rows"):
             await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
 
     async def test_settings_of_the_inferencer_and_the_meta_template_reach_the_endpoint(
@@ -296,7 +296,7 @@ class TestFailures:
         assert [row.row for row in error.value.evaluation.rows] == [0, 1, 3, 4] and list(error.value.failures) == [2]
 
     async def test_what_no_row_could_pass_ends_at_once(self, server: ChatServer) -> None:
-        from agentkit import ModelAuthError, ModelRequestError
+        from agentkit.models import ModelAuthError, ModelRequestError
 
         for status, kind in ((401, ModelAuthError), (404, ModelRequestError)):
             name = server.on(f"no {status}", sends({"error": {"message": "no"}}, status))

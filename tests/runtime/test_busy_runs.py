@@ -12,18 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    ApprovalError,
-    InMemorySession,
-    Journal,
-    JournalError,
-    OutputSpec,
-    Paused,
-    RunBusy,
-    ScriptedModel,
-    tool,
-)
+from agentkit import Agent, InMemorySession, Journal, OutputSpec, Paused, ScriptedModel, tool
+from agentkit.errors import ApprovalError, JournalError, RunBusy
 from agentkit.memory import Memory
 from tests.runtime.scripts import calling
 
