@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 from abc import ABC, abstractmethod
@@ -25,6 +24,7 @@ from agentkit.models.model_errors import (
 from agentkit.models.prices import Price, known_price
 from agentkit.models.reply_body import DONE, documents
 from agentkit.models.reply_reader import IncompleteCall, Reader
+from agentkit.models.request_body import body_bytes
 from agentkit.models.request_limit import RequestLimit
 from agentkit.models.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.sdk_errors import Asked, translate
@@ -284,7 +284,7 @@ class EndpointModel(ABC):
             body = {**self._stream_options(), **body, "stream": True}
         # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
         # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
-        sent = {"body": body} if self._clients.given is not None else {"content": _json(body)}
+        sent = {"body": body} if self._clients.given is not None else {"content": body_bytes(body)}
         return await client.post(
             self.path,
             **sent,
@@ -350,10 +350,6 @@ class EndpointModel(ABC):
     async def aclose(self) -> None:
         """Close the connections that the running event loop opened."""
         await self._clients.aclose()
-
-
-def _json(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _ListenerError(Exception):

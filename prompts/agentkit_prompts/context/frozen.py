@@ -69,7 +69,10 @@ class ReadOnlyDict(dict[str, Any]):
 class FrozenDict(ReadOnlyDict):
     """A read-only dict, as are the dicts and lists inside it."""
 
-    __slots__ = ()
+    __slots__ = ("json",)
+
+    json: str
+    """Its JSON text, where it was written before: a message of a long conversation is sent with every request."""
 
 
 class FrozenList(list[Any]):

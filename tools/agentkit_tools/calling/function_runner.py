@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.deadline import as_coroutine, finish
@@ -24,7 +25,8 @@ __all__ = ["FunctionRunner"]
 Bind: TypeAlias = Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]]
 
 
-class FunctionRunner(NamedTuple):
+@dataclass(slots=True)
+class FunctionRunner:
     """How the function of a tool is run."""
 
     mode: Mode
@@ -32,6 +34,11 @@ class FunctionRunner(NamedTuple):
     """Makes positional and keyword arguments; None where validated arguments are the keywords."""
     nothing: str
     """What a model reads for None."""
+    is_direct: bool = field(init=False)
+    """Whether it is an async function that takes the validated arguments as they are, as most are."""
+
+    def __post_init__(self) -> None:
+        self.is_direct = self.bind is None and self.mode == "async"
 
     async def run(
         self,
@@ -47,7 +54,7 @@ class FunctionRunner(NamedTuple):
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
         try:
-            if self.bind is None and self.mode == "async":  # most tools
+            if self.is_direct:
                 work = function(**arguments)
             else:
                 work = self._work(function, call, arguments, context, policy)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
@@ -50,7 +51,8 @@ _MAX_STEPS = 60_000
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 
 
-class ArgumentReader(NamedTuple):
+@dataclass(slots=True)
+class ArgumentReader:
     """Two ways to read the arguments of one tool; both raise where they are not valid."""
 
     at_once: Validate
