@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
 __all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
@@ -21,12 +21,12 @@ def dump(name: str, message: Message) -> str:
     """Return the stored form of a message.
 
     Raises:
-        MessageUnreadable: JSON cannot hold it.
+        InvalidArgument: JSON cannot hold it.
     """
     try:
         return MESSAGES.dump_json(message).decode()
     except ValueError as error:  # bytes or text that JSON cannot hold
-        raise MessageUnreadable(
+        raise InvalidArgument(
             f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
             "replace its unpaired surrogates, or store media as files"
         ) from error
@@ -37,7 +37,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
 
     Raises:
         StoreVersion: A newer agentkit wrote it.
-        MessageUnreadable: It is damaged.
+        StoreCorrupt: It is damaged.
     """
     where = f"conversation {name!r}, message {seq}"
     if version > MESSAGE_FORMAT:
@@ -45,7 +45,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error
+        raise StoreCorrupt(f"{where}: the stored message is damaged ({error}); restore a backup") from error
 
 
 def stored_texts(body: str) -> list[str]:

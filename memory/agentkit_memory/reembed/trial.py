@@ -61,7 +61,7 @@ def check(
     """Run the checks of a gate on a space that was built.
 
     Raises:
-        IndexBusy: The gate has questions, and another process owns the active index.
+        IndexUnavailable: The gate has questions, and another process owns the active index.
         EmbedderError: A question cannot be embedded.
     """
     database = indexes.database
