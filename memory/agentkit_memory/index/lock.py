@@ -45,7 +45,7 @@ class FolderLock:
             if error.errno not in _HELD:
                 self.release()
                 raise IndexBroken(
-                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk whose file system has locks"
+                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks"
                 ) from error
             owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
             self.release()
