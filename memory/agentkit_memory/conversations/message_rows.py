@@ -15,6 +15,8 @@ MAIN = "main"
 """Name of the branch that every conversation begins with."""
 _MAX_SHORT = 65_536
 """Characters that are stored within a fraction of a millisecond."""
+_OPTIONAL = ("tool_calls", "tool_call_id", "name")
+"""Fields that are not stored where a message does not have them."""
 
 
 def dump(name: str, message: Message) -> str:
@@ -24,7 +26,9 @@ def dump(name: str, message: Message) -> str:
         InvalidArgument: JSON cannot hold it.
     """
     try:
-        return MESSAGES.dump_json(message).decode()
+        # A fourth of the row of a short message would say that it has none of these.
+        missing = {each for each in _OPTIONAL if getattr(message, each) in (None, ())}
+        return MESSAGES.dump_json(message, exclude=missing).decode()
     except ValueError as error:  # bytes or text that JSON cannot hold
         raise InvalidArgument(
             f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
