@@ -77,15 +77,15 @@ class InMemorySession:
         `allow_media`: whether media of mappings may be in a file of this machine, or at an address that is not public.
 
         Raises:
-            KeyReused: The key was used for other messages.
+            AlreadyUsed: The key was used for other messages.
             MessageError: A value is not a message.
         """
         read = read_messages(messages, where="append", before=self.conversation, allow_media=allow_media)
         if key is not None and (used := self._positions.get(key)) is not None:
             if tuple(self.conversation[used : used + len(read)]) != tuple(read):
-                from agentkit_memory.errors import KeyReused
+                from agentkit_memory.errors import AlreadyUsed
 
-                raise KeyReused(self.id, key, used + 1)
+                raise AlreadyUsed.of_key(self.id, key, used + 1)
             return self.conversation
         if not read:
             return self.conversation

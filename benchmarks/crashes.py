@@ -53,11 +53,11 @@ def opened(order: dict[str, Any]) -> Any:
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
-    from agentkit_memory import IndexBusy, IndexUnavailable, StoreLocked
+    from agentkit_memory import IndexUnavailable, StoreLocked
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreLocked, IndexUnavailable, IndexBusy):  # the last while the index is being built anew
+        with suppress(StoreLocked, IndexUnavailable):  # the last while the index is being built anew
             if worker.run_once():
                 continue
         stop.wait(0.005)
@@ -132,10 +132,10 @@ def work(order: dict[str, Any], say: Any) -> None:
 def inspect(order: dict[str, Any], say: Any) -> None:
     from sqlalchemy import text
 
-    from agentkit_memory import IndexBusy, Memory
+    from agentkit_memory import IndexUnavailable, Memory
 
     def no_index(space: str, dimensions: int) -> Any:
-        raise IndexBusy("no index is needed to look at what was restored")
+        raise IndexUnavailable("no index is needed to look at what was restored")
 
     with opened(order) as memory:
         index = memory._store.indexes.catch_up()

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from agentkit_memory import IndexBusy, IngestProgress, Memory
+from agentkit_memory import IndexUnavailable, IngestProgress, Memory
 from agentkit_memory.index.vector_index import VectorIndex
 from memory import sentence
 
@@ -37,7 +37,7 @@ def write(path: Path, size: int) -> None:
 
 def nobody(space: str, dimensions: int) -> VectorIndex:
     """Stand for an index that another process owns."""
-    raise IndexBusy(f"{space}: left to another process")
+    raise IndexUnavailable(f"{space}: left to another process")
 
 
 def peak() -> float:

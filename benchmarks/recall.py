@@ -31,8 +31,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from agentkit_memory import Memory
-from agentkit_memory.recall.recall_policy import POLICIES
-from agentkit_memory.recall.retrievers import DENSE
+from agentkit_memory.recall.recall_policy import POLICIES, RecallPolicy
+from agentkit_memory.recall.retrievers import DENSE, BM25Retriever, DenseRetriever
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ CUTS = (5, 10, 20)
 FIGURES = (*(f"recall@{cut}" for cut in CUTS), "mrr", "ndcg@10")
 ALL = "without adversarial"
 _ROLES = ("user", "assistant")
+_HYBRID = RecallPolicy("hybrid", (BM25Retriever(share=0.0), DenseRetriever(share=0.0)), (), around=0)
+_POLICIES = {**POLICIES, _HYBRID.name: _HYBRID}
 
 
 def said_at(turn: dict[str, Any]) -> float | None:
@@ -84,7 +86,7 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
         for question in conversation["questions"]:
             if question["evidence"]:
                 now = said_at(question) or last or None
-                recall = memory.recall(question["text"], limit=max(CUTS), policy=policy, now=now)
+                recall = memory.recall(question["text"], limit=max(CUTS), policy=_POLICIES[policy], now=now)
                 if recall.degraded:
                     raise SystemExit(f"recall is degraded: {'; '.join(recall.degraded)}")
                 found = [*dict.fromkeys(ids[message.position] for message in recall.recalled)]  # long turns are cut
@@ -127,12 +129,12 @@ def table(measured: Sequence[tuple[str, list[float]]]) -> dict[str, list[float]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--policy", default="default", choices=sorted(POLICIES))
+    parser.add_argument("--policy", default="default", choices=sorted(_POLICIES))
     parser.add_argument("--model", default="auto", help="a sentence-transformers model, auto (what is installed), none")
     parser.add_argument("--each", action="store_true", help="a table per conversation too")
     parser.add_argument("--json", action="store_true", help="print the last line only")
     options = parser.parse_args()
-    needs_none = DENSE not in {each.name for each in POLICIES[options.policy].retrievers}
+    needs_none = DENSE not in {each.name for each in _POLICIES[options.policy].retrievers}
     model = None if needs_none or options.model == "none" else installed() if options.model == "auto" else options.model
     measured: list[tuple[str, list[float]]] = []
     with options.file.open(encoding="utf-8") as lines:

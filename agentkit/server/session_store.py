@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit.session import InMemorySession, Session
-from agentkit_memory import Memory, NameTaken, NotFound, Scope
+from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
@@ -149,7 +149,7 @@ class SessionStore:
                 made_here = source.fork(to, at)
                 with self._lock:
                     self._kept[owner, to] = _Kept(made_here, time.time(), time.time())
-        except (MessageError, NotFound, NameTaken) as error:
+        except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"it cannot be forked there: {error}", param="at") from error
         return self.get(owner, to)
 

@@ -22,7 +22,7 @@ from agentkit.server.server_errors import (
     Unprocessable,
     UpstreamFailed,
 )
-from agentkit_memory import ScopeError, StoreError
+from agentkit_memory import InvalidArgument, StoreError
 from agentkit_prompts.errors import BudgetError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError
 
@@ -49,7 +49,7 @@ def server_error(error: BaseException) -> ServerError:
         return BadRequest(str(error), code="limit_exceeded", details={"limit": error.limit})
     if isinstance(error, OutputError):
         return UpstreamFailed(str(error), code="invalid_output")
-    if isinstance(error, AgentDefinitionError | ScopeError | PromptError | ToolError):
+    if isinstance(error, AgentDefinitionError | InvalidArgument | PromptError | ToolError):
         return BadRequest(str(error), code="invalid_request")
     if isinstance(error, AgentError):
         return Conflict(str(error), code=type(error).__name__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
-from agentkit_memory.errors import ExtractionError, IndexBusy, StoreClosed
+from agentkit_memory.errors import ExtractionError, IndexUnavailable, StoreClosed
 from agentkit_memory.process.forks import track
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class BackgroundWorker:
         What failed before and waits for its next try is left out.
 
         Raises:
-            IndexBusy: Another process owns the index, and will index it. Everything else was done.
+            IndexUnavailable: Another process owns the index, and will index it. Everything else was done.
             StoreError: The database cannot be read or written.
         """
         total = 0
@@ -138,17 +138,15 @@ class BackgroundWorker:
             return done
         except StoreClosed:
             return _CLOSED
-        except IndexBusy as error:
-            self._report(name, error, logging.INFO)  # its owner does the work
         except Exception as error:
-            self._report(name, error, logging.WARNING)
+            self._report(name, error)
         return _FAILED
 
-    def _report(self, name: str, error: Exception, level: int) -> None:
+    def _report(self, name: str, error: Exception) -> None:
         problem = _described(error)
         if self.problems.get(name) != problem:
             self.problems[name] = problem
-            _LOG.log(level, "memory worker, %s: %s", name, problem)
+            _LOG.warning("memory worker, %s: %s", name, problem)
 
     def _turns(self) -> int:
         from agentkit_memory.conversations.turns import itemise
@@ -166,7 +164,7 @@ class BackgroundWorker:
             if not done and not worker.others:
                 self._indexes.check_again(space)
             return done
-        except IndexBusy:  # another process built the index anew: it may be free to open again
+        except IndexUnavailable:  # another process built the index anew: it may be free to open again
             self._index = None
             raise
         except StoreClosed:

@@ -5,29 +5,21 @@ from __future__ import annotations
 from agentkit_prompts.errors import Picklable
 
 __all__ = [
+    "AlreadyUsed",
     "EmbedderError",
-    "EmbedderMismatch",
     "EmbedderUnavailable",
     "ExtractionError",
-    "FactError",
     "HeadMoved",
     "IndexBroken",
-    "IndexBusy",
     "IndexUnavailable",
     "IngestError",
-    "KeyReused",
-    "MessageUnreadable",
-    "NameTaken",
+    "InvalidArgument",
     "NotFound",
-    "RecallError",
-    "ReembedError",
-    "ScopeError",
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
     "StoreFull",
     "StoreLocked",
-    "StoreReadOnly",
     "StoreUnavailable",
     "StoreVersion",
     "WouldWait",
@@ -38,16 +30,16 @@ class StoreError(Picklable):
     """Base of every error of the memory layer."""
 
 
+class InvalidArgument(StoreError, ValueError):
+    """What was given is invalid: a name, a scope, a message, a fact, a question, a part of a policy, a gate."""
+
+
 class StoreUnavailable(StoreError):
-    """The database cannot be opened or reached."""
+    """The database cannot be opened or reached, or accepts no writes. Nothing was written."""
 
 
 class StoreLocked(StoreError):
     """Another process kept the database locked for longer than the timeout. Nothing was written."""
-
-
-class StoreReadOnly(StoreError):
-    """The database file, its folder or its server does not accept writes. Nothing was written."""
 
 
 class StoreFull(StoreError):
@@ -55,7 +47,7 @@ class StoreFull(StoreError):
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a database, or is damaged. It is left as it is."""
+    """The file is not a database, or it, a message or a note in it is damaged. It is left as it is."""
 
 
 class StoreVersion(StoreError):
@@ -64,10 +56,6 @@ class StoreVersion(StoreError):
 
 class StoreClosed(StoreError):
     """The memory was closed, or was opened before this process was forked."""
-
-
-class ScopeError(StoreError, ValueError):
-    """A scope without a tenant, or a name that no database can hold."""
 
 
 class HeadMoved(StoreError):
@@ -92,62 +80,40 @@ class HeadMoved(StoreError):
         self.rewound = rewound
 
 
-class KeyReused(StoreError):
-    """An idempotency key was used before, for other messages. Nothing was added."""
+class AlreadyUsed(StoreError):
+    """An idempotency key was used for other messages, or the name of a branch for another one. Nothing was written."""
 
-    def __init__(self, session: str, key: str, first: int) -> None:
-        super().__init__(
+    @classmethod
+    def of_key(cls, session: str, key: str, first: int) -> AlreadyUsed:
+        """Return the error of a key that was used for other messages, `first` the number of the first of them."""
+        return cls(
             f"conversation {session!r}: key {key!r} was used for other messages (message {first} on); "
             "give every append a key of its own"
         )
-
-
-class NameTaken(StoreError):
-    """The conversation has another branch of that name."""
 
 
 class NotFound(StoreError):
     """It is not stored in this scope, or was deleted."""
 
 
-class FactError(StoreError, ValueError):
-    """A fact without text, that cannot be stored, or that ends before it begins."""
-
-
 class ExtractionError(StoreError):
-    """An extractor that is not callable, or an answer without valid drafts: the turns are read again then."""
+    """An extractor returned no valid drafts: the turns are read again, one by one in the end, then given up."""
 
 
-class MessageUnreadable(StoreError):
-    """A value that is not a message or cannot be written as UTF-8 JSON, or a stored message or note that is damaged."""
-
-
-class IndexBusy(StoreError):
-    """Another process owns the index folder. Writes are queued in the database and indexed by the owner."""
+class IndexUnavailable(StoreError):
+    """Another process owns the index, or its server is away, slow or failing. Writes are queued in the database."""
 
 
 class IndexBroken(StoreError):
     """The vector index failed. The database is intact, and the index can be rebuilt from it."""
 
 
-class IndexUnavailable(StoreError):
-    """The server of the vector index is away, slow or failing. Writes are queued in the database."""
-
-
 class EmbedderError(StoreError):
-    """An embedder failed, or did not return one finite vector of its model's size for each text."""
+    """An embedder failed, did not return one finite vector of its size for each text, or is not that of the store."""
 
 
 class EmbedderUnavailable(EmbedderError):
     """The embedding model is not installed, not on this machine, away, slow or failing. BM25 still works."""
-
-
-class EmbedderMismatch(StoreError):
-    """The store is read by another model than the given one. Vectors of two models are never mixed."""
-
-
-class ReembedError(StoreError):
-    """A change of the model cannot begin, or its gate is invalid."""
 
 
 class IngestError(StoreError):
@@ -162,9 +128,5 @@ class IngestError(StoreError):
         self.source = source
 
 
-class RecallError(StoreError):
-    """An invalid argument of a recall, or a part of a policy that fails."""
-
-
 class WouldWait(Exception):
-    """Nothing was written: the write would have had to wait for a lock, a disk or a server."""
+    """For this package only: nothing was written: the write would have had to wait for a lock, a disk or a server."""

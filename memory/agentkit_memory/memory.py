@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from agentkit_memory.conversations.stored_session import StoredSession, shown
-from agentkit_memory.errors import ScopeError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.ingest.ingest_options import IngestOptions, given_options
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.process.async_methods import in_thread
@@ -81,9 +81,9 @@ class Memory:
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
-            ScopeError: The scope has no tenant.
-            EmbedderMismatch: The store is read by another model, or by BM25 alone.
-            EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
+            InvalidArgument: The scope has no tenant.
+            EmbedderError: The store is read by another model or by BM25 alone, or the embedder has no `model` name or,
+                asked for the first vector, fails.
         """
         from agentkit_memory.open_store import OpenStore
 
@@ -99,12 +99,12 @@ class Memory:
         """What the operator of the store does with it, for all of its scopes: verify, back up, restore, measure it.
 
         Raises:
-            ScopeError: This is a handle of one scope, made by `within`: only the memory that was opened has it.
+            InvalidArgument: This is a handle of one scope, made by `within`: only the memory that was opened has it.
         """
         from agentkit_memory.admin.admin import Admin
 
         if not self._opened:
-            raise ScopeError(
+            raise InvalidArgument(
                 "admin: this memory is a handle of one scope, made by `within`; what concerns the whole store is done "
                 "with the memory that `Memory.open` returned"
             )
@@ -180,7 +180,7 @@ class Memory:
             where: Of which kind, source, time and metadata they have to be.
 
         Raises:
-            RecallError: The query is not text, a number is out of range, or the policy or session is unknown.
+            InvalidArgument: The query is not text, a number is out of range, or the policy or session is unknown.
             StoreError: The database cannot be read.
         """
         from agentkit_memory.recall.arguments import check_question
@@ -219,7 +219,7 @@ class Memory:
                 this machine, or at an address that is not public. Leave it where such messages come from others.
 
         Raises:
-            ScopeError: A name is empty, too long or holds NUL, or the time is invalid.
+            InvalidArgument: A name is empty, too long or holds NUL, or the time is invalid.
             NotFound: There is no such branch.
             StoreError: The database cannot be read or written.
         """
@@ -228,7 +228,7 @@ class Memory:
         check_name("session id", session_id)
         check_name("branch", branch)
         if not session_id:
-            raise ScopeError("a session id cannot be empty: name the conversation")
+            raise InvalidArgument("a session id cannot be empty: name the conversation")
         row = open_branch(self._store.database, self._own_scope(), session_id, branch, expires_at)
         return StoredSession(row, self.scope, load=load, allow_media=allow_media)
 
@@ -251,7 +251,7 @@ class Memory:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.
 
         Raises:
-            ScopeError: The name is invalid.
+            InvalidArgument: The name is invalid.
         """
         from agentkit_memory.conversations.removal import delete_named
 
@@ -307,14 +307,14 @@ class Memory:
         owns the index, it is resumed when the store is next opened.
 
         Raises:
-            ScopeError: The subject is of another tenant.
+            InvalidArgument: The subject is of another tenant.
             StoreError: The database cannot be written; what was erased before stays erased.
         """
         from agentkit_memory.erasure.erase import erase
 
         subject = Scope.of(subject)
         if subject.tenant != self.scope.tenant:
-            raise ScopeError(
+            raise InvalidArgument(
                 f"erase: {subject.tenant!r} is not the tenant of this memory ({self.scope.tenant!r}); "
                 f"to erase it anyway, call memory.within({subject.tenant!r}).erase(...)"
             )

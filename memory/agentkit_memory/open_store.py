@@ -13,7 +13,7 @@ from agentkit_memory.checks import expanded
 from agentkit_memory.conversations.removal import resume_removals
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
-from agentkit_memory.errors import IndexBusy, IndexUnavailable, StoreError, StoreFull, StoreUnavailable
+from agentkit_memory.errors import IndexUnavailable, StoreError, StoreFull, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
@@ -78,7 +78,7 @@ class OpenStore:
 
         If another process has the index, or it cannot be written now, its next user does it.
         """
-        with suppress(IndexBusy, IndexUnavailable, StoreFull):
+        with suppress(IndexUnavailable, StoreFull):
             self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from agentkit_memory.checks import MAX_BYTES
-from agentkit_memory.errors import ScopeError
+from agentkit_memory.errors import InvalidArgument
 
 __all__ = ["MAX_NAME", "NAMES", "Scope", "check_name"]
 
@@ -26,8 +26,8 @@ class Scope:
     user's; a reader without a user reads no user's.
 
     Raises:
-        ScopeError: The tenant is missing, or a name is too long or holds NUL or an unpaired surrogate; or the names are
-            too long together.
+        InvalidArgument: The tenant is missing, a name is too long or holds NUL or an unpaired surrogate, or the names
+            are too long together.
     """
 
     tenant: str
@@ -37,12 +37,12 @@ class Scope:
 
     def __post_init__(self) -> None:
         if not self.tenant:
-            raise ScopeError("a scope needs a tenant, such as Scope('local')")
+            raise InvalidArgument("a scope needs a tenant, such as Scope('local')")
         for field, name in zip(NAMES, self.names, strict=True):
             check_name(f"Scope.{field}", name)
         size = sum(len(name.encode()) for name in self.names)
         if size > MAX_BYTES:  # four names of characters that take three bytes or four
-            raise ScopeError(f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored")
+            raise InvalidArgument(f"Scope: its names take {size:,} bytes together, at most {MAX_BYTES:,} can be stored")
 
     @classmethod
     def of(cls, scope: Scope | str) -> Scope:
@@ -51,7 +51,7 @@ class Scope:
             return scope
         if isinstance(scope, str):
             return cls(scope)
-        raise ScopeError(f"expected a Scope or the name of a tenant, got {type(scope).__name__}")
+        raise InvalidArgument(f"expected a Scope or the name of a tenant, got {type(scope).__name__}")
 
     def narrow(self, *, user: str = "", session: str = "", agent: str = "") -> Scope:
         """Return the scope with the given names filled in; the tenant stays."""
@@ -81,11 +81,11 @@ def check_name(what: str, name: object) -> None:
     """Refuse a name that cannot be stored.
 
     Raises:
-        ScopeError: It is not text, too long, or holds NUL or an unpaired surrogate.
+        InvalidArgument: It is not text, too long, or holds NUL or an unpaired surrogate.
     """
     if not isinstance(name, str):
-        raise ScopeError(f"{what}: expected text, got {type(name).__name__}")
+        raise InvalidArgument(f"{what}: expected text, got {type(name).__name__}")
     if len(name) > MAX_NAME:
-        raise ScopeError(f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored")
+        raise InvalidArgument(f"{what}: {len(name)} characters, at most {MAX_NAME} can be stored")
     if "\0" in name or (not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name)):
-        raise ScopeError(f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store")
+        raise InvalidArgument(f"{what}: {name!r} holds NUL or an unpaired surrogate, which no database can store")

@@ -14,13 +14,10 @@ from agentkit_memory import (
     Gate,
     IngestError,
     IngestOptions,
+    InvalidArgument,
     Memory,
-    MessageUnreadable,
-    RecallError,
     RecallPolicy,
     RecordFields,
-    ReembedError,
-    ScopeError,
     StoreError,
     StoreUnavailable,
 )
@@ -56,7 +53,7 @@ def test_what_cannot_be_opened(
 
 @pytest.mark.parametrize("keep", [HUGE, -1, "x"])
 def test_what_is_no_number_of_logs_to_keep(home: Path, keep: Any) -> None:
-    with pytest.raises(RecallError, match="expected how many to keep, 0 or more, or None for all, got"):
+    with pytest.raises(InvalidArgument, match="expected how many to keep, 0 or more, or None for all, got"):
         Memory.open(home, keep_recalls=keep)
     assert not home.exists()
 
@@ -131,7 +128,7 @@ def test_nothing_is_ingested_with_what_are_no_options(memory: Memory, docs: Path
 def test_what_is_no_message(memory: Memory, messages: Any, problem: str) -> None:
     session = memory.session("s")
     for act in (session.append, session.append_now):
-        with pytest.raises(MessageUnreadable, match=problem):
+        with pytest.raises(InvalidArgument, match=problem):
             act(*messages)
     assert not session.page() and not session.conversation
 
@@ -140,7 +137,7 @@ def test_what_is_no_message(memory: Memory, messages: Any, problem: str) -> None
 def test_what_cannot_replace_a_message(memory: Memory, replacement: Any) -> None:
     session = memory.session("s")
     session.append(Message("user", "zebra"))
-    with pytest.raises(MessageUnreadable, match="expected text as the replacement, got"):
+    with pytest.raises(InvalidArgument, match="expected text as the replacement, got"):
         session.redact(1, replacement)
     assert session.refresh()[0].text == "zebra"
 
@@ -156,19 +153,19 @@ def test_what_is_no_number_of_a_message(either: Memory, number: Any) -> None:
         lambda: session.redact(number),
         lambda: session.fork("other", at=number),
     ):
-        with pytest.raises(ScopeError, match="expected the number of a message, got"):
+        with pytest.raises(InvalidArgument, match="expected the number of a message, got"):
             act()
     none: Any = None
     for act in (lambda: session.tool_calls(after=none), lambda: session.redact(none)):
-        with pytest.raises(ScopeError, match="expected the number of a message, got None"):
+        with pytest.raises(InvalidArgument, match="expected the number of a message, got None"):
             act()
     assert session.page(after=1 - 2**31, limit=2**63 - 1) and not session.page(after=2**31 - 1)
 
 
 def test_a_limit_that_no_database_holds(memory: Memory) -> None:
-    with pytest.raises(ScopeError, match=r"expected a limit of 1 or more messages, got 10+"):
+    with pytest.raises(InvalidArgument, match=r"expected a limit of 1 or more messages, got 10+"):
         memory.session("s").page(limit=HUGE)
-    with pytest.raises(RecallError, match=r"expected a limit of 1 or more, got 10+"):
+    with pytest.raises(InvalidArgument, match=r"expected a limit of 1 or more, got 10+"):
         memory.recall_logs(limit=HUGE)
 
 
@@ -181,14 +178,14 @@ def test_what_is_no_time(memory: Memory, time: Any) -> None:
         lambda: session.append(Message("user", "zebra"), said_at=time),
         lambda: session.append_now(Message("user", "zebra"), said_at=time),
     ):
-        with pytest.raises(ScopeError, match="expected seconds since 1970, got"):
+        with pytest.raises(InvalidArgument, match="expected seconds since 1970, got"):
             act()
     assert not session.page()
 
 
 @pytest.mark.parametrize("session", [5, "s", b""])
 def test_what_is_no_session(memory: Memory, session: Any) -> None:
-    with pytest.raises(RecallError, match=r"expected a session, as `memory.session\(...\)` returns it, got"):
+    with pytest.raises(InvalidArgument, match=r"expected a session, as `memory.session\(...\)` returns it, got"):
         memory.recall("zebra", session=session)
 
 
@@ -202,14 +199,14 @@ def test_what_is_no_session(memory: Memory, session: Any) -> None:
     ids=str,
 )
 def test_what_is_no_gate(wrong: Any) -> None:
-    with pytest.raises(ReembedError, match=rf"Gate\.{next(iter(wrong))}: expected .*, got"):
+    with pytest.raises(InvalidArgument, match=rf"Gate\.{next(iter(wrong))}: expected .*, got"):
         Gate(**wrong)
 
 
 @pytest.mark.parametrize("options", [{"gate": 5}, {"gate": ""}, {"on_progress": 5}], ids=str)
 @pytest.mark.parametrize("embedder", [None, Words()], ids=["no change", "a change"])
 def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedder: Any, options: Any) -> None:
-    with pytest.raises(ReembedError, match=r"reembed: expected a .*, got"):
+    with pytest.raises(InvalidArgument, match=r"reembed: expected a .*, got"):
         memory.admin.reembed(embedder, **options)
     assert not memory.admin.abandon_reembed()
 
@@ -223,7 +220,7 @@ def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
 @pytest.mark.parametrize("number", ["x", 1.5, True, HUGE, -HUGE])
 def test_what_is_no_number_of_a_log(memory: Memory, number: Any) -> None:
     for act in (lambda: memory.recall_logs(after=number), lambda: memory.recall_logs(before=number)):
-        with pytest.raises(RecallError, match="expected the number of a log as"):
+        with pytest.raises(InvalidArgument, match="expected the number of a log as"):
             act()
 
 
@@ -240,13 +237,13 @@ POLICIES: list[tuple[Callable[[], RecallPolicy], str]] = [
 
 @pytest.mark.parametrize(("make", "message"), POLICIES)
 def test_what_is_no_policy(make: Callable[[], RecallPolicy], message: str) -> None:
-    with pytest.raises(RecallError, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         make()
 
 
 def test_a_policy_that_is_none(memory: Memory) -> None:
     for policy in (5, ["default"], b"default"):
-        with pytest.raises(RecallError, match="unknown policy"):
+        with pytest.raises(InvalidArgument, match="unknown policy"):
             memory.recall("zebra", policy=policy)  # type: ignore[arg-type]
 
 

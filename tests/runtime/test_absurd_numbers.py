@@ -11,7 +11,7 @@ import pytest
 
 from agentkit import Limits, Usage
 from agentkit.errors import AgentDefinitionError
-from agentkit.memory import DateScorer, EmbedderError, Gate, OpenAIEmbedder, RecallError, RecallPolicy, ReembedError
+from agentkit.memory import DateScorer, EmbedderError, Gate, InvalidArgument, OpenAIEmbedder, RecallPolicy
 from agentkit.models import Price
 from agentkit.prompts import Budget, ContextError, Document, PromptError
 from agentkit.prompts.example_selectors import MMRSelector
@@ -43,9 +43,9 @@ MADE: list[tuple[type[Exception], Callable[[Any], object]]] = [
     (ContextError, lambda number: Document("x", position="1" if number is True or number is MINUS else number)),
     (PromptError, lambda number: Budget(number)),
     (PromptError, lambda number: MMRSelector(diversity=2 if number is True else number)),
-    (RecallError, lambda number: DateScorer(weight="1" if number is MINUS else number)),
-    (RecallError, lambda number: RecallPolicy(tokens=number)),
-    (ReembedError, lambda number: Gate(overlap=number)),
+    (InvalidArgument, lambda number: DateScorer(weight="1" if number is MINUS else number)),
+    (InvalidArgument, lambda number: RecallPolicy(tokens=number)),
+    (InvalidArgument, lambda number: Gate(overlap=number)),
     (EmbedderError, lambda number: OpenAIEmbedder("m", timeout=number)),
 ]
 

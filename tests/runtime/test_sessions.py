@@ -14,7 +14,7 @@ import pytest
 
 from agentkit import Agent, Document, InMemorySession, Layers, Message, ModelError, ScriptedModel, Session, UserInput
 from agentkit.errors import SessionBusy
-from agentkit.memory import HeadMoved, KeyReused, Memory, RecallError
+from agentkit.memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory
 from agentkit.prompts import KwargsError, TemplateError, TextPrompt
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid
 
@@ -126,14 +126,14 @@ def test_missing_kwargs_are_all_named_and_nothing_is_kept_sent_or_recalled(open_
 def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_session: OpenSession) -> None:
     class Broken:
         def recall(self, query: str) -> list[Document]:
-            raise RecallError("no index")
+            raise InvalidArgument("no index")
 
     class Wrong:
         def recall(self, query: str) -> list[Document]:
             return ["a chunk"]  # type: ignore[list-item]
 
     session, model = open_session("s"), ScriptedModel(["never"])
-    with pytest.raises(RecallError, match="no index"):
+    with pytest.raises(InvalidArgument, match="no index"):
         Agent(model, memory=Broken()).run_sync("hi", session=session)
     with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents, got str"):
         Agent(model, memory=Wrong()).run_sync("hi", session=session)
@@ -306,14 +306,14 @@ def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_pat
         session.append(Message("user", "three"))
         assert len(session.append(*first, key="k")) == 3 and len(session.append(first[0], key="k")) == 3
         for other in ([Message("user", "other")], [*first, Message("user", "four")], [first[1]]):
-            with pytest.raises(KeyReused, match=r"'s': key 'k' was used for other messages \(message 1 on\)"):
+            with pytest.raises(AlreadyUsed, match=r"'s': key 'k' was used for other messages \(message 1 on\)"):
                 session.append(*other, key="k")
             if not stored:
-                with pytest.raises(KeyReused):
+                with pytest.raises(AlreadyUsed):
                     session.append_now(*other, key="k")
         assert [message.text for message in session.conversation] == ["one", "two", "three"]
         fork = session.fork(id="f", at=1)
-        with pytest.raises(KeyReused, match="'k' was used"):
+        with pytest.raises(AlreadyUsed, match="'k' was used"):
             fork.append(*first, key="k")
         session.rewind(0)
         session.append(Message("user", "other"), key="k")

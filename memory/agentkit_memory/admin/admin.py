@@ -51,7 +51,7 @@ class Admin:
 
         Raises:
             StoreError: The sample is invalid.
-            IndexBusy: Another process owns the index.
+            IndexUnavailable: Another process owns the index.
         """
         if not is_whole(sample, 0):
             raise StoreError(f"verify: expected how many items to search for, 0 or more, got {brief(sample)}")
@@ -74,7 +74,7 @@ class Admin:
             The comparison before and after.
 
         Raises:
-            StoreError, IndexBusy: As `verify` does.
+            StoreError, IndexUnavailable: As `verify` does.
         """
         before = self.verify(sample=sample)
         self._store.indexes.repair()
@@ -91,7 +91,7 @@ class Admin:
         is interrupted goes on by itself.
 
         Raises:
-            IndexBusy: Another process owns the index.
+            IndexUnavailable: Another process owns the index.
             IndexBroken: It cannot be emptied or written.
         """
         self._store.indexes.rebuild()
@@ -115,9 +115,9 @@ class Admin:
             on_progress: Called after every batch.
 
         Raises:
-            ReembedError: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
+            InvalidArgument: A change to yet another model was begun: finish it, or abandon it. Or the gate is invalid.
             EmbedderError: The embedder has no `model` name or, asked for the first vector, fails.
-            IndexBusy: Another process is changing the model.
+            IndexUnavailable: Another process is changing the model.
         """
         encoder = None if embedder is None else self._store.embedders.add(embedder)
         return reembed(self._store.indexes, self._store.embedders, encoder, gate, self._scope, on_progress)
@@ -133,7 +133,7 @@ class Admin:
 
         Raises:
             StoreLocked: Another process was writing all the time.
-            IndexBusy: Another process owns the index.
+            IndexUnavailable: Another process owns the index.
         """
         rewritten = self._store.database.compact()
         return self._store.indexes.compact() and rewritten
@@ -148,7 +148,7 @@ class Admin:
             How many rows were deleted, per table.
 
         Raises:
-            ScopeError: The time is invalid.
+            InvalidArgument: The time is invalid.
         """
         removed = expire(self._store.database, self._store.database.clock() if now is None else now)
         self._store.catch_up_later()
@@ -197,7 +197,7 @@ class Admin:
             StoreCorrupt: The file is cut or damaged, or is neither.
             StoreVersion: A newer version of agentkit wrote it.
             StoreError: This store is not empty.
-            EmbedderMismatch: The store was opened with another model.
+            EmbedderError: The store was opened with another model.
         """
         place, database = file_named(path), self._store.database
         try:

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, cast, delete, func, insert, select
 from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.errors import EmbedderMismatch, NotFound, StoreCorrupt, StoreError
+from agentkit_memory.errors import EmbedderError, NotFound, StoreCorrupt, StoreError
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces, reset
@@ -63,7 +63,7 @@ def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str,
 
     Raises:
         StoreError: The store is not empty. Nothing was written.
-        EmbedderMismatch: The store was opened with another model than the rows were read by.
+        EmbedderError: The store was opened with another model than the rows were read by.
         StoreCorrupt: The rows do not fit together.
     """
     counts: dict[str, int] = {}
@@ -105,7 +105,7 @@ def _check_empty(connection: Connection, where: str) -> None:
 def _check_model(before: Space, now: Space, source: str) -> None:
     if before.model and before.model != now.model:
         by = f"model {now.model!r}" if now.model else "BM25 alone"
-        raise EmbedderMismatch(
+        raise EmbedderError(
             f"{source}: it was read by {by}, this store was opened with model {before.model!r}; nothing was written: "
             "open it without that embedder, restore, and change the model afterwards"
         )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.errors import NameTaken, NotFound, WouldWait
+from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
@@ -157,7 +157,7 @@ class Branch:
 
         Raises:
             NotFound: There are not that many messages.
-            NameTaken: The conversation has a branch of that name.
+            AlreadyUsed: The conversation has a branch of that name.
         """
         with self.database.write() as connection:
             head, _ = self._state(connection)
@@ -167,7 +167,7 @@ class Branch:
             new = self.database.insert(branches).values(**row, head_seq=at, fork_seq=at, itemised_seq=at)
             made_id = connection.scalar(new.on_conflict_do_nothing().returning(branches.c.id))
             if made_id is None:
-                raise NameTaken(
+                raise AlreadyUsed(
                     f"conversation {self.name!r} has a branch {name!r} already; "
                     f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"
                 )

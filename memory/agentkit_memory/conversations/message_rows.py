@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 
-from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt, StoreVersion
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, MESSAGES, Message
 
 __all__ = ["MAIN", "dump", "is_short", "load", "stored_texts"]
@@ -15,18 +15,22 @@ MAIN = "main"
 """Name of the branch that every conversation begins with."""
 _MAX_SHORT = 65_536
 """Characters that are stored within a fraction of a millisecond."""
+_OPTIONAL = ("tool_calls", "tool_call_id", "name")
+"""Fields that are not stored where a message does not have them."""
 
 
 def dump(name: str, message: Message) -> str:
     """Return the stored form of a message.
 
     Raises:
-        MessageUnreadable: JSON cannot hold it.
+        InvalidArgument: JSON cannot hold it.
     """
     try:
-        return MESSAGES.dump_json(message).decode()
+        # A fourth of the row of a short message would say that it has none of these.
+        missing = {each for each in _OPTIONAL if getattr(message, each) in (None, ())}
+        return MESSAGES.dump_json(message, exclude=missing).decode()
     except ValueError as error:  # bytes or text that JSON cannot hold
-        raise MessageUnreadable(
+        raise InvalidArgument(
             f"conversation {name!r}: a message of role {message.role} cannot be stored ({error}); "
             "replace its unpaired surrogates, or store media as files"
         ) from error
@@ -37,7 +41,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
 
     Raises:
         StoreVersion: A newer agentkit wrote it.
-        MessageUnreadable: It is damaged.
+        StoreCorrupt: It is damaged.
     """
     where = f"conversation {name!r}, message {seq}"
     if version > MESSAGE_FORMAT:
@@ -45,7 +49,7 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
     try:
         return MESSAGES.validate_json(body)
     except ValueError as error:
-        raise MessageUnreadable(f"{where}: the stored message is damaged ({error}); restore a backup") from error
+        raise StoreCorrupt(f"{where}: the stored message is damaged ({error}); restore a backup") from error
 
 
 def stored_texts(body: str) -> list[str]:

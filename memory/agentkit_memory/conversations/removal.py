@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Integer, bindparam, delete, func, select, upd
 from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
 from agentkit_memory.conversations.message_rows import MAIN, stored_texts
-from agentkit_memory.errors import NotFound, ScopeError
+from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -185,7 +185,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
     """Delete expired conversations, in small transactions; return how many rows were deleted, per table.
 
     Raises:
-        ScopeError: The time is invalid.
+        InvalidArgument: The time is invalid.
     """
     _check_time("expire: now", now)
     database.deferred.settle()
@@ -204,7 +204,7 @@ def expire(database: Database, now: float) -> dict[str, int]:
 
 def _check_time(what: str, at: object) -> None:
     if not is_time(at, finite=False):
-        raise ScopeError(f"{what}: expected seconds since 1970, got {at!r}")
+        raise InvalidArgument(f"{what}: expected seconds since 1970, got {at!r}")
 
 
 def delete_named(database: Database, scope: Scope, name: str) -> bool:
@@ -229,7 +229,7 @@ def open_branch(
     """Return a branch of a conversation, creating the conversation if it does not exist or has expired.
 
     Raises:
-        ScopeError: The time is invalid.
+        InvalidArgument: The time is invalid.
         NotFound: The conversation has no such branch.
     """
     if expires_at is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.message_rows import dump, is_short
 from agentkit_memory.conversations.unread_append import append_unread, check_same, given_messages
-from agentkit_memory.errors import HeadMoved, MessageUnreadable, RecallError, ScopeError, WouldWait
+from agentkit_memory.errors import HeadMoved, InvalidArgument, StoreCorrupt, WouldWait
 from agentkit_memory.process.async_methods import in_thread
 from agentkit_memory.process.forks import track
 from agentkit_memory.scope import Scope, check_name
@@ -122,9 +122,9 @@ class StoredSession:
 
         Raises:
             HeadMoved: Another writer was first. Nothing was added; `conversation` now holds its messages.
-            KeyReused: The key was used for other messages.
-            ScopeError: The key is too long or holds NUL, or the time is invalid.
-            MessageUnreadable: A value is not a message, or cannot be stored.
+            AlreadyUsed: The key was used for other messages.
+            InvalidArgument: The key is too long or holds NUL, the time is invalid, or a value is not a message or
+                cannot be stored.
             NotFound: The conversation was deleted, or has expired.
             StoreError: The database is locked, read-only, full or gone. Nothing was added.
         """
@@ -163,7 +163,7 @@ class StoredSession:
             Whether it was done. If not, nothing was: call `append` in a thread, which also raises the right error.
 
         Raises:
-            ScopeError, StoreError: As `append` does.
+            InvalidArgument, StoreError: As `append` does.
         """
         _check(key, said_at)
         view = self._view
@@ -188,7 +188,7 @@ class StoredSession:
         """Return how many messages stand before those that were appended under a key, or None.
 
         Raises:
-            ScopeError: The key is too long or holds NUL.
+            InvalidArgument: The key is too long or holds NUL.
             StoreError: The database cannot be read.
         """
         _check(key, None)
@@ -210,11 +210,11 @@ class StoredSession:
             limit: Most messages to return.
 
         Raises:
-            ScopeError: The limit is less than 1, or a number is invalid.
+            InvalidArgument: The limit is less than 1, or a number is invalid.
             StoreError: The database cannot be read, or the conversation is gone.
         """
         if not is_whole(limit, 1):
-            raise ScopeError(f"page: expected a limit of 1 or more messages, got {limit!r}")
+            raise InvalidArgument(f"page: expected a limit of 1 or more messages, got {limit!r}")
         bounds = {name: number for name, number in (("after", after), ("before", before)) if number is not None}
         for name, number in bounds.items():
             _check_number(f"page: {name}", number)
@@ -229,13 +229,13 @@ class StoredSession:
             at: How many messages to share; all of `conversation` by default.
 
         Raises:
-            ScopeError: The name cannot be stored, or `at` is not a number.
-            NameTaken: The conversation has a branch of that name.
+            InvalidArgument: The name cannot be stored, or `at` is not a number.
+            AlreadyUsed: The conversation has a branch of that name.
             NotFound: There are fewer messages.
         """
         check_name("name of a fork", id)
         if not id:
-            raise ScopeError("a fork needs a name to open it by again")
+            raise InvalidArgument("a fork needs a name to open it by again")
         if at is not None:
             _check_number("fork: at", at)
         return StoredSession(
@@ -248,7 +248,7 @@ class StoredSession:
         """Return what was last noted under a name about these messages; None where nothing was.
 
         Raises:
-            MessageUnreadable: The note is damaged.
+            StoreCorrupt: The note is damaged.
             StoreError: The database cannot be read.
         """
         with self._lock:
@@ -262,8 +262,8 @@ class StoredSession:
         except (ValueError, TypeError, RecursionError) as error:
             raise self._damaged(name, error) from error
 
-    def _damaged(self, name: str, error: object) -> MessageUnreadable:
-        return MessageUnreadable(
+    def _damaged(self, name: str, error: object) -> StoreCorrupt:
+        return StoreCorrupt(
             f"conversation {self.id!r}: the stored note {name!r:.80} is damaged ({str(error)[:200]}): "
             "write it anew with keep_note, or restore a backup"
         )
@@ -277,7 +277,7 @@ class StoredSession:
             at: How many messages it is about; all of `conversation` by default.
 
         Raises:
-            ScopeError: The name cannot be stored.
+            InvalidArgument: The name cannot be stored.
             ContextError: The value has no JSON form.
             StoreError: The database cannot be written.
         """
@@ -292,7 +292,7 @@ class StoredSession:
         """What stays in force for every input of this session that does not bring its own; see `keep_kwargs`.
 
         Raises:
-            MessageUnreadable: What is stored is damaged.
+            StoreCorrupt: What is stored is damaged.
             StoreError: The database cannot be read.
         """
         kept = self.note(_KWARGS)
@@ -362,7 +362,7 @@ class StoredSession:
         """Return the tool calls in messages after number `after`, in order, each with the number of its result.
 
         Raises:
-            ScopeError: `after` is not a number.
+            InvalidArgument: `after` is not a number.
             StoreError: The database cannot be read.
         """
         _check_number("tool_calls: after", after)
@@ -376,15 +376,14 @@ class StoredSession:
         recall logs no longer quote it. Other sessions see the change when they next append or refresh.
 
         Raises:
-            ScopeError: `seq` is not a number.
+            InvalidArgument: `seq` is not a number, or the replacement is not text, or cannot be stored.
             NotFound: There is no such message.
-            MessageUnreadable: The replacement is not text, or cannot be stored.
         """
         from agentkit_memory.conversations.redaction import redact
 
         _check_number("redact: seq", seq)
         if not isinstance(replacement, str):
-            raise MessageUnreadable(f"redact: expected text as the replacement, got {replacement!r}")
+            raise InvalidArgument(f"redact: expected text as the replacement, got {replacement!r}")
         with self._lock:
             redact(self._branch, seq, replacement)
             self._catch_up()
@@ -422,12 +421,12 @@ def shown(session: object, database: Database, last: int | None) -> tuple[str, t
     """Return the name of a session, and where its `last` messages (None: all) are stored, if in this database.
 
     Raises:
-        RecallError: It is not a session.
+        InvalidArgument: It is not a session.
     """
     if not isinstance(session, StoredSession):
         if session is None or hasattr(session, "conversation"):  # of another kind: none of its messages is stored here
             return "", ()
-        raise RecallError(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
+        raise InvalidArgument(f"recall: expected a session, as `memory.session(...)` returns it, got {session!r}")
     return session.id, session.places(last) if session._branch.database is database else ()
 
 
@@ -435,9 +434,9 @@ def _check(key: str | None, said_at: float | None) -> None:
     if key is not None:
         check_name("idempotency key", key)
     if said_at is not None and not is_time(said_at):
-        raise ScopeError(f"said_at: expected seconds since 1970, got {brief(said_at)}")
+        raise InvalidArgument(f"said_at: expected seconds since 1970, got {brief(said_at)}")
 
 
 def _check_number(what: str, number: object) -> None:
     if not is_whole(number, -_MAX_SEQ, _MAX_SEQ):
-        raise ScopeError(f"{what}: expected the number of a message, got {brief(number)}")
+        raise InvalidArgument(f"{what}: expected the number of a message, got {brief(number)}")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from agentkit_memory.conversations.message_rows import MAIN, load
-from agentkit_memory.errors import MessageUnreadable, StoreVersion
+from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
@@ -133,7 +133,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": row.seq - 1})
                 until = row.seq - 1
                 break
-            except MessageUnreadable:  # reported when the conversation is opened
+            except StoreCorrupt:  # reported when the conversation is opened
                 continue
             for part, fields in enumerate(_parts(message)):
                 rows.append(
@@ -168,7 +168,7 @@ def read_new_turns(
     for row in connection.execute(_NEW, bound).all():
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
-        except (StoreVersion, MessageUnreadable):
+        except (StoreVersion, StoreCorrupt):
             continue
         for part, fields in enumerate(_parts(message)):
             text = str(fields["text"])

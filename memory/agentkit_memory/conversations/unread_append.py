@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentkit_memory.conversations.branch import Branch
-from agentkit_memory.errors import HeadMoved, KeyReused, MessageUnreadable
+from agentkit_memory.errors import AlreadyUsed, HeadMoved, InvalidArgument
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
@@ -66,22 +66,22 @@ def given_messages(
     """Return what is to be appended as messages of ours.
 
     Raises:
-        MessageUnreadable: A value is not a message, or a result answers no call before it.
+        InvalidArgument: A value is not a message, or a result answers no call before it.
     """
     try:
         return read_messages(given, where="append", before=before, allow_media=allow_media)
     except MessageError as error:
-        raise MessageUnreadable(str(error)) from error
+        raise InvalidArgument(str(error)) from error
 
 
 def check_same(branch: Branch, key: str, used: int, messages: Sequence[Message]) -> None:
     """Check that the messages under a key that was used are these.
 
     Raises:
-        KeyReused: They are others.
+        AlreadyUsed: They are others.
     """
     stored = branch.page(after=used - 1, most=len(messages))
     if len(stored) != len(messages) or any(
         old.message != new and not old.redacted for old, new in zip(stored, messages, strict=True)
     ):
-        raise KeyReused(branch.name, key, used)
+        raise AlreadyUsed.of_key(branch.name, key, used)

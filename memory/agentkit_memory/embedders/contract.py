@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from agentkit_memory.errors import EmbedderError, ScopeError
+from agentkit_memory.errors import EmbedderError, InvalidArgument
 from agentkit_memory.scope import check_name
 from agentkit_prompts.ranking.embedder import Embedder
 
@@ -56,7 +56,7 @@ def model_of(embedder: Embedder) -> str:
         )
     try:
         check_name(f"{type(embedder).__name__}.model", name)
-    except ScopeError as error:
+    except InvalidArgument as error:
         raise EmbedderError(str(error)) from error
     return name
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentkit_memory.errors import ExtractionError, FactError
+from agentkit_memory.errors import ExtractionError, InvalidArgument
 from agentkit_memory.store.records import StoredFact
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
@@ -98,7 +98,7 @@ def checked(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str])
     """Refuse a draft that refers to turns or facts that were not given. The store checks its text and times.
 
     Raises:
-        FactError: Lists every problem.
+        InvalidArgument: Lists every problem.
     """
     problems = _unknown("turn", draft.sources, turns) + _unknown("known fact", draft.supersedes, known)
     if not problems and not any(turns[source].new for source in draft.sources):
@@ -106,7 +106,7 @@ def checked(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str])
     if len(draft.text) > MAX_TEXT:
         problems.append(f"it has {len(draft.text)} characters, at most {MAX_TEXT} are allowed")
     if problems:
-        raise FactError(f"invalid draft of a fact: {'; '.join(problems)}")
+        raise InvalidArgument(f"invalid draft of a fact: {'; '.join(problems)}")
 
 
 def _unknown(what: str, ids: Sequence[str], given: Collection[str]) -> list[str]:

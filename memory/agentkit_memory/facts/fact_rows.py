@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.errors import FactError, NotFound
+from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -163,7 +163,7 @@ class Facts:
             metadata: Anything JSON can hold, up to 32 levels deep and 8,192 characters long.
 
         Raises:
-            FactError: The text or the metadata cannot be stored, or a time is invalid.
+            InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: A fact to replace, or a source, is not in this scope.
         """
         taken_from, replaced = _ids("sources", sources), _ids("supersedes", supersedes)
@@ -239,7 +239,7 @@ class Facts:
             metadata: In the place of its metadata.
 
         Raises:
-            FactError: The text or the metadata cannot be stored, or a time is invalid.
+            InvalidArgument: The text or the metadata cannot be stored, or a time is invalid.
             NotFound: There is no such fact in this scope.
         """
         own = scope_id(self._database, self._scope)
@@ -256,7 +256,7 @@ class Facts:
             if metadata is not None and not metadata:
                 meta = "{}"
             elif metadata is None and old.problem:
-                raise FactError(f"fact {old.id}: {old.problem}; give its metadata anew")
+                raise InvalidArgument(f"fact {old.id}: {old.problem}; give its metadata anew")
             if text is not None and text != old.text:
                 withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
                 forget_embeddings(connection, [old.id])
@@ -271,7 +271,7 @@ class Facts:
         """Return the facts that fit a question, best first, of what this scope may read and what holds now.
 
         Raises:
-            RecallError: The query is not text, or the limit is invalid.
+            InvalidArgument: The query is not text, or the limit is invalid.
         """
         ids = [] if self._find is None else self._find(query, limit)
         with self._database.read() as connection:
@@ -293,9 +293,9 @@ class Facts:
             superseded: Whether to return superseded ones too.
         """
         if not is_whole(limit, 1):
-            raise FactError(f"facts: expected a limit of 1 or more, got {limit!r}")
+            raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}")
         if not is_whole(after):
-            raise FactError(f"facts: expected the number of a fact as 'after', got {after!r}")
+            raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}")
         own = scope_id(self._database, self._scope)
         with self._database.read() as connection:
             bound = {"scopes": [own], "after": after, "most": limit}
@@ -314,7 +314,7 @@ class Facts:
     @staticmethod
     def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:
         if not isinstance(text, str) or not text.strip():
-            raise FactError(f"a fact needs a text, got {text!r}")
+            raise InvalidArgument(f"a fact needs a text, got {text!r}")
         problems = [] if storable(text) == text else ["the text holds NUL or an unpaired surrogate"]
         for name, value in (("valid_from", valid_from), ("valid_to", valid_to)):
             if value is not None and not is_time(value):
@@ -327,7 +327,7 @@ class Facts:
         except ValueError as error:
             problems.append(f"its metadata {error}")
         if problems:
-            raise FactError(f"fact {text[:80]!r}: {'; '.join(problems)}")
+            raise InvalidArgument(f"fact {text[:80]!r}: {'; '.join(problems)}")
         return meta
 
     def _check_known(self, connection: Connection, own: int, facts: Sequence[str], sources: Sequence[str]) -> None:
@@ -350,10 +350,10 @@ def newest_facts(connection: Connection, own: int, now: float, limit: int) -> li
 def _ids(name: str, given: object) -> list[str]:
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, Iterable) or isinstance(listed, bytes | Mapping):
-        raise FactError(f"a fact: expected an id or ids as {name!r}, got {given!r}")
+        raise InvalidArgument(f"a fact: expected an id or ids as {name!r}, got {given!r}")
     ids = list(listed)
     if not all(isinstance(each, str) for each in ids):
-        raise FactError(f"a fact: expected ids as {name!r}, which are text, got {ids!r}")
+        raise InvalidArgument(f"a fact: expected ids as {name!r}, which are text, got {ids!r}")
     return sorted({storable(each) for each in ids})
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
-from agentkit_memory.errors import ExtractionError, FactError
+from agentkit_memory.errors import ExtractionError, InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
@@ -289,7 +289,7 @@ class FactWorker:
                     continue  # known for as long
                 facts.write(connection, window.scope_id, draft)
                 known_until[text] = end
-            except FactError as error:
+            except InvalidArgument as error:
                 _LOG.warning("%s: %s", self._database.where, error)
         if wrong is None:
             self._done(connection, still)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
-from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
+from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
@@ -137,7 +137,7 @@ class Worker:
         An item whose text cannot be embedded can be found with BM25 at once, and is tried again after growing pauses.
 
         Raises:
-            IndexBusy: The database refers to another index of this space now.
+            IndexUnavailable: The database refers to another index of this space now.
             IndexBroken: The index failed. The items are free for the next try.
         """
         started = self._database.clock()
@@ -165,7 +165,7 @@ class Worker:
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self._index.id:
-            raise IndexBusy(
+            raise IndexUnavailable(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
                 "let one index serve one database, and open the memory again"
             )

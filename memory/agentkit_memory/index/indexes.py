@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
-from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreError
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, VectorIndex
@@ -80,7 +80,7 @@ class Indexes:
         """Return the open index of a space (the active one), in agreement with this database.
 
         Raises:
-            IndexBusy: Another process owns it.
+            IndexUnavailable: Another process owns it.
             IndexBroken: It cannot be opened, or holds the points of another database.
         """
         return self._get(space)[1]
@@ -91,11 +91,11 @@ class Indexes:
         Nothing is written; it is waited for shortly, while another thread opens it.
 
         Raises:
-            IndexBusy: Another process owns it, or another thread takes long to open it.
+            IndexUnavailable: Another process owns it, or another thread takes long to open it.
             IndexBroken: It cannot be opened.
         """
         if not self._lock.acquire(timeout=_MAX_WAIT):
-            raise IndexBusy(f"{self.database.where}: the index is being opened; ask again")
+            raise IndexUnavailable(f"{self.database.where}: the index is being opened; ask again")
         try:
             found = self._find(space, attach=False)
             return None if found is None else found[1]
@@ -191,7 +191,7 @@ class Indexes:
         for space in self.spaces("retired"):
             try:
                 self._drop(space)
-            except (IndexBusy, IndexUnavailable):
+            except IndexUnavailable:
                 left.append(space.name)
         return left
 

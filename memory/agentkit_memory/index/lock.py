@@ -1,26 +1,32 @@
 """An operating-system lock on the index folder: one process owns it.
 
-Taken before the index is loaded, because a second load that fails can damage the first owner's later writes.
+Taken before the index is loaded, because a second load that fails can damage the first owner's later writes. Not by
+`filelock`: where a file system has no locks, that makes a file whose existence is the lock, and which outlives an owner
+that was killed; and a forked process could not leave its lock to the parent.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
-from agentkit_memory.errors import IndexBroken, IndexBusy
+from agentkit_memory.errors import IndexBroken, IndexUnavailable
 from agentkit_memory.process.forks import track
 from agentkit_memory.process.private_files import private_folder
 
 __all__ = ["FolderLock"]
+
+_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+"""Errors of the system where somebody else holds a lock."""
 
 
 class FolderLock:
     """Holds the lock until `release` is called or the process ends.
 
     Raises:
-        IndexBusy: Somebody else holds it, in another process or in this one.
+        IndexUnavailable: Somebody else holds it, in another process or in this one.
         IndexBroken: The folder cannot be made or written.
     """
 
@@ -36,9 +42,14 @@ class FolderLock:
         try:
             _lock(self._file)
         except OSError as error:
+            if error.errno not in _HELD:
+                self.release()
+                raise IndexBroken(
+                    f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks"
+                ) from error
             owner = os.pread(self._file, 20, 0).decode("ascii", "replace").strip() if os.name == "posix" else ""
             self.release()
-            raise IndexBusy(
+            raise IndexUnavailable(
                 f"{folder}: the index is in use by {f'process {owner}' if owner else 'another process'}; what is "
                 "written is queued in the database and indexed by that process when it next recalls; to recall here, "
                 "end it"

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import IndexBroken, IndexBusy, StoreClosed, StoreFull, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreFull, StoreUnavailable
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
@@ -65,7 +65,7 @@ class EdgeIndex:
     and read from its files from then on. So memory does not grow with what is indexed. `segment` is its size in bytes.
 
     Raises:
-        IndexBusy: Another process owns the folder.
+        IndexUnavailable: Another process owns the folder.
         IndexBroken: The folder cannot be written.
         StoreFull: Its disk is full, or nearly so.
     """
@@ -386,8 +386,8 @@ class EdgeIndex:
                 "space, or give the index a folder on another disk"
             )
 
-    def _busy(self) -> IndexBusy:
-        return IndexBusy(f"{self.folder}: the index is being rewritten or flushed; ask again")
+    def _busy(self) -> IndexUnavailable:
+        return IndexUnavailable(f"{self.folder}: the index is being rewritten or flushed; ask again")
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index {self._inherited or 'was closed; open the memory again'}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from threading import RLock
 from typing import TYPE_CHECKING, cast
 
-from agentkit_memory.errors import IndexBroken, IndexBusy, IndexUnavailable, StoreClosed, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.terms.bm25_vectors import SparseVector
@@ -37,7 +37,7 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
     """Return a client of the server at an address, or of local mode in a folder or `:memory:`.
 
     Raises:
-        IndexBusy: Another process uses the folder.
+        IndexUnavailable: Another process uses the folder.
         IndexBroken: The folder cannot be used.
     """
     if location.startswith(("http://", "https://")):
@@ -49,7 +49,7 @@ def connect(location: str, api_key: str | None = None, timeout: float = 5.0) -> 
     try:
         return QdrantClient(path=location, force_disable_check_same_thread=True)
     except RuntimeError as error:
-        raise IndexBusy(f"{location}: {error}") from error
+        raise IndexUnavailable(f"{location}: {error}") from error
     except (OSError, ValueError) as error:
         raise IndexBroken(f"{location}: the folder cannot be used as an index ({error})") from error
 

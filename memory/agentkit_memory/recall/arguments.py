@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import get_args
 
 from agentkit_memory.checks import is_time, is_whole
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES
 from agentkit_prompts.context.items import Speaker
@@ -26,7 +26,7 @@ def check_question(
     """Refuse wrong arguments, naming all of them.
 
     Raises:
-        RecallError: The query is not text, a number is out of range, or the time is invalid.
+        InvalidArgument: The query is not text, a number is out of range, or the time is invalid.
     """
     problems = []
     if not isinstance(query, str):
@@ -43,4 +43,4 @@ def check_question(
     if not isinstance(where, RecallFilter | None):
         problems.append(f"expected RecallFilter(...) as `where`, or None for everything, got {brief(where)}")
     if problems:
-        raise RecallError("recall: " + "; ".join(problems))
+        raise InvalidArgument("recall: " + "; ".join(problems))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, and_, func, or_
 
 from agentkit_memory.checks import is_time
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.tables import conversations, documents, items
@@ -37,7 +37,7 @@ class RecallFilter:
     """What may be recalled; an item has to meet every condition that is given.
 
     Raises:
-        RecallError: A condition is invalid; names every problem.
+        InvalidArgument: A condition is invalid; names every problem.
     """
 
     kinds: Collection[str] | None = None
@@ -71,7 +71,7 @@ class RecallFilter:
         if not problems and len(times) == 2 and times[1] <= times[0]:
             problems.append(f"until: expected a time after `since`, got {self.until!r}: nothing could be recalled")
         if problems:
-            raise RecallError("RecallFilter: " + "; ".join(problems))
+            raise InvalidArgument("RecallFilter: " + "; ".join(problems))
 
     def allows(self, item: StoredItem) -> bool:
         """Return whether an item meets every condition."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.errors import RecallError, StoreError
+from agentkit_memory.errors import InvalidArgument, StoreError
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.rerankers import Reranker, is_reranker
@@ -38,7 +38,7 @@ class RecallPolicy:
     so that scorers weigh the same beside one retriever as beside two. Make your own with `dataclasses.replace`.
 
     Raises:
-        RecallError: There is no retriever, or a part is of the wrong kind or out of range.
+        InvalidArgument: There is no retriever, or a part is of the wrong kind or out of range.
     """
 
     name: str = "default"
@@ -84,7 +84,7 @@ class RecallPolicy:
             if not right
         ]
         if problems:
-            raise RecallError(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
+            raise InvalidArgument(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
 
     def score(self, question: Question, pool: Pool, served: frozenset[str]) -> None:
         """Score the candidates by the retrievers that could be asked, and set the parts of each score."""
@@ -123,9 +123,11 @@ class RecallPolicy:
         except StoreError:
             raise
         except Exception as error:
-            raise RecallError(f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})") from error
+            raise InvalidArgument(
+                f"{where} failed on {len(pool)} candidates ({type(error).__name__}: {error})"
+            ) from error
         if not right:
-            raise RecallError(f"{where}: expected one finite number for each of {len(pool)} candidates")
+            raise InvalidArgument(f"{where}: expected one finite number for each of {len(pool)} candidates")
         return scores
 
     def describe(self) -> dict[str, Any]:
@@ -159,7 +161,6 @@ POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(
             RecallPolicy("lexical", (BM25Retriever(),)),
             RecallPolicy("bm25", (BM25Retriever(share=0.0),), (), around=0),
             RecallPolicy("dense", (DenseRetriever(share=0.0),), (), around=0),
-            RecallPolicy("hybrid", (BM25Retriever(share=0.0), DenseRetriever(share=0.0)), (), around=0),
         )
     }
 )
@@ -170,14 +171,14 @@ def named_policy(policy: RecallPolicy | str | None) -> RecallPolicy:
     """Return the policy of that name; the default one for None.
 
     Raises:
-        RecallError: The name is unknown.
+        InvalidArgument: The name is unknown.
     """
     if isinstance(policy, RecallPolicy):
         return policy
     name = "default" if policy is None else policy
     found = POLICIES.get(name) if isinstance(name, str) else None
     if found is None:
-        raise RecallError(
+        raise InvalidArgument(
             f"recall: unknown policy {policy!r}; expected one of {', '.join(POLICIES)}, or a RecallPolicy"
         )
     return found

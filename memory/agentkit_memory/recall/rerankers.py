@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from agentkit_memory.embedders.encoder import TimedCall
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.errors import brief
 
@@ -45,11 +45,11 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     """Return the candidates in the order of a reranker, and what did not work, if anything.
 
     Raises:
-        RecallError: It has an invalid time limit, or did not return one finite number for each candidate.
+        InvalidArgument: It has an invalid time limit, or did not return one finite number for each candidate.
     """
     limit: Any = getattr(reranker, "rerank_timeout", _TIMEOUT)
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= _MAX_TIMEOUT:
-        raise RecallError(
+        raise InvalidArgument(
             f"reranker {reranker.name!r}: rerank_timeout: expected seconds, more than 0 and at most {_MAX_TIMEOUT:g}, "
             f"got {brief(limit)}"
         )
@@ -63,7 +63,7 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         return order, f"not reranked: reranker {reranker.name!r} failed ({type(error).__name__}: {error})"
     numbers = [each for each in scores if isinstance(each, int | float) or hasattr(each, "__float__")]
     if len(scores) != len(head) or len(numbers) != len(head) or not all(isfinite(float(each)) for each in scores):
-        raise RecallError(
+        raise InvalidArgument(
             f"reranker {reranker.name!r}: expected one finite number for each of {len(head)} candidates, got "
             f"{brief(scores)}"
         )

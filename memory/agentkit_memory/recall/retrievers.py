@@ -12,7 +12,7 @@ from math import sqrt
 from types import MappingProxyType
 from typing import ClassVar, Protocol, TypeAlias
 
-from agentkit_memory.errors import RecallError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
 from agentkit_prompts.errors import brief
@@ -64,7 +64,7 @@ class PolicyPart:
     """A part of a policy, whose fields are numbers.
 
     Raises:
-        RecallError: A field is not a number, is infinite, or is below its minimum.
+        InvalidArgument: A field is not a number, is infinite, or is below its minimum.
     """
 
     minimum: ClassVar[Mapping[str, float]] = {}
@@ -78,7 +78,7 @@ class PolicyPart:
                 wanted = f"a number from {least:g} up" if name in self.minimum else "a number"
                 problems.append(f"{name}: expected {wanted}, got {brief(value)}")
         if problems:
-            raise RecallError(f"{type(self).__name__}: " + "; ".join(problems))
+            raise InvalidArgument(f"{type(self).__name__}: " + "; ".join(problems))
 
 
 @dataclass(frozen=True)

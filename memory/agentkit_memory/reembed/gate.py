@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.errors import ReembedError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts.errors import brief
 
 __all__ = ["Gate", "GateCheck", "ReembedProgress", "Reembedding"]
@@ -17,7 +17,7 @@ class Gate:
     """The checks that a new space has to pass before it becomes the active one.
 
     Raises:
-        ReembedError: A share is not between 0 and 1, the sample is below 1, or a question is not text.
+        InvalidArgument: A share is not between 0 and 1, the sample is below 1, or a question is not text.
     """
 
     sample: int = 100
@@ -35,11 +35,11 @@ class Gate:
         for name in ("self_retrieval", "overlap", "failing"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise ReembedError(f"Gate.{name}: expected a share between 0 and 1, got {brief(value)}")
+                raise InvalidArgument(f"Gate.{name}: expected a share between 0 and 1, got {brief(value)}")
         if not is_whole(self.sample, 1):
-            raise ReembedError(f"Gate.sample: expected a whole number, 1 or more, got {brief(self.sample)}")
+            raise InvalidArgument(f"Gate.sample: expected a whole number, 1 or more, got {brief(self.sample)}")
         if not isinstance(self.questions, list | tuple) or not all(isinstance(each, str) for each in self.questions):
-            raise ReembedError(f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}")
+            raise InvalidArgument(f"Gate.questions: expected a tuple or list of texts, got {self.questions!r}")
 
 
 @dataclass(frozen=True, slots=True)

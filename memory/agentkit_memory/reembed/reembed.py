@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.store_embedders import Embedders
-from agentkit_memory.errors import ReembedError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.reembed.gate import Gate, GateCheck, Reembedding, ReembedProgress
@@ -50,9 +50,9 @@ def reembed(
 ) -> Reembedding:
     """Change the model of a store; see `Memory.reembed`."""
     if not isinstance(gate, Gate | None):
-        raise ReembedError(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
+        raise InvalidArgument(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
     if on_progress is not None and not callable(on_progress):
-        raise ReembedError(f"reembed: expected a function to call with the progress, got {on_progress!r}")
+        raise InvalidArgument(f"reembed: expected a function to call with the progress, got {on_progress!r}")
     database = indexes.database
     model = "" if encoder is None else encoder.model
     if indexes.active().name == space_name(model):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from agentkit_memory.errors import EmbedderMismatch, ReembedError
+from agentkit_memory.errors import EmbedderError, InvalidArgument
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.spaces import Space, active_space, find_space, known_spaces, space_name
@@ -36,8 +36,8 @@ def establish(database: Database, encoder: Encoder) -> None:
     """Choose the model of an empty store; of another store, check that its model is this one.
 
     Raises:
-        EmbedderMismatch: The store is read by another model, or by BM25 alone.
-        EmbedderError: The model of an empty store does not return a first vector, whose length is needed.
+        EmbedderError: The store is read by another model or by BM25 alone, or the model of an empty store does not
+            return a first vector, whose length is needed.
     """
     with database.read() as connection:
         fits, active = _fits(connection, database, encoder.model), active_space(connection)
@@ -81,7 +81,7 @@ def _fits(connection: Connection, database: Database, model: str) -> bool:
     now = f"by model {active.model!r}" if active.model else "by BM25 alone"
     building = known_spaces(connection, "building")
     begun = f" (it was begun with {_called(building[0].model)!r})" if building else ""
-    raise EmbedderMismatch(
+    raise EmbedderError(
         f"{database.where}: this store is read {now}, not by model {model!r}; vectors of two models are never mixed: "
         f"open it without that embedder and call `memory.admin.reembed(embedder)` to change the model{begun}, or give "
         "the embedder that it is read by"
@@ -100,7 +100,7 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
     From then on, items are queued for both.
 
     Raises:
-        ReembedError: Another change of the model was begun and is not finished.
+        InvalidArgument: Another change of the model was begun and is not finished.
     """
     new = Space(space_name(model), model=model, dimensions=dimensions, state="building")
     with database.write() as connection:
@@ -109,7 +109,7 @@ def begin(database: Database, model: str, dimensions: int) -> Space:
         if known is not None and known.state != "retired":
             return known
         if others := known_spaces(connection, "building"):
-            raise ReembedError(
+            raise InvalidArgument(
                 f"{database.where}: a change to {_called(others[0].model)!r} was begun and is not finished: finish it, "
                 f"or abandon it with `memory.admin.abandon_reembed()`, before {_called(model)!r} is built"
             )

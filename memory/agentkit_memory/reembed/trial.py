@@ -61,7 +61,7 @@ def check(
     """Run the checks of a gate on a space that was built.
 
     Raises:
-        IndexBusy: The gate has questions, and another process owns the active index.
+        IndexUnavailable: The gate has questions, and another process owns the active index.
         EmbedderError: A question cannot be embedded.
     """
     database = indexes.database
@@ -117,6 +117,7 @@ def _self_retrieval(database: Database, asked: _Queried, gate: Gate) -> GateChec
 
 def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateCheck:
     """Repeat recent questions in their scopes: the items that were used then should be found now."""
+    database.deferred.settle()
     with database.read() as connection:
         recent = connection.execute(_RECENT, {"most": gate.sample}).all()
     vectors = asked.vectors([row.query for row in recent])

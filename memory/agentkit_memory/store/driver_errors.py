@@ -7,14 +7,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from agentkit_memory.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from agentkit_memory.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
 
 __all__ = ["code_of", "translate"]
 
@@ -32,7 +25,7 @@ _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a 
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
     ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
-    ("SQLITE_READONLY", StoreReadOnly, "nothing was written: make the file and its folder writable"),
+    ("SQLITE_READONLY", StoreUnavailable, "nothing was written: make the file and its folder writable"),
     ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
     ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
     ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
@@ -43,8 +36,8 @@ _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     ("SQLITE_AUTH", StoreUnavailable, "check that the file may be read and written"),
 )
 _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("25006", StoreReadOnly, "nothing was written: connect to the primary, or make the transaction writable"),
-    ("42501", StoreReadOnly, "nothing was written: grant this user the right to write"),
+    ("25006", StoreUnavailable, "nothing was written: connect to the primary, or make the transaction writable"),
+    ("42501", StoreUnavailable, "nothing was written: grant this user the right to write"),
     ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
     ("23505", StoreLocked, "it collided with what another transaction wrote; nothing was written: try again"),
     ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),

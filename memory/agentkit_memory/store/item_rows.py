@@ -207,7 +207,7 @@ def read_items(
         reach: How far around.
 
     Raises:
-        ScopeError: No scope was given.
+        InvalidArgument: No scope was given.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "ids": list(ids)}
     if settled_in is not None:
@@ -327,7 +327,7 @@ def read_around(
     What cannot be read is left out, see `read_items`. `stored` is whether all of the turns are items already.
 
     Raises:
-        ScopeError: No scope was given.
+        InvalidArgument: No scope was given.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
     if not found:

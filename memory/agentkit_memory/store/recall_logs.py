@@ -10,7 +10,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.errors import RecallError, StoreCorrupt
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
@@ -58,10 +58,10 @@ class RecallLogs:
         """Refuse what is not a number of logs to keep.
 
         Raises:
-            RecallError: It is neither None nor a whole number from 0 up.
+            InvalidArgument: It is neither None nor a whole number from 0 up.
         """
         if keep is not None and not is_whole(keep, 0):
-            raise RecallError(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
+            raise InvalidArgument(f"recall logs: expected how many to keep, 0 or more, or None for all, got {keep!r}")
 
     def write(self, scope: Scope, known: int | None, make: Callable[[], RecallLog]) -> None:
         """Queue a log; `Database.deferred.settle` waits for it.
@@ -105,14 +105,13 @@ class RecallLogs:
 
         Raises:
             StoreCorrupt: A stored log is damaged.
-            ScopeError: No scope was given.
-            RecallError: The limit is less than 1, or a number is invalid.
+            InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
-            raise RecallError(f"recall logs: expected a limit of 1 or more, got {limit!r}")
+            raise InvalidArgument(f"recall logs: expected a limit of 1 or more, got {limit!r}")
         for name, number in (("after", after), ("before", before)):
             if number is not None and not is_whole(number):
-                raise RecallError(f"recall logs: expected the number of a log as {name!r}, got {brief(number)}")
+                raise InvalidArgument(f"recall logs: expected the number of a log as {name!r}, got {brief(number)}")
         bound = {
             "scopes": required(scope_ids),
             "after": after or 0,

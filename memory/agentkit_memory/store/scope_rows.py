@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, select, tuple_
 
-from agentkit_memory.errors import ScopeError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.tables import scopes
@@ -62,10 +62,10 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
     """Return the numbers of the scopes to read. An empty list reads nothing; None is an error.
 
     Raises:
-        ScopeError: No scope was given.
+        InvalidArgument: No scope was given.
     """
     if scope_ids is None or isinstance(scope_ids, str) or not all(type(each) is int for each in scope_ids):
-        raise ScopeError(f"reading needs a scope: expected the numbers from `readable_ids`, got {scope_ids!r}")
+        raise InvalidArgument(f"reading needs a scope: expected the numbers from `readable_ids`, got {scope_ids!r}")
     return list(scope_ids)
 
 
@@ -73,7 +73,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the scopes that a reader in `scope` sees, of those that were ever written to.
 
     Raises:
-        ScopeError: It is not a scope.
+        InvalidArgument: It is not a scope.
     """
     return list(connection.scalars(_READABLE, {"names": [each.names for each in Scope.of(scope).readable()]}))
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from agentkit_memory import (
-    EmbedderMismatch,
+    EmbedderError,
+    InvalidArgument,
     Memory,
     Scope,
-    ScopeError,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -329,7 +329,7 @@ def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, do
         fill(memory, docs)
         memory.admin.backup(tmp_path / "copy")
     with Memory.open(tmp_path / "second", embedder=Words()) as second:
-        with pytest.raises(EmbedderMismatch, match="it was read by BM25 alone, this store was opened with model"):
+        with pytest.raises(EmbedderError, match="it was read by BM25 alone, this store was opened with model"):
             second.admin.restore(tmp_path / "copy")
         assert second.admin.usage() == ()
 
@@ -358,7 +358,7 @@ def test_a_backup_does_not_wait_for_a_writer_nor_a_writer_for_it(home: Path, doc
 def test_a_handle_of_one_scope_has_no_admin(memory: Memory) -> None:
     handle = memory.within(Scope("acme", user="ada"))
     for each in (handle, handle.within("local"), memory.within("local")):
-        with pytest.raises(ScopeError, match="a handle of one scope"):
+        with pytest.raises(InvalidArgument, match="a handle of one scope"):
             _ = each.admin
     assert memory.admin.usage() == ()
 

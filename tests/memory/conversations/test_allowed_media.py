@@ -9,7 +9,7 @@ import pytest
 
 from agentkit import InMemorySession
 from agentkit.memory import Memory
-from agentkit_memory.errors import MessageUnreadable
+from agentkit_memory.errors import InvalidArgument
 from agentkit_prompts import ContextError, PromptContext
 from agentkit_prompts.errors import MessageError
 
@@ -28,12 +28,12 @@ def message(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_a_stored_session(tmp_path: Path, message: dict[str, Any]) -> None:
     with Memory.open(tmp_path / "home") as memory:
         session = memory.session("one")
-        with pytest.raises(MessageUnreadable, match="allow_media"):
+        with pytest.raises(InvalidArgument, match="allow_media"):
             session.append(message)
-        with pytest.raises(MessageUnreadable, match="allow_media"):
+        with pytest.raises(InvalidArgument, match="allow_media"):
             session.append_now(message)
         assert len(session.append(message, allow_media=True)) == 1
-        with pytest.raises(MessageUnreadable, match="allow_media"):
+        with pytest.raises(InvalidArgument, match="allow_media"):
             session.append(message)
         opened = memory.session("two", allow_media=True)
         opened.append(message)

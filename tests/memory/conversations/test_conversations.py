@@ -13,12 +13,12 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import (
+    AlreadyUsed,
     HeadMoved,
-    KeyReused,
+    InvalidArgument,
     Memory,
-    MessageUnreadable,
-    ScopeError,
     StoreClosed,
+    StoreCorrupt,
     StoreError,
     StoreVersion,
 )
@@ -87,7 +87,7 @@ def test_the_same_append_under_the_same_key_happens_once(either: Memory) -> None
 def test_a_key_that_was_used_for_other_messages_is_refused(either: Memory) -> None:
     session = either.session("s")
     session.append(HELLO, key="k")
-    with pytest.raises(KeyReused, match="'k' was used for other messages"):
+    with pytest.raises(AlreadyUsed, match="'k' was used for other messages"):
         session.append(HI, key="k")
     assert list(either.session("s").conversation) == [HELLO]
 
@@ -99,15 +99,15 @@ def test_appending_nothing_is_nothing(memory: Memory) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\0", "x" * 256])
 def test_a_conversation_needs_a_name_that_can_be_stored(memory: Memory, name: str) -> None:
-    with pytest.raises(ScopeError):
+    with pytest.raises(InvalidArgument):
         memory.session(name)
-    with pytest.raises(ScopeError):
+    with pytest.raises(InvalidArgument):
         memory.session("s").append(HELLO, key=name or "\0")
 
 
 def test_text_that_is_no_unicode_is_refused_and_nothing_of_the_append_is_kept(memory: Memory) -> None:
     session = memory.session("s")
-    with pytest.raises(MessageUnreadable, match="surrogates"):
+    with pytest.raises(InvalidArgument, match="surrogates"):
         session.append(HELLO, Message("user", "\ud800"))
     assert len(memory.session("s").conversation) == len(session.conversation) == 0
 
@@ -124,7 +124,7 @@ def test_a_damaged_message_is_named(memory: Memory) -> None:
     memory.session("s").append(HELLO, HI)
     with memory._store.database.write() as connection:
         connection.execute(text("UPDATE messages SET body = '{' WHERE seq = 2"))
-    with pytest.raises(MessageUnreadable, match="conversation 's', message 2"):
+    with pytest.raises(StoreCorrupt, match="conversation 's', message 2"):
         memory.session("s")
 
 
@@ -233,7 +233,7 @@ def test_errors_that_waiting_cannot_solve_are_raised_by_append(memory: Memory) -
     other.append(HELLO, key="k")
     assert not session.append_now(HI) and not session.append_now(HELLO, key="k")
     assert session.append(HELLO, key="k") == other.conversation
-    with pytest.raises(ScopeError):
+    with pytest.raises(InvalidArgument):
         session.append_now(HI, key="k\0")
 
 

@@ -16,10 +16,10 @@ from agentkit_memory import (
     ExtractionError,
     FactDraft,
     HeadMoved,
+    InvalidArgument,
     Memory,
     NotFound,
     Scope,
-    ScopeError,
     StoredFact,
     StoredSession,
     Turn,
@@ -292,13 +292,13 @@ def test_an_expired_conversation_begins_anew_when_it_is_opened(either: Memory) -
 def test_a_time_that_is_none_and_a_name_that_nobody_can_have_are_refused(either: Memory) -> None:
     wrong: Any
     for wrong in ("soon", math.nan, True):
-        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+        with pytest.raises(InvalidArgument, match="expected seconds since 1970"):
             either.admin.expire(wrong)
-        with pytest.raises(ScopeError, match="expected seconds since 1970"):
+        with pytest.raises(InvalidArgument, match="expected seconds since 1970"):
             either.session("s", expires_at=wrong)
-    with pytest.raises(ScopeError, match="holds NUL"):
+    with pytest.raises(InvalidArgument, match="holds NUL"):
         either.delete_session("a\0b")
-    with pytest.raises(ScopeError, match="holds NUL"):
+    with pytest.raises(InvalidArgument, match="holds NUL"):
         either.session("s", branch="a\0b")
     assert count(either, "conversations") == 0
 
@@ -311,7 +311,7 @@ def test_a_time_to_expire_can_be_taken_back(either: Memory) -> None:
     either.session("s", expires_at=math.inf)
     now[0] = 3000.0
     assert either.admin.expire() == {} and [each.text for each in items_of(either)] == ["zebra"]
-    with pytest.raises(ScopeError, match="expires_at: expected seconds"):
+    with pytest.raises(InvalidArgument, match="expires_at: expected seconds"):
         either.session("s", expires_at=math.nan)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import HeadMoved, Memory, StoredSession
-from agentkit_memory.errors import MessageUnreadable
+from agentkit_memory.errors import StoreCorrupt
 from agentkit_prompts.context.messages import Message, ToolCall
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_note_is_named_and_hurts_no_other(memory: Memory, home: Path, 
     connection.close()
     session.refresh()
     assert session.note("colour") == "red"
-    with pytest.raises(MessageUnreadable, match="conversation 's': the stored note 'additional_kwargs' is damaged"):
+    with pytest.raises(StoreCorrupt, match="conversation 's': the stored note 'additional_kwargs' is damaged"):
         _ = session.additional_kwargs
     session.keep_kwargs({"root": "/srv"})
     assert session.additional_kwargs == {"root": "/srv"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, text
 
-from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.scope_rows import readable_ids
@@ -104,7 +104,7 @@ def test_only_the_scopes_that_are_named_are_looked_at(either: Memory) -> None:
         either.within(tenant).session("s").append(Message("user", tenant))
     assert all_of(either, scopes=[either.within("a")._own_scope()]) == 1
     assert all_of(either, scopes=[]) == 0 and rows(either) == ["a"]
-    with pytest.raises(ScopeError, match="reading needs a scope"):
+    with pytest.raises(InvalidArgument, match="reading needs a scope"):
         itemise(either._store.database, "a", 1)  # type: ignore[arg-type]
 
 

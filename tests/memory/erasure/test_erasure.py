@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import (
+    InvalidArgument,
     Memory,
     NotFound,
     Pool,
     Question,
     RecallPolicy,
     Scope,
-    ScopeError,
     StoreCorrupt,
     StoreError,
 )
@@ -208,7 +208,7 @@ def test_a_subject_owns_the_scopes_that_have_all_its_names(either: Memory, subje
 
 
 def test_a_memory_erases_only_within_its_own_tenant(either: Memory) -> None:
-    with pytest.raises(ScopeError, match=r"'other' is not the tenant of this memory \('local'\)"):
+    with pytest.raises(InvalidArgument, match=r"'other' is not the tenant of this memory \('local'\)"):
         either.erase("other")
     either.within("other").session("s").append(Message("user", "x"))
     assert either.within("other").erase("other").removed["messages"] == 1

@@ -19,7 +19,7 @@ from agentkit_memory import (
     ExtractionError,
     FactDraft,
     IndexBroken,
-    IndexBusy,
+    IndexUnavailable,
     Memory,
     Scope,
     StoredFact,
@@ -196,7 +196,7 @@ def test_what_is_removed_while_a_model_reads_it_leaves_no_fact(either: Memory, c
 
 
 def busy(space: str, dimensions: int) -> VectorIndex:
-    raise IndexBusy(f"{space}: in use by somebody else")
+    raise IndexUnavailable(f"{space}: in use by somebody else")
 
 
 def test_facts_of_a_conversation_that_ends_end_with_it(tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: p
                 assert not running.done()
             stop.set()
             running.result(10)
-        assert "memory worker, index: IndexBusy" in caplog.text
+        assert "memory worker, index: IndexUnavailable" in caplog.text
         assert [fact.text for fact in memory.recall("where does ada live").knowledge] == ["ada lives in Oslo."]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import FactError, Memory, NotFound, Scope
+from agentkit_memory import InvalidArgument, Memory, NotFound, Scope
 from agentkit_memory.conversations.redaction import scrub_logs
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_items
@@ -116,14 +116,14 @@ def test_a_fact_that_was_taken_from_a_fact_ends_with_what_that_was_taken_from(ei
 @pytest.mark.parametrize("wrong", [None, 5, b"x", {"x": 1}, [5], [None]])
 @pytest.mark.parametrize("name", ["sources", "supersedes"])
 def test_what_is_no_id_is_refused(memory: Memory, name: str, wrong: Any) -> None:
-    with pytest.raises(FactError, match=f"'{name}'"):
+    with pytest.raises(InvalidArgument, match=f"'{name}'"):
         memory.facts.add("x", **{name: wrong})
     assert memory.facts.list() == ()
 
 
 @pytest.mark.parametrize("arguments", [{"after": "x"}, {"after": 10**30}, {"after": None}, {"limit": 10**30}])
 def test_a_page_that_cannot_be(either: Memory, arguments: dict[str, Any]) -> None:
-    with pytest.raises(FactError, match="expected"):
+    with pytest.raises(InvalidArgument, match="expected"):
         either.facts.list(**arguments)
 
 
@@ -135,7 +135,7 @@ def test_facts_are_listed_by_pages_in_the_order_they_were_added(either: Memory) 
     assert either.facts.list(after=added[2].number, limit=3) == tuple(added[3:6])
     assert either.facts.list(after=7) == ()
     for limit in (0, True, "all"):
-        with pytest.raises(FactError, match="limit of 1 or more"):
+        with pytest.raises(InvalidArgument, match="limit of 1 or more"):
             either.facts.list(limit=limit)  # type: ignore[arg-type]
 
 
@@ -176,7 +176,7 @@ def test_facts_of_another_scope_are_as_if_they_were_not(either: Memory) -> None:
 def test_a_fact_that_cannot_be_is_refused_with_all_that_is_wrong(
     memory: Memory, arguments: dict[str, object], said: str
 ) -> None:
-    with pytest.raises(FactError, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         memory.facts.add(**arguments)  # type: ignore[arg-type]
     assert memory.facts.list() == ()
 
@@ -192,7 +192,7 @@ def test_ids_that_no_database_can_hold_are_ids_of_nothing(either: Memory) -> Non
 
 
 def test_metadata_that_is_no_json_is_refused(either: Memory) -> None:
-    with pytest.raises(FactError, match="metadata is not JSON"):
+    with pytest.raises(InvalidArgument, match="metadata is not JSON"):
         either.facts.add("Bo has a boat.", metadata={"length": math.nan})
 
 
@@ -286,11 +286,11 @@ def test_what_cannot_be_updated_changes_nothing(memory: Memory) -> None:
     fact = memory.facts.add("Ada lives in Rome.", valid_from=5.0)
     with pytest.raises(NotFound, match="not in this scope"):
         memory.within("other").facts.update(fact.id, "Ada lives in Oslo.")
-    with pytest.raises(FactError, match=r"it ends \(1.0\) before it begins"):
+    with pytest.raises(InvalidArgument, match=r"it ends \(1.0\) before it begins"):
         memory.facts.update(fact.id, "Ada lives in Oslo.", valid_to=1.0)
-    with pytest.raises(FactError, match="needs a text"):
+    with pytest.raises(InvalidArgument, match="needs a text"):
         memory.facts.update(fact.id, " ")
-    with pytest.raises(FactError, match=r"NUL.*metadata"):
+    with pytest.raises(InvalidArgument, match=r"NUL.*metadata"):
         memory.facts.update(fact.id, "a\0", metadata={"a": object()})
     assert memory.facts.get(fact.id) == fact
 

@@ -21,7 +21,7 @@ import pytest
 import qdrant_edge
 from sqlalchemy import text
 
-from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreLocked
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
@@ -82,7 +82,7 @@ def test_while_another_process_owns_the_index_everything_is_stored_and_queued(ho
     with other_process(HOLD, home) as owner, Memory.open(home) as memory:
         report = memory.ingest(docs)
         assert (len(report.added), report.pending) == (1, 1)
-        with pytest.raises(IndexBusy, match=rf"in use by process {owner.pid}; what is written is queued"):
+        with pytest.raises(IndexUnavailable, match=rf"in use by process {owner.pid}; what is written is queued"):
             memory.admin.verify()
         owner.kill()
         owner.wait()
@@ -185,7 +185,7 @@ def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, d
     with Memory.open(home) as old, Memory.open(home, index=tmp_path / "elsewhere") as new:
         old.ingest(docs)
         assert new.worker().drain() == 1
-        with pytest.raises(IndexBusy, match="let one index serve one database"):
+        with pytest.raises(IndexUnavailable, match="let one index serve one database"):
             old.admin.repair()
 
 

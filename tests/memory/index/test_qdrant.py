@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from qdrant_client import QdrantClient, models
 
-from agentkit_memory import IndexBroken, IndexBusy, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index import qdrant_server
 from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex, connect
@@ -367,7 +367,7 @@ def test_a_collection_that_was_deleted_is_built_again(home: Path, docs: Path, se
 
 def test_local_mode_belongs_to_one_process_and_to_a_folder_that_can_be_written(tmp_path: Path) -> None:
     index = qdrant_indexes(str(tmp_path / "local"))("space", 0)
-    with pytest.raises(IndexBusy, match="already accessed"):
+    with pytest.raises(IndexUnavailable, match="already accessed"):
         connect(str(tmp_path / "local"))
     index.close()
     (tmp_path / "file").write_text("")

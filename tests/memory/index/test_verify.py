@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import IndexBusy, Memory
+from agentkit_memory import IndexUnavailable, Memory
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.bm25_vectors import document_vector
 
@@ -161,5 +161,5 @@ def test_only_the_owner_of_the_index_can_verify_it(home: Path, docs: Path) -> No
     with Memory.open(home) as owner, Memory.open(home) as other:
         fill(owner, docs)
         for act in (other.admin.verify, other.admin.repair, other._store.indexes.worker):
-            with pytest.raises(IndexBusy):
+            with pytest.raises(IndexUnavailable):
                 act()

@@ -13,7 +13,7 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
-from agentkit_memory import HeadMoved, IndexBroken, IndexBusy, Memory
+from agentkit_memory import HeadMoved, IndexBroken, IndexUnavailable, Memory
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
@@ -260,7 +260,7 @@ def test_a_space_that_another_index_serves_now_is_left_alone(database: Database,
     worker = indexes.worker()
     with database.write() as connection:
         connection.execute(update(vector_spaces).values(index_id="another"))
-    with pytest.raises(IndexBusy, match="another process built an index of it elsewhere"):
+    with pytest.raises(IndexUnavailable, match="another process built an index of it elsewhere"):
         worker.run_once()
 
 

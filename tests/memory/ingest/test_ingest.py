@@ -483,9 +483,9 @@ def test_memory_does_not_grow_with_the_file(docs: Path, home: Path) -> None:
             file.write(f"# Part {number}\n\n{'word ' * 150}\n\n" + "\n" * 4000)
     program = """if True:
         import resource, sys
-        from agentkit_memory import IndexBusy, Memory
+        from agentkit_memory import IndexUnavailable, Memory
         def nobody(space, dimensions):
-            raise IndexBusy("left to another process")
+            raise IndexUnavailable("left to another process")
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
         with Memory.open(sys.argv[1], index=nobody) as memory:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import HeadMoved, Memory, ScopeError, StoreClosed, StoredSession
+from agentkit_memory import HeadMoved, InvalidArgument, Memory, StoreClosed, StoredSession
 from agentkit_memory.process.store_threads import LoopThread
 from agentkit_prompts.context.messages import Message
 
@@ -207,7 +207,7 @@ async def test_methods_for_async_code_do_what_the_others_do(either: Memory, docs
     assert [found.text for found in await either.arecall("zebra", limit=1)] == ["zebra"]
     assert await either.adelete_session("s") and not await either.adelete_session("s")
     assert (await either.aerase("local")).complete
-    with pytest.raises(ScopeError, match="cannot be empty"):
+    with pytest.raises(InvalidArgument, match="cannot be empty"):
         await either.asession("")
 
 

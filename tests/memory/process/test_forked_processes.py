@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import IndexBusy, Memory, StoreClosed, StoreUnavailable
+from agentkit_memory import IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.terms.bm25_vectors import document_vector
@@ -137,7 +137,7 @@ def test_a_memory_that_the_child_opens_itself_loses_nothing_as_the_parent_closes
     def open_anew() -> object:
         own.append(Memory.open(home))
         own[0].facts.add("zebra two")
-        with pytest.raises(IndexBusy, match=f"process {os.getppid()}"):
+        with pytest.raises(IndexUnavailable, match=f"process {os.getppid()}"):
             own[0].admin.verify()
         return texts(own[0], "zebra") == {"zebra one", "zebra two"} and len(own[0].recall("zebra").degraded)
 
@@ -215,7 +215,7 @@ def test_an_index_by_itself_belongs_to_who_opened_it(tmp_path: Path) -> None:
 
     with forked(child) as other:
         assert other.report() == "[]"
-        with pytest.raises(IndexBusy):
+        with pytest.raises(IndexUnavailable):
             edge_indexes(tmp_path)("bm25", 0)  # the child did not free it
         index.flush()
     assert list(index.versions()) == [(name, 1)]

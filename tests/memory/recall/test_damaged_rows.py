@@ -11,7 +11,7 @@ import pytest
 
 from agentkit.memory import IngestOptions, Memory, RecordFields
 from agentkit.prompts import Message
-from agentkit_memory.errors import FactError
+from agentkit_memory.errors import InvalidArgument
 
 DEEP = "[" * 330 + "]" * 330
 
@@ -90,7 +90,7 @@ def test_metadata_that_is_too_deep_or_too_large_is_not_stored(home: Path) -> Non
     cyclic["a"] = cyclic
     with Memory.open(home) as memory:
         for metadata in (nested(33), nested(330), nested(100_000), cyclic, {"a": "x" * 8192}, {"a": float("nan")}):
-            with pytest.raises(FactError, match=r"its metadata (is not JSON|nests deeper than 32|has 8,)"):
+            with pytest.raises(InvalidArgument, match=r"its metadata (is not JSON|nests deeper than 32|has 8,)"):
                 memory.facts.add("zebra again", metadata=metadata)
         kept = memory.facts.add("zebra at the bound", metadata=nested(32))
         assert kept.metadata == nested(32)

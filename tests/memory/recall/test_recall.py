@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import Memory, RecallError
+from agentkit_memory import InvalidArgument, Memory
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_prompts.context.messages import Message
@@ -139,7 +139,7 @@ def test_equal_text_of_several_files_is_recalled_once(memory: Memory, docs: Path
     ],
 )
 def test_what_cannot_be_asked(memory: Memory, query: Any, limit: Any, said: str) -> None:
-    with pytest.raises(RecallError, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         memory.recall(query, limit=limit)
 
 

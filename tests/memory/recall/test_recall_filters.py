@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import POLICIES, Memory, RecallError, RecallFilter
+from agentkit_memory import POLICIES, InvalidArgument, Memory, RecallFilter
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.context.messages import Message
 
@@ -110,13 +110,13 @@ def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> Non
     ],
 )
 def test_filters_that_make_no_sense_name_every_problem(conditions: dict[str, Any], problems: list[str]) -> None:
-    with pytest.raises(RecallError) as raised:
+    with pytest.raises(InvalidArgument) as raised:
         RecallFilter(**conditions)
     assert all(problem in str(raised.value) for problem in problems), raised.value
 
 
 def test_a_filter_of_another_type_is_refused(memory: Memory) -> None:
-    with pytest.raises(RecallError, match="expected RecallFilter"):
+    with pytest.raises(InvalidArgument, match="expected RecallFilter"):
         memory.recall("x", where={"kinds": ["turn"]})  # type: ignore[arg-type]
 
 
@@ -170,7 +170,7 @@ def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None
 @pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3])
 def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, returned: list[Any]) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
-    with pytest.raises(RecallError, match="one finite number for each of 2 candidates"):
+    with pytest.raises(InvalidArgument, match="one finite number for each of 2 candidates"):
         memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
-    with pytest.raises(RecallError, match="reranker: expected an object"):
+    with pytest.raises(InvalidArgument, match="reranker: expected an object"):
         replace(POLICIES["default"], reranker=3)

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from agentkit_memory import Memory, RecallError, Scope, ScopeError
+from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import Candidate, RecallLog
 
@@ -51,7 +51,7 @@ def test_logs_are_read_by_pages_in_the_order_of_writing_whatever_the_clock_says(
     assert [each.query for each in first] == ["a", "b"]
     assert queries(either, after=first[-1].id, limit=2) == ["c", "d"]
     assert queries(either, before=first[-1].id) == ["a"]
-    with pytest.raises(RecallError, match="limit of 1 or more"):
+    with pytest.raises(InvalidArgument, match="limit of 1 or more"):
         either.recall_logs(limit=0)
 
 
@@ -60,7 +60,7 @@ def test_logs_are_those_of_exactly_one_scope(either: Memory) -> None:
     write(either, "shared")
     write(ada, "mine")
     assert (queries(either), queries(ada), queries(either.within("other"))) == (["shared"], ["mine"], [])
-    with pytest.raises(ScopeError, match="reading needs a scope"):
+    with pytest.raises(InvalidArgument, match="reading needs a scope"):
         either._store.logs.page(None)
 
 
@@ -85,5 +85,5 @@ def test_no_logs_are_kept_where_none_are_wanted(memory: Memory) -> None:
     write(memory, "a", logs=RecallLogs(memory._store.database, keep=0))
     assert queries(memory) == []
     for keep in (-1, True, "all"):
-        with pytest.raises(RecallError, match="0 or more, or None"):
+        with pytest.raises(InvalidArgument, match="0 or more, or None"):
             RecallLogs(memory._store.database, keep=keep)  # type: ignore[arg-type]

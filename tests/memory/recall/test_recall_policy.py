@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_memory import Memory, RecallError
+from agentkit_memory import InvalidArgument, Memory
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import POLICIES
@@ -154,9 +154,9 @@ class Odd:
 def test_a_part_with_invalid_scores_is_named(memory: Memory, docs: Path, outcome: object) -> None:
     write(docs, "The heron nests.")
     memory.ingest(docs)
-    with pytest.raises(RecallError, match=r"'odd'.* candidates"):
+    with pytest.raises(InvalidArgument, match=r"'odd'.* candidates"):
         memory.recall("heron", policy=replace(DEFAULT, scorers=(Odd(outcome),)))
-    with pytest.raises(RecallError, match="'bm25'"):
+    with pytest.raises(InvalidArgument, match="'bm25'"):
         memory.recall("heron", policy=replace(DEFAULT, retrievers=(OddRetriever(outcome),)))
 
 
@@ -177,7 +177,7 @@ class OddRetriever(Odd):
     ],
 )
 def test_parts_whose_numbers_mean_nothing_are_refused(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(RecallError, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         make()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_memory import Memory, RecallError, Scope, StoredSession
+from agentkit_memory import InvalidArgument, Memory, Scope, StoredSession
 from agentkit_memory.recall.recall_policy import POLICIES, RecallPolicy
 from agentkit_prompts.context.messages import Message
 
@@ -172,11 +172,11 @@ def test_neighbours_of_long_texts_lend_little(memory: Memory) -> None:
 
 
 def test_an_unknown_policy_and_one_that_makes_no_sense(memory: Memory) -> None:
-    with pytest.raises(RecallError, match="unknown policy 'best'; expected one of default, lexical"):
+    with pytest.raises(InvalidArgument, match="unknown policy 'best'; expected one of default, lexical"):
         memory.recall("x", policy="best")
-    with pytest.raises(RecallError, match=r"retrievers: .*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
+    with pytest.raises(InvalidArgument, match=r"retrievers: .*candidates: .*got 0.*around.*diversity.*got 2.*tokens"):
         RecallPolicy(retrievers=(), candidates=0, around=-1, diversity=2, tokens=0)
-    with pytest.raises(RecallError, match=r"question as text.*limit of 1.*how many messages.*`now`"):
+    with pytest.raises(InvalidArgument, match=r"question as text.*limit of 1.*how many messages.*`now`"):
         memory.recall(1, limit=0, visible=-1, now="today")  # type: ignore[arg-type]
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.index import qdrant_edge
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
@@ -37,7 +37,7 @@ from tests.effort import tries
     ],
 )
 def test_a_scope_that_no_store_can_hold_is_refused(names: dict[str, str], said: str) -> None:
-    with pytest.raises(ScopeError, match=said):
+    with pytest.raises(InvalidArgument, match=said):
         Scope(**names)
 
 
@@ -47,12 +47,12 @@ def test_the_longest_names_of_a_scope_can_be_stored(either: Memory) -> None:
     theirs = either.within(Scope(names[0], names[1], names[2], f"{names[3]}abcdefgh"))
     theirs.session("talk").append(Message("user", "I saw a zebra"))
     assert [found.text for found in theirs.recall("zebra")] == ["I saw a zebra"]
-    with pytest.raises(ScopeError, match="2,601 bytes together"):
+    with pytest.raises(InvalidArgument, match="2,601 bytes together"):
         replace(theirs.scope, agent=f"{theirs.scope.agent}i")
 
 
 def test_memory_cannot_be_opened_without_a_tenant(home: Path) -> None:
-    with pytest.raises(ScopeError, match="expected a Scope or the name of a tenant"):
+    with pytest.raises(InvalidArgument, match="expected a Scope or the name of a tenant"):
         Memory.open(home, scope=None)  # type: ignore[arg-type]
     assert not home.exists()
 

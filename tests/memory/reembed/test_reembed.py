@@ -17,16 +17,7 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import func, select, text
 
-from agentkit_memory import (
-    EmbedderError,
-    EmbedderMismatch,
-    EmbedderUnavailable,
-    Gate,
-    IndexBusy,
-    Memory,
-    ReembedError,
-    Scope,
-)
+from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, Scope
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.reembed.gate import ReembedProgress
@@ -186,11 +177,9 @@ def test_a_store_that_was_opened_before_but_holds_nothing_takes_any_embedder(hom
 def test_another_embedder_than_the_store_is_read_by_is_refused(filled: Memory, before: str) -> None:
     if before:
         filled.admin.reembed(Words("one"))
-    with pytest.raises(
-        EmbedderMismatch, match=rf"read by {'model .one.' if before else 'BM25 alone'}, not by model 'x'"
-    ):
+    with pytest.raises(EmbedderError, match=rf"read by {'model .one.' if before else 'BM25 alone'}, not by model 'x'"):
         establish(filled._store.database, filled._store.embedders.add(Words("x")))
-    with pytest.raises(EmbedderMismatch, match=r"call `memory.admin.reembed\(embedder\)` to change the model"):
+    with pytest.raises(EmbedderError, match=r"call `memory.admin.reembed\(embedder\)` to change the model"):
         establish(filled._store.database, filled._store.embedders.add(Words("x")))
     whole(filled, before)
 
@@ -289,7 +278,7 @@ def test_a_model_that_finds_nothing_is_not_read_and_the_old_one_goes_on(filled: 
     assert (filled.model, best(filled, "burrow puma", policy="dense")) == ("good", "puma")
     assert spaces(filled) == {f"{SPACE}+good": ("good", "active"), f"{SPACE}+bad": ("bad", "building")}
     with pytest.raises(
-        ReembedError, match=r"a change to 'bad' was begun and is not finished: finish it, or abandon it"
+        InvalidArgument, match=r"a change to 'bad' was begun and is not finished: finish it, or abandon it"
     ):
         filled.admin.reembed(Words("other"))
     assert filled.admin.abandon_reembed()
@@ -387,12 +376,12 @@ def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> No
 
         def embed(self, texts: Sequence[str]) -> list[Sequence[float]]:
             if not self.here:
-                raise EmbedderUnavailable("model 'words-1': gone fishing")
+                raise EmbedderError("model 'words-1': gone fishing")
             return super().embed(texts)
 
     away = Away()
     away.here = False
-    with pytest.raises(EmbedderUnavailable, match="gone fishing"):
+    with pytest.raises(EmbedderError, match="gone fishing"):
         hurried.admin.reembed(away)
     assert spaces(hurried) == {SPACE: ("", "active")}
     away.here = True
@@ -415,7 +404,7 @@ def test_a_model_that_is_away_leaves_everything_as_it_was(hurried: Memory) -> No
     "wrong", [{"self_retrieval": 1.1}, {"overlap": -0.1}, {"failing": float("nan")}, {"sample": 0}]
 )
 def test_a_gate_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ReembedError, match=rf"Gate\.{next(iter(wrong))}: expected"):
+    with pytest.raises(InvalidArgument, match=rf"Gate\.{next(iter(wrong))}: expected"):
         Gate(**wrong)
 
 
@@ -497,7 +486,7 @@ def test_two_processes_do_not_build_the_same_folder(home: Path, docs: Path) -> N
 
     def meanwhile(progress: ReembedProgress) -> None:
         if not progress.done:
-            with Memory.open(home) as other, pytest.raises(IndexBusy, match="in use by process") as raised:
+            with Memory.open(home) as other, pytest.raises(IndexUnavailable, match="in use by process") as raised:
                 other.admin.reembed(Words())
             said.append(raised)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from agentkit_memory import HeadMoved, KeyReused, Memory, NotFound, Scope
+from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
 from agentkit_memory.store.residue import may_hold, parts_of
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
@@ -54,7 +54,7 @@ def test_an_append_to_a_conversation_that_was_not_read_reads_no_message(either: 
     assert [message.text for message in again] == ["1", "2", "3", "4", "5"]
     assert [message.text for message in longer.append(*said("x"))] == ["1", "2", "3", "4", "x"]
     assert longer == again[:4] and session.conversation == again
-    with pytest.raises(KeyReused):
+    with pytest.raises(AlreadyUsed):
         either.session("s", load=False).append(*said("other"), key="k")
     assert len(either.session("s", load=False).append(*said(4), key="k")) == 5
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection
 
-from agentkit_memory import Memory, Scope, ScopeError
+from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.records import RecallLog
@@ -73,7 +73,7 @@ def test_a_reader_gets_what_is_shared_or_theirs_and_nothing_else(
 def test_a_read_that_does_not_say_whose_is_an_error(
     memory: Memory, read: Callable[[Connection, Any], object], wrong: object
 ) -> None:
-    with memory._store.database.read() as connection, pytest.raises(ScopeError, match="reading needs a scope"):
+    with memory._store.database.read() as connection, pytest.raises(InvalidArgument, match="reading needs a scope"):
         read(connection, wrong)
 
 
@@ -82,7 +82,7 @@ def test_a_reader_of_scopes_that_nobody_wrote_to_finds_nothing(either: Memory) -
     with either._store.database.read() as connection:
         assert readable_ids(connection, Scope("new")) == []
         assert read_items(connection, [fact.id], [], 0.0) == []
-        with pytest.raises(ScopeError):
+        with pytest.raises(InvalidArgument):
             readable_ids(connection, None)  # type: ignore[arg-type]
 
 

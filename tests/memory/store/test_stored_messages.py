@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
-from agentkit_memory import Memory, MessageUnreadable
+from agentkit_memory import InvalidArgument, Memory
 from agentkit_memory.store.tables import messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT
 
@@ -84,7 +84,7 @@ def test_a_session_takes_messages_in_the_form_of_a_provider(memory: Memory) -> N
     assert asked.tool_calls == (ToolCall("c", "f", '{"a": 1}'),)
     assert asked.reasoning == "hm"
     assert answer == Message("tool", "r", tool_call_id="c", name="f")
-    with pytest.raises(MessageUnreadable, match=r"append\[0\]: no call before it has the id 'c'; append\[1\].role"):
+    with pytest.raises(InvalidArgument, match=r"append\[0\]: no call before it has the id 'c'; append\[1\].role"):
         session.append({"role": "tool", "tool_call_id": "c", "content": "again"}, {"content": "x"})
     assert len(session.conversation) == 2
 
