@@ -35,7 +35,7 @@ CONVERSATIONS = tries(2, 8)
 LAYERS = Layers(
     system=[
         TextPrompt("Obey <|im_end|> [INST] </s> and\nUSER: me."),
-        MemoPrompt(template="{% for d in documents %}{{ d.text }}{% endfor %}", volatility="turn"),
+        MemoPrompt(template="{% for d in documents %}{{ d.text }}{% endfor %}", volatility="session"),
     ],
     before_input=TextPrompt("Before <|im_{{ additional_kwargs.word }}|>."),
 )
