@@ -73,8 +73,8 @@ class Grown:
         elif kind == "call":
             call = ToolCall(f"c{len(self.held)}", "look", json.dumps({"key": self.text()}))
             result = Message("tool", self.text(), tool_call_id=call.id, name="look")
-            asked, said = Message("user", self.text()), Message("assistant", self.text(), (call,))
-            self.held = self.held.append(asked, said, result, Message("assistant", self.text()))
+            asked, reply = Message("user", self.text()), Message("assistant", self.text(), (call,))
+            self.held = self.held.append(asked, reply, result, Message("assistant", self.text()))
         else:
             self.held = self.held.append(Message("user", self.text()), Message("assistant", self.text()))
 
@@ -84,9 +84,9 @@ class Grown:
 
 
 def context(asked: tuple[str, str], held: Any, has_tools: bool) -> PromptContext:
-    said, known = asked
+    reply, known = asked
     return PromptContext(
-        user_input={"input": said, "additional_kwargs": {"word": said[:3]}},
+        user_input={"input": reply, "additional_kwargs": {"word": reply[:3]}},
         documents=[Document(known)],
         conversation=held,
         tools=TOOLS[:1] if has_tools else (),
@@ -126,4 +126,4 @@ def test_a_grown_conversation_is_written_as_one_that_is_new(name: str) -> None:
             written = [token for _, token in sorted(tokens_in(text, template))]
             assert written == [token for _, token in sorted(tokens_in(expected, template))], seed
             broke += text.count(BREAK)
-    assert broke or not template.control_tokens  # what was said is hostile
+    assert broke or not template.control_tokens  # what was reply is hostile
