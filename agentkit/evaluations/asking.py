@@ -11,7 +11,7 @@ from agentkit.models.text_score import TextScore
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.in_context import InContext
@@ -79,7 +79,7 @@ class Asker:
         self.settings = _settings(self.inferencer, model, self._template).under(settings)
         self.model = model if self.settings == NO_SETTINGS else with_settings(model, self.settings)
         self._turns: dict[int, Model] = {}
-        self._known: dict[tuple[str, str], Message] = {}
+        self._known: dict[tuple[tuple[str, str, int], ...], Conversation] = {}
 
     def write(self, prompt: Any) -> Any:
         """Return what is sent for a prompt: text, or messages as dicts with role and content."""
@@ -100,27 +100,26 @@ class Asker:
 
     def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
         """Return the messages as every model takes them: the last of a user as its input, those before as history."""
-        last, read = messages[-1], self._read(messages[:-1])
+        last, read = messages[-1], self._history(messages[:-1])
         content = last["content"]
         if last["role"] == "user" and content and len(last) == 2:
             asked = UserInput(content) if isinstance(content, str) else UserInput(list(to_messages([last])[0].parts))
             return compose(_LAYERS, PromptContext(user_input=asked, conversation=read))
         return compose(_LAYERS, PromptContext(user_input=_NO_INPUT, conversation=[*read, *to_messages([last])]))
 
-    def _read(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """Return messages; those of worked examples are the same for many rows."""
-        known, found = self._known, list[Message]()
-        for message in messages:
-            key = message["role"], message["content"]
-            if len(message) != 2 or type(key[1]) is not str:
-                return list(to_messages(messages))
-            one = known.get(key)
-            if one is None:
-                (one,) = to_messages([message])
-                if len(known) >= _MAX_KNOWN:
-                    known.clear()
-                known[key] = one
-            found.append(one)
+    def _history(self, messages: Sequence[Mapping[str, Any]]) -> Conversation:
+        """Return messages as a conversation; worked examples are the same for many rows."""
+        key = tuple([(message["role"], message["content"], len(message)) for message in messages])
+        try:
+            found = self._known.get(key)
+        except TypeError:  # media
+            return Conversation(to_messages(messages))
+        if found is None:
+            found = Conversation(to_messages(messages))
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            if all(size == 2 for *_, size in key):
+                self._known[key] = found
         return found
 
     def _at(self, turn: int) -> Model:

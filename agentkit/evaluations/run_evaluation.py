@@ -26,7 +26,7 @@ from agentkit.models.model_errors import (
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.models.text_score import TextScore
 from agentkit.sync_driver import run_blocking
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.infer_cfg import read_reader, shows_examples
@@ -166,6 +166,8 @@ class _Running:
         ]
         self._results: list[RowResult | None] = [None] * len(rows)
         self._failures: dict[int, Exception] = {}
+        template = getattr(asker.model, "chat_template", None) if asker.is_text else None
+        self._session_len: int | None = getattr(template, "session_len", None)
         self._usage = NO_USAGE
         self._answered = self._done = 0
 
@@ -193,6 +195,9 @@ class _Running:
                 self._failures[number] = error
             except InContextError as error:
                 raise InContextError(f"row {number}: {error}") from error
+            except Exception as error:  # such as that of a score function
+                error.add_note(f"row {number} of the evaluation")
+                raise
             self._done += 1
             if self._listener is not None:
                 self._listener(EvaluationProgress(self._done, len(self._rows), len(self._failures)))
@@ -300,6 +305,8 @@ class _Running:
 
     def _looked_up(self, number: int, part: int, sent: Any) -> tuple[bytes, Answered | None]:
         """Return a prompt as the file has it, and what is answered to it already."""
+        if self._session_len is not None and isinstance(sent, str):
+            self._check_length(sent)
         if self._file is None:
             return b"", None
         shown = as_json(sent)
@@ -310,6 +317,17 @@ class _Running:
                 "model's form have changed since; name another file"
             )
         return shown, known
+
+    def _check_length(self, text: str) -> None:
+        """Warn once of texts that the model may cut."""
+        tokens = self._tokenizer.count(text)
+        if self._session_len is not None and tokens > self._session_len:
+            warn(
+                f"a prompt has about {tokens:,} tokens, and session_len of the chat template is {self._session_len:,}: "
+                "give the template what the server has, or the inferencer a max_seq_len, which leaves examples out",
+                InContextWarning,
+            )
+            self._session_len = None
 
     def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
         assert self._file is not None

@@ -11,7 +11,14 @@ from starlette.responses import JSONResponse, Response
 
 from agentkit import CompletionModel, ModelSettings, OpenAIModel, ScriptedModel
 from agentkit.prompts import evaluation
-from agentkit.prompts.evaluation import ApiMetaTemplate, EvaluationFailed, InContext, InContextError, MetaTemplate
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    EvaluationFailed,
+    InContext,
+    InContextError,
+    InContextWarning,
+    MetaTemplate,
+)
 from tests.evaluations.evaluation_servers import answers, likely, texts_of
 from tests.servers import Asked, ChatServer, in_turn, sends
 
@@ -129,6 +136,22 @@ class TestGenerating:
         await evaluation.run(few, {"train": ROWS, "test": ROWS[4:]}, completions(server, "fit"))
         (prompt,) = texts_of(server.to("fit")[0])
         assert prompt.startswith("1+1=?2 and") and prompt.endswith("5+5=?") and "3+3" not in prompt
+
+    async def test_a_prompt_longer_than_the_model_can_read_is_named_once(self, server: ChatServer) -> None:
+        server.on("long", answers(lambda texts: "x"))
+        rows = [{"question": "word " * 2_000, "answer": "x"}] * 3
+        with pytest.warns(InContextWarning, match="session_len of the chat template is 2,048") as caught:
+            await evaluation.run(cfg("{question}"), rows, completions(server, "long"))
+        assert len([one for one in caught if one.category is InContextWarning]) == 1
+        assert len(server.to("long")) == 3
+
+    async def test_what_a_score_function_raises_names_the_row(self) -> None:
+        def strict(answer: str, gold: Any) -> float:
+            return 1 / len(answer)
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            await evaluation.run(cfg(), ROWS[:3], ScriptedModel(["x", "", "x"]), score=strict, concurrency=1)
+        assert caught.value.__notes__ == ["row 1 of the evaluation"]
 
 
 class TestDialogues:

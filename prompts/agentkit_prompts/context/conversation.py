@@ -7,6 +7,7 @@ count) is derived once per log, by the functions used last. Appending to an olde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
@@ -216,10 +217,10 @@ class Conversation(Sequence[Message]):
         values = known.values
         if len(values) < self.stop:
             with log.lock:
-                for message in log.messages[len(values) : self.stop]:
+                while len(values) < self.stop:
                     try:
-                        values.append(function(message))
-                    except Exception:
+                        values.extend(map(function, log.messages[len(values) : self.stop]))
+                    except Exception:  # those before it are kept
                         values.append(_FAILED)
                         known.failed = True
         derived = values[self.start : self.stop]
@@ -273,10 +274,8 @@ class Conversation(Sequence[Message]):
         totals = log.by(count).totals
         if len(totals) <= self.stop:
             with log.lock:
-                running = totals[-1]
-                for message in log.messages[len(totals) - 1 : self.stop]:
-                    running += count(message)
-                    totals.append(running)
+                new = map(count, log.messages[len(totals) - 1 : self.stop])
+                totals.extend(islice(accumulate(new, initial=totals[-1]), 1, None))
         return totals, self.start
 
     def complete(self) -> Conversation:

@@ -92,6 +92,8 @@ def message_tokens(counter: TokenCounter) -> Callable[[Message], int]:
 
 def _tokens_of(counter: TokenCounter, message: Message) -> int:
     content, count = message.content, counter.count
+    if type(content) is str and not message.tool_calls and not message.thinking:
+        return MESSAGE_OVERHEAD + count(content)
     total = MESSAGE_OVERHEAD
     if isinstance(content, str):
         total += count(content)

@@ -55,7 +55,7 @@ def shown(prompt: Any) -> list[Any]:
     return [item for item in prompt if item != "" and not (isinstance(item, dict) and "section" in item)]
 
 
-def said(role: str, prompt: str) -> dict[str, str]:
+def turn(role: str, prompt: str) -> dict[str, str]:
     return {"role": role, "prompt": prompt}
 
 
@@ -76,24 +76,24 @@ def test_a_text_with_columns_hides_the_answer() -> None:
 @pytest.mark.parametrize(
     ("template", "printed"),
     [
-        ({"round": [ASKS, ANSWERS]}, [said("HUMAN", "Question: 1+1=?"), said("BOT", "Answer: ")]),
+        ({"round": [ASKS, ANSWERS]}, [turn("HUMAN", "Question: 1+1=?"), turn("BOT", "Answer: ")]),
         (
             {
                 "round": [
-                    *(said("HUMAN", "Question: 2+2=?"), said("BOT", "Answer: 4")),
-                    *(said("HUMAN", "Question: 3+3=?"), said("BOT", "Answer: 6")),
+                    *(turn("HUMAN", "Question: 2+2=?"), turn("BOT", "Answer: 4")),
+                    *(turn("HUMAN", "Question: 3+3=?"), turn("BOT", "Answer: 6")),
                     *(ASKS, ANSWERS),
                 ]
             },
             [
-                *(said("HUMAN", "Question: 2+2=?"), said("BOT", "Answer: 4")),
-                *(said("HUMAN", "Question: 3+3=?"), said("BOT", "Answer: 6")),
-                *(said("HUMAN", "Question: 1+1=?"), said("BOT", "Answer: ")),
+                *(turn("HUMAN", "Question: 2+2=?"), turn("BOT", "Answer: 4")),
+                *(turn("HUMAN", "Question: 3+3=?"), turn("BOT", "Answer: 6")),
+                *(turn("HUMAN", "Question: 1+1=?"), turn("BOT", "Answer: ")),
             ],
         ),
         (
             {"begin": [SYSTEM], "round": [ASKS, ANSWERS]},
-            [SYSTEM, said("HUMAN", "Question: 1+1=?"), said("BOT", "Answer: ")],
+            [SYSTEM, turn("HUMAN", "Question: 1+1=?"), turn("BOT", "Answer: ")],
         ),
     ],
     ids=["one turn", "several turns", "a system text"],
@@ -114,7 +114,7 @@ def test_the_last_prompt_of_the_model_is_not_sent() -> None:
     [("every", [["answer1"], ["answer1", "answer2"]]), ("every_with_gt", [["2"], ["2", "4"]]), ("last", [["2", "4"]])],
 )
 def test_turns_are_asked_as_printed(mode: str, after: list[list[str]]) -> None:
-    cfg = zero_shot({"round": [said("HUMAN", "{question}"), said("BOT", "{answer}")]}, MultiTurnPromptTemplate)
+    cfg = zero_shot({"round": [turn("HUMAN", "{question}"), turn("BOT", "{answer}")]}, MultiTurnPromptTemplate)
     cfg["inferencer"] = {"type": MultiTurnGenInferencer, "infer_mode": mode}
     row = {"question": ["1+1=?", "2+2=?", "3+3=?"], "answer": ["2", "4", "6"]}
     requests = InContext.from_cfg(cfg, ONE).requests(row)
@@ -124,7 +124,7 @@ def test_turns_are_asked_as_printed(mode: str, after: list[list[str]]) -> None:
         found.append(shown(next(requests) if number == 1 else requests.send(f"answer{number - 1}")))
         turns = [item for pair in zip(row["question"], before, strict=False) for item in pair]
         texts = [*turns, row["question"][len(before)]]
-        assert found[-1] == [said("BOT" if at % 2 else "HUMAN", text) for at, text in enumerate(texts)]
+        assert found[-1] == [turn("BOT" if at % 2 else "HUMAN", text) for at, text in enumerate(texts)]
     with pytest.raises(StopIteration):
         requests.send("the last")
 
@@ -179,7 +179,7 @@ def test_examples_are_shown_as_the_pseudo_code_shows_them() -> None:
 
 
 def test_examples_of_a_dialogue_are_turns() -> None:
-    turns = [said("HUMAN", "{question}"), said("BOT", "{answer}")]
+    turns = [turn("HUMAN", "{question}"), turn("BOT", "{answer}")]
     cfg = {
         **FEW_SHOT,
         "ice_template": {"type": PromptTemplate, "template": {"round": turns}},
@@ -192,8 +192,8 @@ def test_examples_of_a_dialogue_are_turns() -> None:
     (made,) = InContext.from_cfg(cfg, ONE, train=TRAIN).prompts([TEST])
     assert shown(made.prompt) == [
         SYSTEM,
-        *(said("HUMAN", "2+2=?"), said("BOT", "4"), said("HUMAN", "3+3=?"), said("BOT", "6")),
-        *(said("HUMAN", "1+1=?"), said("BOT", "")),
+        *(turn("HUMAN", "2+2=?"), turn("BOT", "4"), turn("HUMAN", "3+3=?"), turn("BOT", "6")),
+        *(turn("HUMAN", "1+1=?"), turn("BOT", "")),
     ]
 
 

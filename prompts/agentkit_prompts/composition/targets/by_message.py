@@ -77,12 +77,15 @@ class _Frame:
         edges: What may stand before and behind a message, by role.
         open_pairs: Neighbouring roles whose messages could form a token together, or be written as one.
         open_roles: Roles of which it is not known whether their text starts a line.
+        plain: What stands around the text of each role, where the text of a message is never looked into.
     """
 
     def __init__(self, template: RoleMarkerTemplate, tokens: ControlTokens, task: Task) -> None:
         self.template = template
         self.tokens = tokens
         self.task = task
+        self.may_be_in = tokens.may_be_in
+        self.plain = task.markers if template.signs == () else None
         self.ending = template.ending(task) if task.add_generation_prompt else ""
         self.pairs = frozenset(task.markers.values())
         self.starts_line = is_at_line_start(task.markers["user"][0])
@@ -148,13 +151,13 @@ class _MessageWriter:
         if (
             type(content) is str
             and not (message.tool_calls or message.tool_call_id or message.name or message.thinking)
-            and not frame.tokens.may_be_in(content)
+            and not frame.may_be_in(content)
         ):
-            if frame.template.signs == ():
-                begin, end = frame.task.markers[message.role]
+            if frame.plain is not None:
+                begin, end = frame.plain[message.role]
                 return f"{begin}{content}{end}"
             begin, text, end = frame.piece({"role": message.role, "content": content}, self.recent)
-            if text is not content and frame.tokens.may_be_in(text):
+            if text is not content and frame.may_be_in(text):
                 raise _EntangledError  # the template made a token of it
             return f"{begin}{text}{end}"
         tree = self.read.message(message)
@@ -256,16 +259,17 @@ class _SystemWriter:
 
 
 def _with_tools(task: Task, tools: Sequence[ToolSpec]) -> Task:
-    functions = [tool.derive(openai_tool)["function"] for tool in tools]
     try:
-        texts = [tool.derive(_function_text) for tool in tools]
-    except (TypeError, ValueError, RecursionError) as error:  # `render` says what is wrong with them
+        functions = [tool.derive(_function) for tool in tools]
+    except (TypeError, ValueError, RecursionError) as error:  # `render` reports what is wrong with them
         raise _EntangledError from error
-    return task._replace(tools=functions, tool_texts=texts)
+    return task._replace(tools=[each for each, _ in functions], tool_texts=[text for _, text in functions])
 
 
-def _function_text(tool: ToolSpec) -> str:
-    return json.dumps(tool.derive(openai_tool)["function"], ensure_ascii=False, allow_nan=False)
+def _function(tool: ToolSpec) -> tuple[Any, str]:
+    """Return the function of a tool as a request has it, and as JSON text."""
+    function = tool.derive(openai_tool)["function"]
+    return function, json.dumps(function, ensure_ascii=False, allow_nan=False)
 
 
 def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:

@@ -182,11 +182,11 @@ def words_of_tools(tools: Iterable[ToolSpec], tokens: ControlTokens) -> frozense
 
     Of an untrusted tool only those that can be no part of a control token.
     """
-    known = frozenset[str]()
+    known: set[str] = set()
     for tool in tools:
         words = tool.derive(_words)
-        known |= words if tool.trust == "trusted" else frozenset(filter(tokens.is_apart, words))
-    return known
+        known.update(words if tool.trust == "trusted" else filter(tokens.is_apart, words))
+    return frozenset(known)
 
 
 def is_harmless_tool(tool: ToolSpec, tokens: ControlTokens) -> bool:
