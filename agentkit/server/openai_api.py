@@ -102,7 +102,7 @@ class OpenAIEndpoints:
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             has_text = False
-            async with _streaming(partial(self._answered, turn, caller)) as pieces:
+            async with _Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_text:
                         yield sse(answers.first())
@@ -134,7 +134,7 @@ class OpenAIEndpoints:
 
         async def events() -> AsyncGenerator[bytes, None]:
             has_begun = False
-            async with _streaming(partial(self._answered, turn, caller)) as pieces:
+            async with _Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_begun:
                         has_begun = True
@@ -223,7 +223,7 @@ class OpenAIEndpoints:
         raise unknown
 
 
-class _streaming:  # noqa: N801 - a context manager, used like a function
+class _Streaming:
     """Runs a turn, and yields the pieces of its text as they come. Leaving early cancels it.
 
     Attributes:
@@ -237,7 +237,7 @@ class _streaming:  # noqa: N801 - a context manager, used like a function
         self._pieces: asyncio.Queue[str | None] = asyncio.Queue(_MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> _streaming:
+    async def __aenter__(self) -> _Streaming:
         self._task = asyncio.get_running_loop().create_task(self._work())
         return self
 
@@ -259,7 +259,7 @@ class _streaming:  # noqa: N801 - a context manager, used like a function
         if not self._task.cancelled():
             self._task.exception()
 
-    def __aiter__(self) -> _streaming:
+    def __aiter__(self) -> _Streaming:
         return self
 
     async def __anext__(self) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from agentkit import Agent, DurableError, Runs, ScriptedModel
+from agentkit import Agent, Runs, ScriptedModel
+from agentkit.durable import DurableError
 
 pytestmark = pytest.mark.untraced
 Working = Callable[..., Runs]

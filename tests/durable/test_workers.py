@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Paused, RunFailed, Runs
+from agentkit import Paused, Runs
 from agentkit.cli.app import app
+from agentkit.durable import RunFailed
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.untraced

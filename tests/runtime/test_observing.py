@@ -21,13 +21,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     Journal,
-    JournalError,
     LimitExceeded,
     Limits,
     Message,
-    ModelUnavailable,
     Paused,
     Reply,
     ScriptedModel,
@@ -36,7 +33,9 @@ from agentkit import (
     observe,
     tool,
 )
+from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.memory import Memory
+from agentkit.models import ModelUnavailable
 
 SECRET = "4111-1111"
 

@@ -18,7 +18,8 @@ import pytest
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
-from agentkit import Agent, AgentDefinitionError, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.server.access import Access, add_token
 from agentkit.server.durable_records import DurableRecords
