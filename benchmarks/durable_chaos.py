@@ -135,7 +135,8 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
             await cashier.start(f"Pay {len(ids)}", run_id=run_id)
             ids.append(run_id)
 
-    while kinds:
+    blows = dict.fromkeys(("kill", "restart", "stop"), 0)
+    while kinds and time.time() - began < args.seconds:
         await fill()
         await asyncio.sleep(random.uniform(0.3, args.pause))
         kind = kinds.pop()
@@ -165,9 +166,9 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     workers.end()
     report = {
         "database": "sqlite" if args.sqlite else "postgresql",
-        "kills": args.kills,
-        "restarts": args.restarts,
-        "stops": args.stops,
+        "kills": blows["kill"],
+        "restarts": blows["restart"],
+        "stops": blows["stop"],
         "workers": 1 if args.sqlite else args.workers,
         "runs": len(ids),
         "states": states,
@@ -237,6 +238,7 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=20)
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between two blows, at most")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds that all runs have to end")
+    parser.add_argument("--seconds", type=float, default=1e9, help="after which there are no more blows: sum several")
     parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()

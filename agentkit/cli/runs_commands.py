@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentkit.cli.map_command import map_
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import note, plain, put
 from agentkit.durable.durable_store import RunInfo
@@ -23,7 +24,7 @@ from agentkit.sync_driver import run_blocking
 
 __all__ = ["runs_app"]
 
-runs_app = typer.Typer(no_args_is_help=True, help="Durable runs: list, show, approve, deny, cancel, resume.")
+runs_app = typer.Typer(no_args_is_help=True, help="Durable runs: list, show, approve, deny, cancel, resume, map.")
 
 Url: TypeAlias = Annotated[
     str,
@@ -168,6 +169,9 @@ def cost(
             what = "calls" if by in ("tool", "layer") else "runs"
             name = one.name or f"no {by}"
             put(f"{name}: {one.runs} {what}, {used.input_tokens} tokens in, {used.output_tokens} out{money}")
+
+
+runs_app.command("map")(map_)
 
 
 def _handle(url: str, run: str) -> RunHandle[Any]:

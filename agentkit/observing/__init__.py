@@ -1,1 +1,5 @@
 """OpenTelemetry for all runs of a process: `observe`."""
+
+from agentkit_prompts.lazy import exports_of_stub
+
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Reply, Runs, ScriptedModel
+from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunIdTaken
 from agentkit.errors import UnknownOption
 from agentkit_prompts import Composition
@@ -80,6 +82,25 @@ async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp
     model.began.clear()
     await agent.map([f"r{number}" for number in range(5)], name="rate", out=tmp_path / "r", rate=2)
     assert model.began[-1] - model.began[0] >= 0.9  # SQLite may count in whole seconds
+
+
+def test_the_command_line_maps_a_file_and_names_its_bad_lines(url: str, tmp_path: Path) -> None:
+    module, inputs, out = tmp_path / "mapped.py", tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    module.write_text(
+        "from agentkit import Agent, Runs, ScriptedModel\n"
+        f"runs = Runs({url!r})\n"
+        "runs.add(Agent(ScriptedModel.repeat(lambda sent: 'to ' + sent.user.text), name='mapper'))\n"
+    )
+    words = ["runs", "map", str(module), str(inputs), "--name", "m", "--out", str(out), "--work", "--json"]
+    inputs.write_text('"a"\n\n{"input": 3}\nnope\n{"input": "b", "tenant": "t"}\n')
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 1 and "nothing was started" in refused.stderr and not out.exists()
+    assert all(part in refused.stderr for part in ("line 3: expected a text", "line 4: ", "line 5: 'tenant': would be"))
+    inputs.write_text('"a"\n{"input": "b"}\n')
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {"total": 2, "finished": 2, "failed": 0, "path": str(out)}
+    assert [json.loads(line)["output"] for line in out.read_text().splitlines()] == ["to a", "to b"]
 
 
 async def test_inputs_that_cannot_be_run_are_named_before_anything_is_started(runs: Runs, tmp_path: Path) -> None:
