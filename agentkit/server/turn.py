@@ -9,12 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
-
-from pydantic import WithJsonSchema
+from typing import Any
 
 from agentkit.agent import Agent
-from agentkit.errors import OutputStopped, Paused
+from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
@@ -196,7 +194,10 @@ class Turn:
         if self.schema is not None:
             if agent.chain.output is not str:
                 raise BadRequest("the agent has an answer of its own type", param="response_format")
-            options["output"] = OutputSpec(Annotated[Any, WithJsonSchema(dict(self.schema))])
+            try:
+                options["output"] = OutputSpec(self.schema)
+            except AgentDefinitionError as error:
+                raise BadRequest(str(error), param="response_format", code="invalid_value") from error
         if (scope := ServedAgents.scope(agent, self.tenant, self.user)) is not None:
             options["scope"] = scope
         return options
