@@ -38,6 +38,8 @@ __all__ = ["OpenAIEndpoints"]
 _log = logging.getLogger("agentkit.server")
 _OnText = Callable[[str], Awaitable[None]]
 _DONE = b"data: [DONE]\n\n"
+_MAX_READ_HERE = 200
+"""Messages of a request that are read between other requests."""
 _MAX_WAITING = 64
 """Pieces of text that wait for the client; then the model waits."""
 
@@ -93,7 +95,7 @@ class OpenAIEndpoints:
         asked = _validated(ChatRequest, await read_json(request, self._options))
         if asked.stream_options is not None and not asked.stream:
             raise BadRequest("stream_options: only with stream: true", param="stream_options", code="invalid_value")
-        messages = client_messages(asked.messages, "messages", "openai")
+        messages = await _messages(asked.messages, "messages", "openai")
         turn = self._turn(asked, caller, messages)
         answers = ChatAnswers(f"chatcmpl-{turn.run_id}", asked.model)
         if not asked.stream:
@@ -122,8 +124,8 @@ class OpenAIEndpoints:
         given = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
         before: tuple[Message, ...] = ()
         if asked.previous_response_id is not None:
-            before = await self._before(asked.previous_response_id, caller)
-        messages = (*before, *client_messages(given, "input", "responses", before))
+            before = await self._before(asked.previous_response_id, caller, asked.user)
+        messages = (*before, *await _messages(given, "input", "responses", before))
         if asked.instructions:
             messages = (Message("system", asked.instructions), *messages)
         turn = self._turn(asked, caller, messages)
@@ -153,14 +155,15 @@ class OpenAIEndpoints:
 
     def _turn(self, asked: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]) -> Turn:
         loaded = self._agents.get(asked.model, caller)
-        messages = self._held.restored(caller.tenant, messages)
+        user = caller.as_user(asked.user)
+        messages = self._held.restored((caller.tenant, user, loaded.name), messages)
         if not messages:
             raise BadRequest("there is no message to answer", param="messages", code="invalid_messages")
         return Turn(
             agents=self._agents,
             name=loaded.name,
             tenant=caller.tenant,
-            user=caller.as_user(asked.user),
+            user=user,
             messages=messages,
             kwargs=asked.additional_kwargs,
             tools=asked.client_tools,
@@ -181,7 +184,7 @@ class OpenAIEndpoints:
                 if self._keeping is None or self._keeping.done():
                     self._keeping = asyncio.get_running_loop().create_task(self._keep())
         if turn.reply is not None:
-            self._held.hold(caller.tenant, turn.before, turn.reply)
+            self._held.hold((turn.tenant, turn.user, turn.name), turn.before, turn.reply)
         return answer
 
     async def _keep(self) -> None:
@@ -198,11 +201,11 @@ class OpenAIEndpoints:
             except Exception:
                 _log.exception("run %s could not be kept", turn.run_id)
 
-    async def _before(self, response_id: str, caller: Caller) -> tuple[Message, ...]:
+    async def _before(self, response_id: str, caller: Caller, user: str | None) -> tuple[Message, ...]:
         """Return the conversation until the end of a response.
 
         Raises:
-            UnknownResource: The tenant has no such response.
+            UnknownResource: The user has no such response of an agent that the caller may use.
         """
         await self.kept()
         run_id = response_id.removeprefix("resp_")
@@ -216,7 +219,7 @@ class OpenAIEndpoints:
             text = await in_thread(partial(self._store.journal, caller.tenant, run_id))
         except UnknownResource:
             raise unknown from None
-        if record.user != caller.as_user(record.user or None) or not text:
+        if record.user != caller.as_user(user) or record.agent not in self._agents.names(caller) or not text:
             raise unknown
         with suppress(JournalError):
             return await in_thread(partial(_conversation, record, text))
@@ -270,6 +273,12 @@ class _streaming:  # noqa: N801 - a context manager, used like a function
         await asyncio.wait((self._task,))
         self._task.result()
         raise StopAsyncIteration
+
+
+async def _messages(given: Any, where: str, form: str, before: tuple[Message, ...] = ()) -> tuple[Message, ...]:
+    """Read the messages of a client; many of them in a thread, so that others are answered meanwhile."""
+    read = partial(client_messages, given, where, form, before)
+    return read() if len(given) < _MAX_READ_HERE else await in_thread(read)
 
 
 def _failed(error: Exception) -> Response:

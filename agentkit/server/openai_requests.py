@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
 from agentkit.server.client_tools import ClientTool
+from agentkit.server.http_endpoint import Kwargs
 from agentkit.server.server_errors import BadRequest
 
 __all__ = ["ChatRequest", "ResponsesRequest", "settings_of"]
@@ -95,7 +96,7 @@ class _Common(_Part):
     user: _User | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: str | None = None
-    additional_kwargs: dict[str, Any] = Field(default={}, description="What the prompts of the agent require.")
+    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
 
     def _settings(self, **more: Any) -> dict[str, Any]:
         names = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key")
