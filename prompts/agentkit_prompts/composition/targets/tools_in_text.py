@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
-from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
@@ -23,12 +22,12 @@ def shows_tools(composition: Contents) -> bool:
     )
 
 
-def with_tools_as_text(composition: Contents) -> Composition:
+def with_tools_as_text(composition: Contents) -> Contents:
     """Return a composition without declared tools, in which calls and results are text of their messages.
 
     A call is JSON between `<tool_call>` tags, a result the user's, between `<tool_response>` tags.
     """
-    return Composition(
+    return Contents(
         composition.context,
         composition.layers,
         composition.sections,
