@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ OpenMemory = Callable[..., Memory]
 """Opens the memory in a folder or at an address; takes `scope`, `index` and `embedder` by name."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TENANT = "local"
+_loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
+"""The files that are being loaded, each by the one before it: also through Python in between."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
 """What building a part of an agent may raise."""
 
@@ -107,20 +110,19 @@ def load_agent(
         AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
         AgentDefinitionError: There is no such module or name, or it is no agent.
     """
-    return _load(source, home, model, open_memory, ())
-
-
-def _load(
-    source: str | os.PathLike[str],
-    home: str | os.PathLike[str] | None,
-    model: Model | str | None,
-    open_memory: OpenMemory,
-    inside: tuple[Path, ...],
-) -> LoadedAgent:
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
         return _of_module(text, model)
-    return _Building(Path(text), home, model, open_memory, inside).loaded()
+    path = Path(text)
+    inside = (*_loading.get(), Path(os.path.realpath(path)))
+    if inside[-1] in inside[:-1]:
+        names = " -> ".join(one.name for one in inside)
+        raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
+    token = _loading.set(inside)
+    try:
+        return _Building(path, home, model, open_memory).loaded()
+    finally:
+        _loading.reset(token)
 
 
 def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
@@ -148,14 +150,12 @@ class _Building:
         home: str | os.PathLike[str] | None,
         model: Model | str | None,
         open_memory: OpenMemory,
-        inside: tuple[Path, ...],
     ) -> None:
         self._path = path
         self._base = path.parent
         self._home = home
         self._model = model
         self._open_memory = open_memory
-        self._inside = (*inside, path.resolve())
         self._problems: list[Problem] = []
         self._opened: list[Any] = []
 
@@ -253,12 +253,9 @@ class _Building:
                 return [_as_tool(imported(entry, self._base), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
-            known = self._base / entry.agent
-            if not is_import_path(entry.agent) and known.resolve() in self._inside:
-                names = " -> ".join(path.name for path in (*self._inside, known.resolve()))
-                raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
-            source = entry.agent if is_import_path(entry.agent) else known
-            inner = _load(source, self._home, None, self._open_memory, self._inside)
+            is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
+            source = entry.agent if is_module else self._base / entry.agent
+            inner = load_agent(source, home=self._home, open_memory=self._open_memory)
             self._opened += inner._opened
             version.update(inner.version.encode())
             return [inner.agent.as_tool(name=entry.name, description=entry.description)]

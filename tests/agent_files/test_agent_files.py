@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,12 @@ def test_an_agent_that_is_a_tool_of_itself_is_refused(folder: Path) -> None:
     written(folder, entry.format("link.yaml"), "b.yaml")
     with pytest.raises(AgentFileError, match="tool of itself"):
         load_agent(folder / "a.yaml")
+    python = "from agentkit.agent_files.load_agent import load_agent\ndef make():\n    return load_agent({!r}).agent\n"
+    (folder / "loop.py").write_text(python.format(str(folder / "a.yaml")))
+    written(folder, entry.format("./loop.py:make"), "b.yaml")
+    with pytest.raises(AgentFileError, match="tool of itself") as caught:
+        load_agent(folder / "a.yaml")
+    assert len(str(caught.value)) < 1000
 
 
 def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
@@ -207,6 +214,10 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
     assert "it is a folder" in problems(folder / "prompts")[0]
     (folder / "latin.yaml").write_bytes(b"model: offline\nname: caf\xe9\n")
     assert problems(folder / "latin.yaml") == ["2: it is not UTF-8 text"]
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    assert "symbolic links" in problems(folder / "loop.yaml")[0]
+    os.mkfifo(folder / "pipe.yaml")
+    assert "it is no regular file" in problems(folder / "pipe.yaml")[0]
 
 
 def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
