@@ -12,6 +12,7 @@ import typer
 
 from agentkit.agent_files.agent_file import is_import_path
 from agentkit.agent_files.load_agent import LoadedAgent, load_agent
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, has_memory, open_memory, utf8
 from agentkit.cli.screen import complain, note
@@ -39,7 +40,9 @@ ModelName: TypeAlias = Annotated[
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
-def loaded_agent(source: str, *, home: Path = HOME, model: str | None = None) -> LoadedAgent:
+def loaded_agent(
+    source: str, *, home: Path = HOME, model: str | None = None, memories: SharedMemories | None = None
+) -> LoadedAgent:
     """Return the agent of a file or a module; modules are looked for in the working folder too.
 
     Raises:
@@ -49,7 +52,7 @@ def loaded_agent(source: str, *, home: Path = HOME, model: str | None = None) ->
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     given = None if home == HOME else home
-    return load_agent(source, home=given, model=None if model is None else _named(model))
+    return load_agent(source, home=given, model=None if model is None else _named(model), memories=memories)
 
 
 def _named(model: str) -> Any:

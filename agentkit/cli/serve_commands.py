@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
 from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, note, put
@@ -40,6 +42,9 @@ def serve_agents(
         list[str] | None, typer.Option(metavar="ORIGIN", help="A web page that may ask. Repeatable.")
     ] = None,
     grace: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="What goes on when it stops has.")] = 20.0,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Take agent files that are changed, for what begins from then on.")
+    ] = False,
     model: ModelName = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
@@ -54,6 +59,7 @@ def serve_agents(
     """
     try:
         from agentkit.server.access import Access
+        from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
@@ -63,9 +69,13 @@ def serve_agents(
         raise typer.Exit(1) from error
     with ExitStack() as closing:
         loaded: list[LoadedAgent] = []
+        memories = SharedMemories()
+        closing.callback(memories.close)
+        load = partial(loaded_agent, home=home, model=model, memories=memories)
         for source in agent or ():
-            loaded.append(loaded_agent(source, home=home, model=model))
-            closing.callback(loaded[-1].close)
+            loaded.append(load(source))
+            if not reload:
+                closing.callback(loaded[-1].close)
         if not loaded:
             loaded.append(
                 closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, tells=True))
@@ -78,6 +88,12 @@ def serve_agents(
         known = access or (home / ACCESS if (home / ACCESS).exists() else None)
         options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)
         made = Server(loaded, memory=memory, store=store, access=Access(known, tenant=TENANT), options=options)
+        if reload:
+            reloading = AgentReload(made, load, _report)
+            closing.callback(reloading.close)
+            for one in loaded:
+                if one.name not in reloading.watched:
+                    note(f"{one.name} is an agent of a module: it is not reloaded")
         running = uvicorn_server(made, host=host, port=port)
 
         def ready() -> None:
@@ -94,6 +110,13 @@ def serve_agents(
         running.run()
         if not running.started:
             raise typer.Exit(1)
+
+
+def _report(name: str, problem: str | None) -> None:
+    if problem is None:
+        note(f"{name}: its file was loaded again")
+    else:
+        complain(f"{name}: its file was changed and cannot be used; the agent before it stays\n{problem}")
 
 
 def token(

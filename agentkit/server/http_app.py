@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -95,12 +96,17 @@ class Server:
             *SessionEndpoints(self.sessions, self.store, options).endpoints(),
             *self._operations.endpoints(),
         ]
+        self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),
             middleware=[_cors(options)] if options.cors_origins else [],
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
+
+    def during(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something while the server serves; it is cancelled at the end. Call this before it begins."""
+        self._tasks.append(work)
 
     def stop_listening(self) -> None:
         """End streams of events, so that their clients do not hold up a server that stops."""
@@ -173,9 +179,13 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         del app
         await self.runs.open()
+        tasks = [asyncio.ensure_future(work()) for work in self._tasks]
         try:
             yield
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self.stop_listening()
             await self.runs.close()
             await self._openai.kept()

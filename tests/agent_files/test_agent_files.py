@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -14,7 +13,9 @@ from jsonschema import Draft202012Validator
 from agentkit import Message, ScriptedModel, ToolCall
 from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.agent_files.load_agent import AgentFileError, load_agent
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
+from agentkit.memory import Memory, Scope
 from tests.paths import ROOT
 
 TOOLS = '''
@@ -221,21 +222,22 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
 
 
 def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
-    closed: list[str] = []
-
-    class Opened:
-        scope = None
-
-        def recall(self, query: str) -> list[Any]:
-            return []
-
-        def close(self) -> None:
-            closed.append("memory")
-
     path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")
     with pytest.raises(AgentFileError, match="no prompt of the layers shows"):
-        load_agent(path, open_memory=lambda *_, **__: Opened())
-    assert closed == ["memory"]
+        load_agent(path)
+    with Memory.open(folder / ".agentkit", scope=Scope("local")) as memory:
+        assert memory.ingest([path]).added  # the index has one process, and one opening, at a time
+
+
+def test_agents_that_share_a_memory_open_it_once(folder: Path) -> None:
+    (folder / "prompts" / "found.prompt.j2").write_text("---\nrole: before_input\nkind: memo\n---\n")
+    path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")
+    memories = SharedMemories()
+    one, two = load_agent(path, memories=memories), load_agent(path, memories=memories)
+    assert one.memory is two.memory is not None
+    one.close()
+    assert two.memory.ingest([folder / "tools.py"]).errors == ()
+    memories.close()
 
 
 def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
