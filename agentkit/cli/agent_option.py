@@ -21,7 +21,7 @@ from agentkit.models.model import Model
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import Memory, Scope
 
-__all__ = ["AgentSource", "ModelName", "loaded_agent", "opened_agent", "store_of"]
+__all__ = ["AgentSource", "AgentSources", "ModelName", "loaded_agent", "opened_agent", "store_of"]
 
 AgentSource: TypeAlias = Annotated[
     str | None,
@@ -31,6 +31,16 @@ AgentSource: TypeAlias = Annotated[
         envvar="AGENTKIT_AGENT",
         metavar="FILE|MODULE:NAME",
         help="An agent file, or an agent of a Python module. It is code: name only what you trust.",
+    ),
+]
+AgentSources: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent",
+        "-a",
+        envvar="AGENTKIT_AGENT",
+        metavar="FILE|MODULE:NAME",
+        help="An agent file, or an agent of a Python module. Repeatable.",
     ),
 ]
 ModelName: TypeAlias = Annotated[

@@ -17,6 +17,7 @@ import agentkit
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
 from agentkit.cli.chat import Chat
 from agentkit.cli.inspect_command import inspect
+from agentkit.cli.mcp_command import mcp
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
@@ -80,6 +81,7 @@ app.add_typer(sessions_app, name="sessions")
 app.command()(recall)
 app.command("run")(run_once)
 app.command("serve")(serve_agents)
+app.command()(mcp)
 app.command()(token)
 app.command("export")(export_rows)
 app.command()(new)

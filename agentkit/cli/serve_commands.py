@@ -12,7 +12,7 @@ import typer
 
 from agentkit.agent_files.load_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.cli.agent_option import ModelName, loaded_agent, opened_agent
+from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, note, put
 
@@ -23,16 +23,7 @@ ACCESS = "access.yaml"
 
 
 def serve_agents(
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--agent",
-            "-a",
-            envvar="AGENTKIT_AGENT",
-            metavar="FILE|MODULE:NAME",
-            help="An agent file, or an agent of a module. Repeatable.",
-        ),
-    ] = None,
+    agent: AgentSources = None,
     host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 8000,
     access: Annotated[
