@@ -40,6 +40,7 @@ from agentkit.server.sessions_api import SessionEndpoints
 from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.server.turn_errors import server_error
+from agentkit.server.turns import Turns
 from agentkit_memory import Memory
 
 __all__ = ["Server", "create_app"]
@@ -85,7 +86,8 @@ class Server:
         self.runs: BackgroundRuns = (
             LocalRuns(self.agents, self.store, self.sessions, self.limits, options) if runs is None else runs(self)
         )
-        self._openai = OpenAIEndpoints(self.agents, self.store, self.limits, options)
+        self._turns = Turns(self.store, self.limits, options)
+        self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
         self.run_endpoints = RunEndpoints(self.agents, self.runs, self.store, self.sessions, self.limits, options)
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
@@ -188,7 +190,7 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
             self.stop_listening()
             await self.runs.close()
-            await self._openai.kept()
+            await self._turns.kept()
             await self.limits.written()
             if self._owns_store:
                 self.store.close()
