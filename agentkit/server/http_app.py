@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from starlette.applications import Starlette
@@ -98,6 +99,10 @@ class Server:
             *SessionEndpoints(self.sessions, self.store, options).endpoints(),
             *self._operations.endpoints(),
         ]
+        if find_spec("ag_ui") is not None:
+            from agentkit.server.ag_ui_api import AGUIEndpoints
+
+            self._endpoints += AGUIEndpoints(self.agents, self._turns, options).endpoints()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),

@@ -52,6 +52,8 @@ class TurnAnswer:
     finish_reason: str
     usage: Usage
     refusal: bool = False
+    output: Any = None
+    """The answer as JSON data, where it is one of a type."""
 
 
 async def messages_of(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
@@ -157,8 +159,10 @@ class Turn:
             "finish_reason": result.finish_reason,
             "usage": result.usage,
         }
+        output = self._ended["output"]
         text = _joined(result.journal.messages) if self.streams_text else _as_json(result.output)
-        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=result.finish_reason == "refusal")
+        refused = result.finish_reason == "refusal"
+        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=refused, output=output)
 
     @property
     def usage(self) -> Usage:
