@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["History", "agent_tool"]
 
 History: TypeAlias = Literal["none", "text", "all"] | Callable[[tuple[Message, ...]], Iterable[Message]]
-"""What an agent that is a tool sees of the conversation before: nothing, what was said, all, or what a function says.
+"""What an agent that is a tool sees of the conversation before: nothing, the texts, all, or what a function returns.
 """
 _HISTORIES = ("none", "text", "all")
 _SECONDS = 600.0
@@ -135,8 +135,8 @@ def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...
         return tuple(history(before))
     if history == "all":
         return before
-    said = [message for message in before if message.role in ("user", "assistant", "system") and message.text]
-    return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in said])
+    texts = [message for message in before if message.role in ("user", "assistant", "system") and message.text]
+    return tuple([replace(message, tool_calls=()) if message.tool_calls else message for message in texts])
 
 
 def _approver(outer: Nesting, call_id: str) -> Approver | Decisions | None:

@@ -53,7 +53,7 @@ class Session(Protocol):
         ...
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        """Return how many messages stand before those that were appended under a key, or None."""
         ...
 
 
@@ -100,7 +100,7 @@ class InMemorySession:
         return True
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key; None when there are none."""
+        """Return how many messages stand before those that were appended under a key, or None."""
         return self._positions.get(key)
 
     def note(self, name: str) -> Any:

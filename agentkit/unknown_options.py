@@ -64,7 +64,8 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
                 check_names(cls.__name__, options, names, meant)
             init(self, *args, **options)
 
-        cls.__init__ = refusing  # type: ignore[misc]  # it takes what the one before took
+        made: Any = cls
+        made.__init__ = refusing  # it takes what the one before took
         return cls
 
     return changed

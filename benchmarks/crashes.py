@@ -134,8 +134,8 @@ def inspect(order: dict[str, Any], say: Any) -> None:
 
     from agentkit_memory import IndexBusy, Memory
 
-    def NoIndex(space: str, dimensions: int) -> Any:  # noqa: N802
-        raise IndexBusy("none is needed to look at what was restored")
+    def no_index(space: str, dimensions: int) -> Any:
+        raise IndexBusy("no index is needed to look at what was restored")
 
     with opened(order) as memory:
         index = memory._store.indexes.catch_up()
@@ -155,7 +155,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
             held = other.session("s").conversation if other.admin.usage() else ()
             damaged += [message.text for message in held] != messages[: len(held)] or not other.admin.verify().ok
     for copy in copies(order):  # whole, and read as such
-        with tempfile.TemporaryDirectory() as folder, Memory.open(folder, index=NoIndex) as other:
+        with tempfile.TemporaryDirectory() as folder, Memory.open(folder, index=no_index) as other:
             counts = other.admin.restore(copy)
             held = other.session("s").conversation
             damaged += [message.text for message in held] != messages[: len(held)] or not counts

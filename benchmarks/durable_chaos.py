@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,14 +118,14 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     from tests.durable import durable_agents
 
     runs, cashier = durable_agents.runs, durable_agents.cashier
-    runs.store.tables  # noqa: B018  # make the tables before the workers come
+    _ = runs.store.tables  # made before the workers come
     durable_agents.effects().close()
     workers = Workers(1 if args.sqlite else args.workers, home / "workers.log")
     ids: list[str] = []
     done: set[str] = set()
     kinds = ["kill"] * args.kills + ["restart"] * args.restarts + ["stop"] * args.stops
     random.shuffle(kinds)
-    wanted, began, told = len(kinds), time.time(), time.time()
+    wanted, began, shown = len(kinds), time.time(), time.time()
 
     async def fill() -> None:
         states = [await runs.list_runs(state=state, limit=10_000) for state in ("queued", "running")]
@@ -146,19 +146,17 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
         else:
             workers.pause(LEASE * random.uniform(0.4, 2.5))
         workers.renew()
-        if time.time() - told > 30:
-            told = time.time()
+        if time.time() - shown > 30:
+            shown = time.time()
             print(
                 f"{wanted - len(kinds)} of {wanted}, {len(done)} of {len(ids)} runs ended", file=sys.stderr, flush=True
             )
-    states: dict[str, int] = {}
+    states = Counter[str]()
     until = time.time() + args.patience
     while time.time() < until:
         workers.renew()
         found = await runs.list_runs(limit=100_000)
-        states = dict(defaultdict(int))
-        for info in found:
-            states[info.state] = states.get(info.state, 0) + 1
+        states = Counter(info.state for info in found)
         if set(states) <= {"finished", "failed"}:
             break
         await asyncio.sleep(1)

@@ -13,7 +13,6 @@ from harness import Figure, figures, interleave, main
 from icl import ASKED, COLUMNS, DATASET, EXAMPLES, ROWS, TRAIN
 
 from agentkit import ScriptedModel
-from agentkit.prompts import StaticSelector
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
     DatasetReader,
@@ -22,6 +21,7 @@ from agentkit.prompts.evaluation import (
     chat_messages,
     run_sync,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 
 META = {
     "round": [{"role": "HUMAN"}, {"role": "BOT", "generate": True}],

@@ -1,7 +1,7 @@
 """How every benchmark measures: CPU time of the process, limit and peers interleaved, order swapped each round.
 
 A candidate is a function that does its work `n` times, with a different input each time. The first candidate of a
-workload is its limit, the same work written by hand; the others are told as multiples of it.
+workload is its limit, the same work written by hand; the others are given as multiples of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Figure:
     value: float
     unit: str
     ratio: float | None = None
-    """Multiple of the limit; None for the limit itself and where there is none."""
+    """Multiple of the limit; None for the limit itself, and without a limit."""
     goal: str = ""
     met: bool | None = None
 

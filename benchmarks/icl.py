@@ -15,8 +15,8 @@ from typing import Any
 
 from harness import Figure, Work, figures, interleave, main
 
-from agentkit.prompts import StaticSelector
 from agentkit.prompts.evaluation import DatasetReader, InContext, PromptList, PromptTemplate
+from agentkit.prompts.example_selectors import StaticSelector
 
 ROWS = 10_000
 EXAMPLES = {

@@ -15,12 +15,16 @@ DOORS = {
     "agentkit.prompts": "Prompts",
     "agentkit.prompts.chat_templates": "Chat templates",
     "agentkit.prompts.evaluation": "Evaluation",
+    "agentkit.prompts.example_selectors": "Example selectors",
     "agentkit.prompts.prompters": "Prompters",
     "agentkit.tools": "Tools",
     "agentkit.memory": "Memory",
     "agentkit.inspector": "Inspector",
+    "agentkit.models": "Models",
+    "agentkit.durable": "Durable runs",
+    "agentkit.errors": "Errors of runs",
     "agentkit.testing": "Testing",
-    "agentkit": "Agents, models and runs",
+    "agentkit": "Agents and runs",
 }
 
 

@@ -46,9 +46,10 @@ Prints:
 import asyncio
 
 from agentkit import Chain, ScriptedModel
-from agentkit.prompts import Composition, ExamplesPrompt, KeywordSelector, Layers, PromptContext, compose
+from agentkit.prompts import Composition, ExamplesPrompt, Layers, PromptContext, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, JinjaChatTemplate
 from agentkit.prompts.evaluation import DatasetReader
+from agentkit.prompts.example_selectors import KeywordSelector
 
 # The one definition. Worked examples are chosen for what the user asks.
 layers = Layers(

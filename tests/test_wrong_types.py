@@ -10,12 +10,16 @@ import pytest
 from pydantic import ValidationError
 
 import agentkit
+import agentkit.durable
 import agentkit.memory
+import agentkit.models
 import agentkit.prompts
+import agentkit.prompts.example_selectors
 import agentkit.tools
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, OpenAIEmbedder
-from agentkit.prompts import KeywordSelector, LengthSelector, PromptError, Template, VectorSelector
+from agentkit.prompts import PromptError, Template
+from agentkit.prompts.example_selectors import KeywordSelector, LengthSelector, VectorSelector
 from agentkit.tools import ToolDefinitionError, file_tools
 
 WRONG: list[Any] = [5, "x", None, object(), [1], {"a": 1}, b"x", (), "", float("nan"), -1, [None], {"x"}]
@@ -27,10 +31,20 @@ MADE_BY_THE_LIBRARY = {
 SERVERS = {"mcp_server", "serve_mcp"}
 """These do not end; see the tests of the server."""
 
+ROOMS = (
+    agentkit,
+    agentkit.durable,
+    agentkit.memory,
+    agentkit.models,
+    agentkit.prompts,
+    agentkit.prompts.example_selectors,
+    agentkit.tools,
+)
+
 
 def public() -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
-    for room in (agentkit, agentkit.prompts, agentkit.tools, agentkit.memory):
+    for room in ROOMS:
         for name in sorted(room.__all__):
             found = getattr(room, name)
             is_error = inspect.isclass(found) and issubclass(found, BaseException)

@@ -88,7 +88,7 @@ def opened_agent(
         home: The folder of the memory.
         model: What `--model` names.
         embedder: What `--embedder` names.
-        makes: Whether a memory is made where there is none; without one the agent of the command line has none.
+        makes: Whether a missing memory is made; otherwise the agent of the command line goes without.
         tells: Whether to say which model answers.
         chat_template: What `--chat-template` names.
         model_name: What `--model-name` names.

@@ -73,7 +73,7 @@ def runs_of(module: str) -> Runs:
     """Return the runs that a module, or a file, has under a name; the only ones it has if there is no name.
 
     Raises:
-        WorkerError: There are none, or several.
+        WorkerError: No `Runs` was found, or several.
     """
     path, _, name = module.partition(":")
     found = vars(_loaded(path))

@@ -42,6 +42,7 @@ class RunFailed(DurableError):
         run_id: Id of the run.
         kind: Name of the class of the error, such as `ModelUnavailable`.
         message: Its text.
+        data: Kind and message: what DBOS stores of an error.
     """
 
     def __init__(self, run_id: str, kind: str, message: str) -> None:
@@ -49,6 +50,7 @@ class RunFailed(DurableError):
         self.run_id = run_id
         self.kind = kind
         self.message = message
+        self.data = {"kind": kind, "message": message}
 
 
 class RunCancelled(DurableError):

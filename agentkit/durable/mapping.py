@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
@@ -83,7 +84,7 @@ async def mapped(
     with file:
         while written < len(ids):
             page = ids[written : written + _PAGE]
-            lines = await in_thread(lambda page=page: _ended(store, page))  # type: ignore[misc]
+            lines = await in_thread(partial(_ended, store, page))
             for line in lines:
                 failed += "error" in line
                 file.write(json.dumps(line) + "\n")

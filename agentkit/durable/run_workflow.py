@@ -134,7 +134,7 @@ class Attempt:
             if self._keeper.is_taken:
                 raise asyncio.CancelledError from None
             await in_thread(lambda: self._runs.store.tables.take(self.run_id))
-            raise _failed(self.run_id, error) from error
+            raise RunFailed(self.run_id, type(error).__name__, str(error)) from error
 
     async def _outcome(self, request: RunRequest) -> Mapping[str, Any]:
         added = self._runs.agent_of(request)
@@ -211,13 +211,6 @@ def _seen(storing: asyncio.Task[None]) -> None:
     """Take the error of what is tried again: asyncio would log it."""
     if not storing.cancelled():
         storing.exception()
-
-
-def _failed(run_id: str, error: Exception) -> RunFailed:
-    """Return what is stored of an error: DBOS keeps the attribute `data` of it."""
-    failed = RunFailed(run_id, type(error).__name__, str(error))
-    failed.data = {"kind": failed.kind, "message": failed.message}  # type: ignore[attr-defined]
-    return failed
 
 
 def _lost() -> str:

@@ -47,7 +47,7 @@ class AnswerFile:
     A last line that was cut, as when the process was killed, is taken off; every other line has to be whole.
 
     Args:
-        path: Made when there is none.
+        path: Made if missing.
         about: What the answers depend on beside the prompts, such as the model; it has to be the same each time.
 
     Raises:

@@ -91,12 +91,12 @@ class Asker:
         """Return the reply to what `write` returned."""
         model = self._at(turn)
         if self.is_text:
-            return await model.complete(sent)  # type: ignore[attr-defined, no-any-return]
+            return await cast(TextModel, model).complete(sent)
         return await model.request(self._composition(sent))
 
     async def score(self, text: str) -> TextScore:
         """Return how likely the model finds a text."""
-        return await self.model.score(text)  # type: ignore[attr-defined, no-any-return]
+        return await cast(TextModel, self.model).score(text)
 
     def _composition(self, messages: Sequence[Mapping[str, Any]]) -> Composition:
         """Return the messages as every model takes them: the last of a user as its input, those before as history."""

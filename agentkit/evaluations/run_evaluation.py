@@ -75,7 +75,7 @@ async def run(
         retries: Further attempts at a request that failed for the moment, beside those of the model itself.
         tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
         embedder: Makes the vectors of a `TopkRetriever` in a configuration.
-        progress: True draws a bar on stderr (extra `cli`); or a function that is told of every row.
+        progress: True draws a bar on stderr (extra `cli`); or a function that is called with every row.
 
     Raises:
         InContextError: The evaluation cannot be asked like that: names everything, before anything is sent.

@@ -17,7 +17,7 @@ _NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
 
 def score_of_cfg(eval_cfg: object) -> Score | None:
-    """Return the score that an `eval_cfg` asks for; None, with a warning that names it, where there is none here."""
+    """Return the score that an `eval_cfg` asks for; None, with a warning that names it, where it is unknown here."""
     if not isinstance(eval_cfg, Mapping) or not eval_cfg:
         return None
     evaluator, answers, golds = (

@@ -42,7 +42,7 @@ _SECONDS = 600.0
 _TAIL_SECONDS = 10.0
 """How long is waited for what follows the end of a reply, such as its usage."""
 _END_SECONDS = 0.5
-"""How long is waited for the end of a stream that said it is over, so that its connection can be used again."""
+"""How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
 _MIN_SECRET = 8
 """Shorter values are placeholders; taking them out of messages would only garble the words."""
 _MAX_PAUSE = 8.0

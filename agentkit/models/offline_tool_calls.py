@@ -23,7 +23,7 @@ _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCall, ...], str]:
-    """Return the calls that `text` asks for, and, when there are none, what is missing from one it asks for.
+    """Return the calls that `text` asks for, and, without any, what is missing from one it asks for.
 
     A tool is asked for when its name stands alone in the text, is ordered (`use add`, `add(...)`, `the tool add`) or
     given arguments, and all its required arguments are there.

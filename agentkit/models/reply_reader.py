@@ -103,7 +103,7 @@ class Reader(ABC):
         """Return the whole reply; `model` names it where the endpoint did not.
 
         Raises:
-            ProtocolError: There is none.
+            ProtocolError: There is no reply in it.
             IncompleteCall: It was cut where half of it cannot be used.
         """
 

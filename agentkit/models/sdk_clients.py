@@ -95,7 +95,7 @@ class Clients:
 
     @property
     def key(self) -> str:
-        """The key that is sent; empty where there is none."""
+        """The key that is sent, or empty text."""
         key = self.given.api_key if self.given is not None else self._api_key or os.environ.get(self.sdk.key)
         return key.strip() if isinstance(key, str) else ""
 

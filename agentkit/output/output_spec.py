@@ -84,14 +84,14 @@ class OutputSpec(Generic[Answer]):
     ) -> None:
         if mode is not None and mode not in get_args(OutputMode):
             raise AgentDefinitionError(f"output mode: expected native, tool or prompted, got {mode!r:.40}")
+        given = [output_validator] if callable(output_validator) else output_validator
         check_types(
             AgentDefinitionError,
             "output",
-            output_validator=(output_validator, (Callable, Iterable), "a function or some"),  # type: ignore[arg-type]
+            output_validator=(given, Iterable, "a function or some"),
         )
         self.output = SchemaOutput(output) if isinstance(output, Mapping) else output
         self.mode: OutputMode | None = mode
-        given = [output_validator] if callable(output_validator) else [*output_validator]
         self.validators = tuple([_checked(validator) for validator in given])
 
     def __repr__(self) -> str:

@@ -156,7 +156,7 @@ class ToolStarted:
 
 @dataclass(slots=True)
 class ToolProgress:
-    """A tool said how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
+    """A tool reported how far it is. Of several that nobody has taken yet, the last one of a call is kept."""
 
     step: int
     call: ToolCall

@@ -27,7 +27,7 @@ def replaying(
     """Run `loop`, answering its effects from the journal; those that the journal does not know are passed on.
 
     What a journal cannot hold is asked for again: the conversation, as it was then, and the functions of tools.
-    `was_sent` is told each composition that the journal has the reply to.
+    `was_sent` is called with each composition that the journal has the reply to.
 
     Raises:
         JournalError: The loop asks for something else than the journal has the answer of.

@@ -176,7 +176,7 @@ def add_token(
     scopes: tuple[Permission, ...] = ("run", "read"),
     user: str | None = None,
 ) -> str:
-    """Add a new token to an access file, made if there is none, and return it: it is shown this once only.
+    """Add a new token to an access file, made if missing, and return it: it is shown this once only.
 
     Raises:
         AccessFileError: The file cannot be used, or has a token of that name.

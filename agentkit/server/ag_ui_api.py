@@ -21,7 +21,7 @@ from agentkit.server.server_errors import BadRequest, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turn import Turn, messages_of
 from agentkit.server.turn_errors import server_error
-from agentkit.server.turns import Turns, streaming
+from agentkit.server.turns import Streaming, Turns
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["AGUIEndpoints"]
@@ -93,7 +93,7 @@ class AGUIEndpoints:
         written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text)
 
         async def pieces() -> AsyncGenerator[bytes, None]:
-            async with streaming(lambda put: self._turns.answered(turn, caller, on_event=put)) as run:
+            async with Streaming(lambda put: self._turns.answered(turn, caller, on_event=put)) as run:
                 async for event in run:
                     for piece in _bytes(written.of(event)):
                         yield piece

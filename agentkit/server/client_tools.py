@@ -40,7 +40,7 @@ def with_client_tools(agent: Agent[Any, Any], declared: Sequence[ClientTool]) ->
 
     Raises:
         BadRequest: The agent has a tool of that name, or two have one name.
-        ToolDefinitionError: A schema is none.
+        ToolDefinitionError: A schema is invalid.
     """
     given = agent._equipment.given
     own: list[Any] = list(given) if isinstance(given, list | tuple) else [given]

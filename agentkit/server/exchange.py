@@ -65,8 +65,8 @@ async def read_body(request: Request, options: ServerOptions) -> bytes:
         BadRequest: It did not arrive in time.
     """
     most = options.body_bytes
-    said = request.headers.get("content-length")
-    if said is not None and said.isdecimal() and int(said[:20]) > most:
+    announced = request.headers.get("content-length")
+    if announced is not None and announced.isdecimal() and int(announced[:20]) > most:
         raise _too_large(most)
     pieces: list[bytes] = []
     size = 0

@@ -55,7 +55,7 @@ class Endpoint:
     permission: Permission | None
     """What the token must allow; None where no token is needed."""
     body: type[BaseModel] | None = None
-    """What the body is; None where there is none."""
+    """What the body is, or None."""
     answers: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
     """JSON Schema of the answer."""
     status: int = 200
@@ -68,7 +68,7 @@ def name_in_path(request: Request, part: str, what: str) -> str:
     """Return a name out of the path: it holds nothing that could be a path.
 
     Raises:
-        Unprocessable: It is no name.
+        Unprocessable: It is not a valid name.
     """
     return checked_name(request.path_params[part], what)
 
@@ -92,7 +92,7 @@ def number(request: Request, name: str, default: int, least: int, most: int) -> 
     """Return a whole number out of the query.
 
     Raises:
-        Unprocessable: It is none, or out of range.
+        Unprocessable: It is not a whole number, or out of range.
     """
     given = request.query_params.get(name)
     if given is None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import NO_USAGE, Usage
@@ -102,14 +102,14 @@ class LocalRuns:
                 return _same(known, record)
         live = LiveRun(record, self._store, 0)
         place = self._reserve(live)
-        kept: RunRecord | None = None
         try:
             kept = await in_thread(partial(self._store.add, record))
-        finally:
-            if kept is not record:
-                self._release(live, place)
+        except BaseException:
+            self._release(live, place)
+            raise
         if kept is not record:
-            return _same(cast(Any, kept), record)
+            self._release(live, place)
+            return _same(kept, record)
         self._begin(live)
         return record
 

@@ -27,7 +27,7 @@ from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocess
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turn import Turn, TurnAnswer, messages_of
 from agentkit.server.turn_errors import server_error
-from agentkit.server.turns import OnPiece, Turns, streaming
+from agentkit.server.turns import OnPiece, Streaming, Turns
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
@@ -89,7 +89,7 @@ class OpenAIEndpoints:
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             has_text = False
-            async with streaming(partial(self._answered, turn, caller)) as pieces:
+            async with Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_text:
                         yield sse(answers.first())
@@ -121,7 +121,7 @@ class OpenAIEndpoints:
 
         async def events() -> AsyncGenerator[bytes, None]:
             has_begun = False
-            async with streaming(partial(self._answered, turn, caller)) as pieces:
+            async with Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_begun:
                         has_begun = True

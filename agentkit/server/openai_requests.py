@@ -135,7 +135,7 @@ class ChatRequest(_Common):
         return form.json_schema.schema_ if isinstance(form, _ChatSchemaFormat) else None
 
     def settings(self) -> ModelSettings | None:
-        """Return how the model is to answer; None where nothing is said of it."""
+        """Return how the model is to answer; None where the request leaves it open."""
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             raise BadRequest("max_tokens and max_completion_tokens: give one of them", param="max_tokens")
         choice = self.tool_choice
@@ -191,7 +191,7 @@ class ResponsesRequest(_Common):
         return form.schema_ if isinstance(form, _ResponsesSchemaFormat) else None
 
     def settings(self) -> ModelSettings | None:
-        """Return how the model is to answer; None where nothing is said of it."""
+        """Return how the model is to answer; None where the request leaves it open."""
         choice = self.tool_choice
         return settings_of(
             self._settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -33,14 +33,14 @@ class Measures:
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str, int]] = Counter()
         self.seconds: dict[str, list[int]] = {}
-        self.sums: Counter[str] = Counter()
+        self.sums: defaultdict[str, float] = defaultdict(float)
 
     def count(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request. `path` is that of the route, so that names in it make no new series."""
         self.requests[method, path, status] += 1
         counts = self.seconds.setdefault(path, [0] * (len(_BUCKETS) + 1))
         counts[next((at for at, most in enumerate(_BUCKETS) if seconds <= most), len(_BUCKETS))] += 1
-        self.sums[path] += seconds  # type: ignore[assignment]  # seconds add up like any number
+        self.sums[path] += seconds
 
     def lines(self) -> list[str]:
         """Return the counts in the text format of Prometheus."""

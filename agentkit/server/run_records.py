@@ -98,7 +98,7 @@ class RunRecords(Protocol):
         ...
 
     def find(self, tenant: str, key: str) -> RunRecord | None:
-        """Return the run that a tenant began under an idempotency key; None where there is none."""
+        """Return the run that a tenant began under an idempotency key, or None."""
         ...
 
     def put(self, record: RunRecord) -> None:

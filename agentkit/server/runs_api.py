@@ -224,7 +224,7 @@ class RunEndpoints:
         """Return a run that the caller may see.
 
         Raises:
-            UnknownResource: There is none.
+            UnknownResource: The caller has no such run.
         """
         record = await in_thread(partial(self._store.get, caller.tenant, run_id))
         if not _is_seen(record, caller):

@@ -27,7 +27,7 @@ class ServedAgents:
         agents: The agents.
 
     Raises:
-        AgentDefinitionError: There is none, two have one name, or their memories are not of one store.
+        AgentDefinitionError: No agent was given, two have one name, or their memories are not of one store.
     """
 
     def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
@@ -75,7 +75,7 @@ class ServedAgents:
         """Return an agent, as it was given.
 
         Raises:
-            UnknownResource: There is none of that name that the caller may use.
+            UnknownResource: The caller may use no agent of that name.
         """
         names = self.names(caller)
         if name not in names:

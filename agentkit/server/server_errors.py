@@ -1,4 +1,4 @@
-"""What a client can be told by the server: each error has its HTTP status and its type in OpenAI's shape."""
+"""The errors that a client gets from the server: each has its HTTP status and its type in OpenAI's shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`serve`: a server in this process, until it is told to stop."""
+"""`serve`: a server in this process, until it is stopped."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _TimedProtocol(H11Protocol):
 
 
 class RunningServer(uvicorn.Server):
-    """A uvicorn server that ends streams of events as soon as it is told to stop."""
+    """A uvicorn server that ends streams of events as soon as it is to stop."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)
@@ -140,7 +140,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
 
 
 def serve(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> None:
-    """Serve until the process is told to stop (SIGINT, SIGTERM). What goes on then has `grace_seconds` to end.
+    """Serve until the process gets a signal to stop (SIGINT, SIGTERM). What goes on then has `grace_seconds` to end.
 
     Raises:
         AgentDefinitionError: As `uvicorn_server` does.

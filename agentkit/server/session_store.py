@@ -54,7 +54,7 @@ class SessionStore:
         self._lock = Lock()
 
     def open(self, owner: Owner, name: str) -> Session:
-        """Return a conversation, begun if there is none.
+        """Return a conversation, begun if missing.
 
         Raises:
             ServerFull: There are as many as may be kept.

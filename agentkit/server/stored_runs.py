@@ -114,7 +114,7 @@ class StoredRuns:
     """A `RunRecords` in a SQLite file.
 
     Args:
-        path: The file, made if there is none; None keeps the runs in memory, as long as the object lives.
+        path: The file, made if missing; None keeps the runs in memory, as long as the object lives.
         keep: How many ended runs to keep of all tenants together; the oldest go first. None for all.
 
     Raises:
@@ -150,9 +150,8 @@ class StoredRuns:
         with self._lock:
             try:
                 with self._engine.begin() as connection:
-                    made = connection.execute(insert(_runs).values(**_row(record)))
+                    run = connection.scalar(insert(_runs).values(**_row(record)).returning(_runs.c.number))
                     if journal:
-                        (run,) = made.inserted_primary_key or (0,)
                         connection.execute(insert(_journals).values(run=run, line=journal))
             except IntegrityError:
                 if record.key is not None and (known := self.find(record.tenant, record.key)) is not None:

@@ -16,7 +16,7 @@ from agentkit.server.tenant_limits import TenantLimits
 from agentkit.server.turn import Turn, TurnAnswer
 from agentkit.threads import in_thread
 
-__all__ = ["OnPiece", "Turns", "streaming"]
+__all__ = ["OnPiece", "Streaming", "Turns"]
 
 OnPiece: TypeAlias = Callable[[Any], Awaitable[None]]
 _log = logging.getLogger("agentkit.server")
@@ -75,7 +75,7 @@ class Turns:
                 _log.exception("run %s could not be kept", turn.run_id)
 
 
-class streaming:  # noqa: N801 - a context manager, used like a function
+class Streaming:
     """Runs a turn, and yields its pieces, of text or events, as they come. Leaving early cancels it.
 
     Args:
@@ -92,7 +92,7 @@ class streaming:  # noqa: N801 - a context manager, used like a function
         self._pieces: asyncio.Queue[Any] = asyncio.Queue(_MAX_WAITING)
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> streaming:
+    async def __aenter__(self) -> Streaming:
         self._task = asyncio.get_running_loop().create_task(self._work())
         return self
 
@@ -114,7 +114,7 @@ class streaming:  # noqa: N801 - a context manager, used like a function
         if not self._task.cancelled():
             self._task.exception()
 
-    def __aiter__(self) -> streaming:
+    def __aiter__(self) -> Streaming:
         return self
 
     async def __anext__(self) -> Any:

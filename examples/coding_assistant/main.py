@@ -11,7 +11,6 @@ Prints:
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall, UserInput, model
@@ -19,8 +18,7 @@ from agentkit.prompts import KwargsError, PromptFolder
 from agentkit.tools import file_tools
 
 layers = PromptFolder.load(Path(__file__).with_name("prompts")).layers()
-project = Path(tempfile.mkdtemp())
-(project / "greet.py").write_text("def hello(name):\n    return f'Hello, {name}!'\n")
+project = Path(__file__).with_name("project")
 
 played = ScriptedModel(
     [

@@ -18,9 +18,10 @@ LAYERS = Layers("You help with git.")
 TURNS = [("How do I undo a commit?", "Use git revert."), ("Where is the history?", "Use git log.")]
 
 rows = [compose(LAYERS, PromptContext(user_input=asked)).to_sample(said, "qwen") for asked, said in TURNS]
-path = Path(tempfile.mkdtemp()) / "rows.jsonl"
-path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    print(f"{len(path.read_text('utf-8').splitlines())} rows in {path.name}")
 
-print(f"{len(rows)} rows in {path.name}")
 for row in rows:
     print("learns:", [row["text"][start:end] for start, end in row["loss_spans"]])

@@ -1,4 +1,4 @@
-"""Answers questions about a folder of notes, and says which passages the answer uses.
+"""Answers questions about a folder of notes, and names the chunks that the answer uses.
 
 Prints:
 
@@ -18,7 +18,7 @@ from agentkit import Agent, OfflineModel, RecallOptions, model
 from agentkit.memory import Memory
 
 QUESTIONS = ["How hot should green tea be?", "How long is the warranty of a kettle?"]
-SYSTEM = "Answer from the passages. Name the label of each one you use, as it stands there in brackets."
+SYSTEM = "Answer from the documents. Name the label of each one you use, as it stands there in brackets."
 
 os.chdir(Path(__file__).parent)
 asked = model(os.environ["MODEL"]) if "MODEL" in os.environ else OfflineModel()

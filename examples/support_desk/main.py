@@ -29,7 +29,7 @@ desk = Agent(
     "You find out who can help, and hand over to them.",
     tools=[
         billing.as_tool(name="billing", description="Knows invoices and payments.", history="text", final=True),
-        repairs.as_tool(name="repairs", description="Knows how to mend things.", history="text", final=True),
+        repairs.as_tool(name="repairs", description="Knows how to repair things.", history="text", final=True),
     ],
     limits=Limits(tokens=20_000),
 )

@@ -60,3 +60,4 @@ from agentkit_memory.scope import Scope as Scope
 from agentkit_memory.store.records import StoredDocument as StoredDocument
 from agentkit_memory.store.records import StoredFact as StoredFact
 from agentkit_memory.terms.bm25_vectors import SparseVector as SparseVector
+from agentkit_prompts.ranking.embedder import Embedder as Embedder

@@ -64,7 +64,7 @@ class Memory:
         clock: Callable[[], float] = time.time,
         keep_recalls: int | None = 10_000,
     ) -> Memory:
-        """Open the memory in a folder, making it if there is none, or in a PostgreSQL database.
+        """Open the memory in a folder, made if missing, or in a PostgreSQL database.
 
         Args:
             target: Folder that holds `memory.db` and `index/`, or a `postgresql://` URL.
@@ -207,7 +207,7 @@ class Memory:
         load: bool = True,
         allow_media: bool = False,
     ) -> StoredSession:
-        """Open a conversation of this scope, making it if there is none. One that has expired begins anew.
+        """Open a conversation of this scope, made if missing. One that has expired begins anew.
 
         Args:
             session_id: Its name.

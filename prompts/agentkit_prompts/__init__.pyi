@@ -37,7 +37,6 @@ from agentkit_prompts.errors import TemplateError as TemplateError
 from agentkit_prompts.errors import ToolFormWarning as ToolFormWarning
 from agentkit_prompts.prompt_files.prompt_file import PromptFile as PromptFile
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder as PromptFolder
-from agentkit_prompts.ranking.embedder import Embedder as Embedder
 from agentkit_prompts.schemas.params import JsonSchema as JsonSchema
 from agentkit_prompts.schemas.params import ParamsSchema as ParamsSchema
 from agentkit_prompts.templates.engine import Trusted as Trusted
@@ -51,13 +50,7 @@ from agentkit_prompts.tokens.counter import TokenCounter as TokenCounter
 from agentkit_prompts.tokens.exact import TiktokenCounter as TiktokenCounter
 from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
-from agentkit_prompts.tree.example_selectors import KeywordSelector as KeywordSelector
-from agentkit_prompts.tree.example_selectors import LengthSelector as LengthSelector
-from agentkit_prompts.tree.example_selectors import MMRSelector as MMRSelector
-from agentkit_prompts.tree.example_selectors import VectorSelector as VectorSelector
-from agentkit_prompts.tree.examples import ExampleSelector as ExampleSelector
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
-from agentkit_prompts.tree.examples import StaticSelector as StaticSelector
 from agentkit_prompts.tree.layers import Layers as Layers
 from agentkit_prompts.tree.layers import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt

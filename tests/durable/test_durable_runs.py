@@ -11,32 +11,25 @@ from pydantic import BaseModel
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
-    ApprovalError,
     ApprovalGiven,
-    DepsMismatch,
-    DurableError,
     InMemorySession,
     Limits,
     Message,
     ModelReplied,
-    ModelUnavailable,
     OutputSpec,
     Paused,
     Reply,
-    RunCancelled,
-    RunFailed,
-    RunIdTaken,
-    RunNotFound,
     Runs,
     ScriptedModel,
     ToolCall,
     ToolContext,
     ToolFinished,
     Usage,
-    WorkerError,
     tool,
 )
+from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, RunNotFound, WorkerError
+from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
+from agentkit.models import ModelUnavailable
 from agentkit_prompts import Composition
 
 pytestmark = pytest.mark.untraced

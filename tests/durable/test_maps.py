@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, DurableError, Message, Reply, RunIdTaken, Runs, ScriptedModel, UnknownOption
+from agentkit import Agent, Message, Reply, Runs, ScriptedModel
+from agentkit.durable import DurableError, RunIdTaken
+from agentkit.errors import UnknownOption
 from agentkit_prompts import Composition
 
 pytestmark = pytest.mark.untraced

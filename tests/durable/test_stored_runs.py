@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import Agent, DurableError, Message, Price, Reply, RunFailed, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit.durable import DurableError, RunFailed
 from agentkit.durable.run_request import RunRequest, SessionName
+from agentkit.models import Price
 from agentkit.run.journal import Journal
 from agentkit_prompts import Composition
 

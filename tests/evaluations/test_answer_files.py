@@ -61,7 +61,7 @@ async def test_what_is_answered_is_not_asked_again(server: ChatServer, tmp_path:
 
 
 async def test_a_failed_row_is_asked_again_and_no_other(tmp_path: Path) -> None:
-    from agentkit import ModelRequestError
+    from agentkit.models import ModelRequestError
 
     def model(*replies: Any) -> ScriptedModel:
         return ScriptedModel(list(replies))

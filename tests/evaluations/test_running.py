@@ -296,7 +296,7 @@ class TestFailures:
         assert [row.row for row in error.value.evaluation.rows] == [0, 1, 3, 4] and list(error.value.failures) == [2]
 
     async def test_what_no_row_could_pass_ends_at_once(self, server: ChatServer) -> None:
-        from agentkit import ModelAuthError, ModelRequestError
+        from agentkit.models import ModelAuthError, ModelRequestError
 
         for status, kind in ((401, ModelAuthError), (404, ModelRequestError)):
             name = server.on(f"no {status}", sends({"error": {"message": "no"}}, status))

@@ -5,11 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 
-from tests.paths import ROOT
-
-DOORS = ("agentkit", *(f"agentkit.{name}" for name in ("prompts", "tools", "memory", "testing")), *(
-    f"agentkit.prompts.{name}" for name in ("chat_templates", "evaluation", "prompters")
-))  # fmt: skip
+from tests.paths import DOORS, ROOT
 
 
 def test_every_error_can_be_looked_up() -> None:

@@ -84,9 +84,7 @@ def test_every_public_name_of_a_layer_is_importable_from_agentkit(layer: str) ->
     door = importlib.import_module(f"agentkit.{layer}")
     inside = importlib.import_module(f"agentkit_{layer}")
     assert inside.__all__
-    assert {name: getattr(door, name) for name in door.__all__} == {
-        name: getattr(inside, name) for name in inside.__all__
-    }
+    assert [name for name in inside.__all__ if getattr(door, name) is not getattr(inside, name)] == []
 
 
 def test_the_layering_contract_is_kept(tmp_path: Path) -> None:

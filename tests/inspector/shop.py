@@ -14,8 +14,6 @@ from agentkit import (
     Layers,
     Message,
     ModelError,
-    ModelUnavailable,
-    Price,
     Reply,
     ScriptedModel,
     Session,
@@ -26,6 +24,7 @@ from agentkit import (
 )
 from agentkit import Paused as PausedRun
 from agentkit.inspector import LocalSource
+from agentkit.models import ModelUnavailable, Price
 from agentkit.prompts import (
     AdditionalInfoPrompt,
     MemoPrompt,

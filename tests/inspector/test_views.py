@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, Document, InMemorySession, Journal, JournalError, Message, ScriptedModel, ToolCall, Usage
+from agentkit import Agent, Document, InMemorySession, Journal, Message, ScriptedModel, ToolCall, Usage
+from agentkit.errors import JournalError
 from agentkit.inspector.composition_view import MAX_PIECE, composition_view, message_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import Delta, Model, ModelError, ModelSettings, OpenAIModel, Reply
+from agentkit import ModelError, ModelSettings, OpenAIModel, Reply
+from agentkit.models import Delta, Model
 from agentkit_prompts import Composition, Layers, PromptContext, ToolSpec, compose
 from tests.servers import ChatServer
 

@@ -9,22 +9,17 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    AgentDefinitionError,
+from agentkit import Agent, InMemorySession, ModelError, ModelSettings, Usage, tool
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import (
     Delta,
-    InMemorySession,
     ModelAuthError,
-    ModelError,
     ModelInterrupted,
     ModelRateLimited,
     ModelReplyCut,
     ModelReplyError,
     ModelRequestError,
-    ModelSettings,
     ModelUnavailable,
-    Usage,
-    tool,
 )
 from agentkit_prompts import Message, ToolCall
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure

@@ -11,7 +11,8 @@ import warnings
 import pytest
 from starlette.responses import JSONResponse
 
-from agentkit import Agent, InMemorySession, ModelInterrupted, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
+from agentkit import Agent, InMemorySession, OpenAIModel, RunFinished, TextDelta, ToolFinished, tool
+from agentkit.models import ModelInterrupted
 from agentkit.models.sdk_clients import _OPEN
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, streams
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, AgentDefinitionError, AnthropicModel, Delta, ModelInterrupted, ModelSettings, Tool
+from agentkit import Agent, AnthropicModel, ModelSettings, Tool
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import Delta, ModelInterrupted
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed, failure
 from tests.models.wires import WIRES, as_event, model_of, speaks

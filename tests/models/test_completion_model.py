@@ -8,19 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    AgentDefinitionError,
-    CompletionModel,
-    ModelAuthError,
-    ModelError,
-    ModelInterrupted,
-    ModelReplyError,
-    ModelRequestError,
-    ModelSettings,
-    ModelUnavailable,
-    Reply,
-    Usage,
-)
+from agentkit import CompletionModel, ModelError, ModelSettings, Reply, Usage
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelAuthError, ModelInterrupted, ModelReplyError, ModelRequestError, ModelUnavailable
 from agentkit.prompts import Conversation, Message, ToolCall, compose
 from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
 from agentkit_prompts import Layers, PromptContext

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import ModelReplyError, Reply
+from agentkit import Reply
+from agentkit.models import ModelReplyError
 from agentkit.models.reply_reader import ErrorReply, IncompleteCall, ProtocolError
 from agentkit_prompts.context.messages import MESSAGES
 from agentkit_prompts.context.wire.read_messages import read_messages

@@ -11,29 +11,31 @@ from starlette.responses import JSONResponse
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     AnthropicModel,
-    DeepSeekModel,
     FallbackModel,
-    GeminiModel,
     InMemorySession,
     Limits,
-    ModelAuthError,
     ModelError,
     ModelFellBack,
-    ModelInterrupted,
-    ModelRequestError,
     ModelSettings,
-    ModelUnavailable,
     OfflineModel,
     OpenAIModel,
     OpenAIResponsesModel,
-    Price,
     ScriptedModel,
     model,
     tool,
 )
-from agentkit.models import openai_chat
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import (
+    DeepSeekModel,
+    GeminiModel,
+    ModelAuthError,
+    ModelInterrupted,
+    ModelRequestError,
+    ModelUnavailable,
+    Price,
+    openai_chat,
+)
 from agentkit.testing import CutOff
 from agentkit.tools import Tool, to_gemini
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
+from agentkit import ModelError, OpenAIModel
+from agentkit.models import (
     ModelAuthError,
-    ModelError,
     ModelInterrupted,
     ModelRateLimited,
     ModelReplyError,
     ModelRequestError,
     ModelUnavailable,
-    OpenAIModel,
 )
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, both, failure, model_for
 from tests.servers import ChatServer, calls, chunk, completion, hangs, in_turn, says, sends, streams

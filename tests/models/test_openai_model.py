@@ -11,15 +11,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    AgentDefinitionError,
-    ModelError,
-    ModelSettings,
-    ModelUnavailable,
-    OpenAIModel,
-    Reply,
-    Usage,
-)
+from agentkit import ModelError, ModelSettings, OpenAIModel, Reply, Usage
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelUnavailable
 from agentkit_prompts import Conversation, Message, ToolCall
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.servers import ChatServer, chunk, completion, says, sends, streams

@@ -11,19 +11,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    ModelError,
-    ModelInterrupted,
-    ModelRateLimited,
-    ModelUnavailable,
-    OpenAIModel,
-    Reply,
-    ScriptedModel,
-    ToolCall,
-    Usage,
-    tool,
-)
+from agentkit import Agent, ModelError, OpenAIModel, Reply, ScriptedModel, ToolCall, Usage, tool
+from agentkit.models import ModelInterrupted, ModelRateLimited, ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
 from agentkit.testing import CutOff, RecordedModel, ReplayError, ReplayModel, no_real_models
 from agentkit_prompts import Layers, Message, PromptContext, ToolSpec, compose

@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
+from agentkit import Agent, ModelError, ToolCall, tool
+from agentkit.models import (
     Delta,
     ModelAuthError,
-    ModelError,
     ModelInterrupted,
     ModelRateLimited,
     ModelReplyCut,
     ModelReplyError,
     ModelRequestError,
     ModelUnavailable,
-    ToolCall,
-    tool,
 )
 from tests.models.asking import ADD, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import AgentDefinitionError, ModelUnavailable, Reply, ScriptedModel, Usage
+from agentkit import Reply, ScriptedModel, Usage
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelUnavailable
 from agentkit.models.model_errors import ScriptExhausted
 from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
 

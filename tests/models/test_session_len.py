@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentkit import CompletionModel, Layers, Message, ModelRequestError, ModelSettings, PromptContext
+from agentkit import CompletionModel, Layers, Message, ModelSettings, PromptContext
+from agentkit.models import ModelRequestError
 from agentkit.prompts import compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 from tests.servers import ChatServer, completes, serve

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, OutputSpec, OutputStopped, PartialOutput
+from agentkit import Agent, OutputSpec, PartialOutput
+from agentkit.errors import OutputStopped
 from agentkit.models.model import OutputMode
 from tests.models.asking import model_for
 from tests.models.raw import ChatML, raw_model

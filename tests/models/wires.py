@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agentkit import AnthropicModel, Model, ModelSettings, OpenAIModel, OpenAIResponsesModel
+from agentkit import AnthropicModel, ModelSettings, OpenAIModel, OpenAIResponsesModel
+from agentkit.models import Model
 from agentkit.models.anthropic_reader import AnthropicReader
 from agentkit.models.reply_reader import Reader, ReplyReader
 from agentkit.models.responses_reader import ResponsesReader

@@ -24,7 +24,6 @@ from agentkit import (
     Approved,
     Composition,
     Document,
-    JournalError,
     Message,
     Paused,
     Reply,
@@ -33,6 +32,7 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.errors import JournalError
 from agentkit.memory import Memory
 from tests.runtime.scripts import calling
 

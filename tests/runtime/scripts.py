@@ -8,7 +8,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, OnDelta, Reply, ToolCall
+from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
+from agentkit.models import OnDelta
 from agentkit_prompts import Conversation
 
 __all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]

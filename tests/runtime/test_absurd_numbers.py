@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
-from agentkit import AgentDefinitionError, Limits, Price, Usage
+from agentkit import Limits, Usage
+from agentkit.errors import AgentDefinitionError
 from agentkit.memory import DateScorer, EmbedderError, Gate, OpenAIEmbedder, RecallError, RecallPolicy, ReembedError
-from agentkit.prompts import Budget, ContextError, Document, MMRSelector, PromptError
+from agentkit.models import Price
+from agentkit.prompts import Budget, ContextError, Document, PromptError
+from agentkit.prompts.example_selectors import MMRSelector
 from agentkit.tools import ToolDefinitionError, ToolPolicy
 
 MINUS = -1

@@ -14,20 +14,20 @@ import pytest
 from agentkit import (
     Agent,
     AgentError,
-    ApprovalError,
     Composition,
     InMemorySession,
     Journal,
     Layers,
     Message,
     ModelError,
-    OnDelta,
     PromptContext,
     Reply,
     ScriptedModel,
     tool,
 )
+from agentkit.errors import ApprovalError
 from agentkit.memory import Memory, StoreError
+from agentkit.models import OnDelta
 from agentkit.prompts import ContextError, Example, ExamplesPrompt, PromptError, ToolSpec
 from agentkit.tools import ToolError
 from tests.runtime.scripts import calling, roles, valid

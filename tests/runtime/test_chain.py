@@ -7,8 +7,18 @@ from collections.abc import Sequence
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Chain, Example, Layers, OutputError, PromptContext, ScriptedModel, UserInput
-from agentkit.prompts import BudgetError, ExamplesPrompt, KwargsError, Size, TemplateError, TextPrompt, WrapPrompt
+from agentkit import Chain, Layers, PromptContext, ScriptedModel, UserInput
+from agentkit.errors import OutputError
+from agentkit.prompts import (
+    BudgetError,
+    Example,
+    ExamplesPrompt,
+    KwargsError,
+    Size,
+    TemplateError,
+    TextPrompt,
+    WrapPrompt,
+)
 
 
 class City(BaseModel):

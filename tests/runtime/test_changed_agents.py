@@ -9,7 +9,6 @@ import pytest
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     Chain,
     Document,
     InMemorySession,
@@ -26,6 +25,7 @@ from agentkit import (
     Trim,
     tool,
 )
+from agentkit.errors import AgentDefinitionError
 from agentkit.tools import ToolDefinitionError
 from tests.runtime.scripts import Library, calling
 

@@ -10,7 +10,6 @@ import pytest
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     Chain,
     ConversationCompacted,
     InMemorySession,
@@ -24,6 +23,7 @@ from agentkit import (
     Trim,
     Usage,
 )
+from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.prompts import Layers, Message, PromptContext, SummaryPrompt
 from tests.runtime.scripts import calling

@@ -10,17 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from agentkit import (
-    Agent,
-    AgentDefinitionError,
-    InMemorySession,
-    LimitExceeded,
-    Limits,
-    ModelInterrupted,
-    ScriptedModel,
-    TextDelta,
-    tool,
-)
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, ScriptedModel, TextDelta, tool
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelInterrupted
 from agentkit.testing import CutOff, Delayed, controlled_time
 from tests.runtime.scripts import calling, valid
 

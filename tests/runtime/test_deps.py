@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, DepsMismatch, InMemorySession, Paused, ScriptedModel, ToolContext, tool
+from agentkit import Agent, InMemorySession, Paused, ScriptedModel, ToolContext, tool
+from agentkit.errors import DepsMismatch
 from agentkit.tools import Toolset, TurnTools
 from tests.runtime.scripts import calling
 

@@ -14,7 +14,6 @@ from agentkit import (
     InMemorySession,
     Layers,
     ModelReplied,
-    ModelUnavailable,
     PromptComposed,
     Recalled,
     RunFinished,
@@ -23,6 +22,7 @@ from agentkit import (
     ToolFinished,
     ToolStarted,
 )
+from agentkit.models import ModelUnavailable
 from agentkit.prompts import KwargsError, TextPrompt
 from tests.runtime.scripts import Library, Never, calling, roles
 

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import (
-    AgentDefinitionError,
-    Chain,
+from agentkit import Chain, Message, ScriptedModel
+from agentkit.errors import AgentDefinitionError
+from agentkit.memory import (
+    ExtractionError,
+    FactDraft,
     FoundFacts,
-    Message,
-    ModelReplyError,
-    ModelRequestError,
-    ModelUnavailable,
-    ScriptedModel,
+    Memory,
+    StoredFact,
+    Turn,
     fact_extractor,
     fact_layers,
 )
-from agentkit.memory import ExtractionError, FactDraft, Memory, StoredFact, Turn
+from agentkit.models import ModelReplyError, ModelRequestError, ModelUnavailable
 
 NOON = 1_700_000_000.0  # Tuesday 2023-11-14 22:13 UTC
 TURNS = [

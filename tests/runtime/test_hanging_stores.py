@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, ScriptedModel, SessionBusy, threads
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, ScriptedModel, threads
+from agentkit.errors import SessionBusy
 from agentkit_prompts import Conversation
 from tests.runtime.scripts import Slow, calling
 

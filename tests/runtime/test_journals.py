@@ -11,26 +11,23 @@ import pytest
 
 from agentkit import (
     Agent,
-    ApprovalError,
     Approved,
     Denied,
     Document,
     InMemorySession,
     Journal,
-    JournalError,
     LimitExceeded,
     Limits,
     Message,
-    NothingToContinue,
     Paused,
     PromptContext,
-    RunIdReused,
     ScriptedModel,
     ToolFinished,
     Usage,
     UserInput,
     tool,
 )
+from agentkit.errors import ApprovalError, JournalError, NothingToContinue, RunIdReused
 from agentkit.memory import Memory
 from agentkit.prompts import AdditionalInfoPrompt, Image, Layers, MemoPrompt, Template
 from tests.runtime.scripts import Forgetful, Library, calling, roles, valid

@@ -9,9 +9,7 @@ import pytest
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     Composition,
-    Example,
     InMemorySession,
     Layers,
     LimitExceeded,
@@ -22,7 +20,8 @@ from agentkit import (
     Usage,
     tool,
 )
-from agentkit.prompts import ExamplesPrompt
+from agentkit.errors import AgentDefinitionError
+from agentkit.prompts import Example, ExamplesPrompt
 from tests.runtime.scripts import Never, calling, roles, valid
 
 

@@ -14,7 +14,6 @@ import pytest
 from agentkit import (
     Agent,
     Composition,
-    Delta,
     Event,
     InMemorySession,
     LimitExceeded,
@@ -23,7 +22,6 @@ from agentkit import (
     ModelReplied,
     Nested,
     OfflineModel,
-    OnDelta,
     Reply,
     RunFinished,
     ScriptedModel,
@@ -32,6 +30,7 @@ from agentkit import (
     ToolStarted,
     tool,
 )
+from agentkit.models import Delta, OnDelta
 from agentkit.testing import controlled_time
 from tests.runtime.scripts import calling, roles, valid
 

@@ -10,7 +10,6 @@ import pytest
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     AgentError,
     Chain,
     Document,
@@ -19,10 +18,10 @@ from agentkit import (
     OpenAIModel,
     Paused,
     RecallOptions,
-    ScopeMismatch,
     ScriptedModel,
     tool,
 )
+from agentkit.errors import AgentDefinitionError, ScopeMismatch
 from agentkit.memory import Memory, Scope
 from agentkit.prompts import Layers, MemoPrompt
 from tests.runtime.scripts import Library, calling

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import agentkit.models
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     InMemorySession,
     Journal,
     LimitExceeded,
@@ -21,12 +20,13 @@ from agentkit import (
     Message,
     OfflineModel,
     OpenAIModel,
-    Price,
     Reply,
     ScriptedModel,
     Summarise,
     Usage,
 )
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import Price
 from agentkit.models.prices import known_price
 from agentkit.testing import Delayed
 from tests.runtime.scripts import calling, valid

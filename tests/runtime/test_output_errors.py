@@ -7,19 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    InMemorySession,
-    Journal,
-    LimitExceeded,
-    Limits,
-    NothingToContinue,
-    OutputError,
-    Paused,
-    PromptContext,
-    ScriptedModel,
-    tool,
-)
+from agentkit import Agent, InMemorySession, Journal, LimitExceeded, Limits, Paused, PromptContext, ScriptedModel, tool
+from agentkit.errors import NothingToContinue, OutputError
 from agentkit.memory import Memory
 from tests.runtime.scripts import calling, roles, valid
 

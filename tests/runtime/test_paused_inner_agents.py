@@ -13,13 +13,11 @@ import pytest
 
 from agentkit import (
     Agent,
-    ApprovalError,
     Approved,
     Composition,
     Denied,
     InMemorySession,
     Journal,
-    JournalError,
     LimitExceeded,
     Limits,
     Message,
@@ -30,6 +28,7 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.errors import ApprovalError, JournalError
 from agentkit.memory import Memory, StoreError
 from agentkit.tools import Tool
 from tests.runtime.scripts import calling, roles, valid

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, AgentDefinitionError, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
+from agentkit import Agent, Chain, InMemorySession, PromptContext, ScriptedModel, UserInput, tool
+from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import BudgetError, KwargsError, TextPrompt, compose
 from agentkit.prompts.prompters import AlpacaPrompter, ChatPrompter, EmptyPrompter, Prompter, PrompterError
 from agentkit_prompts.errors import ControlTokenError

@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    AgentDefinitionError,
-    Chain,
-    Event,
-    InMemorySession,
-    Journal,
-    Recalled,
-    RecallOptions,
-    ScriptedModel,
-)
+from agentkit import Agent, Chain, Event, InMemorySession, Journal, Recalled, RecallOptions, ScriptedModel
+from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.prompts import (
     Conversation,

@@ -12,22 +12,20 @@ import pytest
 
 from agentkit import (
     Agent,
-    ApprovalError,
     Approved,
     Denied,
     InMemorySession,
     Journal,
-    JournalError,
     LimitExceeded,
     Limits,
     Message,
     Paused,
     Reply,
     ScriptedModel,
-    SessionBusy,
     Usage,
     tool,
 )
+from agentkit.errors import ApprovalError, JournalError, SessionBusy
 from agentkit.memory import Memory
 from agentkit.testing import Delayed
 from tests.runtime.scripts import calling

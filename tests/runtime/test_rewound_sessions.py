@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, InMemorySession, JournalError, ModelError, ScriptedModel, tool
+from agentkit import Agent, InMemorySession, ModelError, ScriptedModel, tool
+from agentkit.errors import JournalError
 from agentkit.memory import HeadMoved, Memory, NotFound, Scope
 from agentkit.prompts import Conversation, Message, MessageError
 from agentkit.testing.strategies import conversations

@@ -10,7 +10,6 @@ import pytest
 
 from agentkit import (
     Agent,
-    ApprovalError,
     Approved,
     Denied,
     Event,
@@ -23,10 +22,10 @@ from agentkit import (
     ToolCall,
     ToolContext,
     ToolFinished,
-    ToolResult,
     tool,
 )
-from agentkit.tools import ToolDefinitionError, ToolError
+from agentkit.errors import ApprovalError
+from agentkit.tools import ToolDefinitionError, ToolError, ToolResult
 from tests.effort import tries
 from tests.runtime.scripts import calling, decided, roles, valid
 

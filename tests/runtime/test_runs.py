@@ -18,16 +18,12 @@ import pytest
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     Chain,
     Composition,
     Document,
-    Fact,
     InMemorySession,
     Layers,
     Message,
-    ModelRateLimited,
-    ModelUnavailable,
     PromptContext,
     Reply,
     RunFinished,
@@ -38,7 +34,9 @@ from agentkit import (
     sync_driver,
     tool,
 )
-from agentkit.prompts import Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelRateLimited, ModelUnavailable
+from agentkit.prompts import Fact, Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from tests.runtime.scripts import Library, calling, roles
 
 

@@ -12,18 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    Document,
-    InMemorySession,
-    Layers,
-    Message,
-    ModelError,
-    ScriptedModel,
-    Session,
-    SessionBusy,
-    UserInput,
-)
+from agentkit import Agent, Document, InMemorySession, Layers, Message, ModelError, ScriptedModel, Session, UserInput
+from agentkit.errors import SessionBusy
 from agentkit.memory import HeadMoved, KeyReused, Memory, RecallError
 from agentkit.prompts import KwargsError, TemplateError, TextPrompt
 from tests.runtime.scripts import Forgetful, Never, Slow, calling, roles, valid

@@ -14,16 +14,13 @@ from pydantic import BaseModel, Field
 
 from agentkit import (
     Agent,
-    AgentDefinitionError,
     AskAgain,
     Chain,
     InMemorySession,
     Journal,
     Limits,
     Message,
-    OutputError,
     OutputSpec,
-    OutputStopped,
     PartialOutput,
     Reply,
     RunResult,
@@ -32,6 +29,7 @@ from agentkit import (
     ToolCall,
     ToolContext,
 )
+from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.model import OutputMode
 from agentkit.output.json_in_text import json_spans
 from agentkit.prompts import Layers, TextPrompt

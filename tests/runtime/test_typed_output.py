@@ -9,16 +9,8 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from agentkit import (
-    Agent,
-    AgentDefinitionError,
-    Chain,
-    InMemorySession,
-    LimitExceeded,
-    Limits,
-    OutputError,
-    ScriptedModel,
-)
+from agentkit import Agent, Chain, InMemorySession, LimitExceeded, Limits, ScriptedModel
+from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.prompts import Layers
 from tests.runtime.scripts import calling, roles, valid
 

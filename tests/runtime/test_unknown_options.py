@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
-from agentkit import (
-    Agent,
-    AgentDefinitionError,
-    Chain,
-    Limits,
-    Price,
-    RecallOptions,
-    ScriptedModel,
-    Summarise,
-    Trim,
-    UnknownOption,
-)
+from agentkit import Agent, Chain, Limits, RecallOptions, ScriptedModel, Summarise, Trim
+from agentkit.errors import AgentDefinitionError, UnknownOption
+from agentkit.models import Price
 
 MODEL: Any = ScriptedModel(["x"])
 ANY: Any = {"agent": Agent, "limits": Limits}

@@ -14,13 +14,13 @@ from agentkit import (
     InMemorySession,
     Journal,
     Message,
-    OutputError,
     RunFinished,
     ScriptedModel,
     ToolFinished,
     ToolProgress,
     tool,
 )
+from agentkit.errors import OutputError
 from agentkit.tools import ToolContext, ToolDefinitionError
 from tests.runtime.scripts import calling, roles, valid
 

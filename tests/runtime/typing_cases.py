@@ -15,7 +15,6 @@ from agentkit import (
     Event,
     InMemorySession,
     Limits,
-    Model,
     OutputSpec,
     RunFinished,
     RunResult,
@@ -26,6 +25,7 @@ from agentkit import (
     tool,
 )
 from agentkit.memory import Memory
+from agentkit.models import Model
 from agentkit.prompts import BasePrompt, Layers, MemoPrompt, Size, Template, TextPrompt, WrapPrompt
 
 

@@ -44,7 +44,7 @@ class ToolFailure(ToolError):
 
     Attributes:
         message: What went wrong, and what the model can do about it.
-        data: Anything a tool may return as data, such as a code or the fields at fault; None when there is none.
+        data: Anything a tool may return as data, such as a code or the fields at fault, or None.
     """
 
     def __init__(self, message: str, data: Any = None) -> None:

@@ -33,7 +33,7 @@ def to_anthropic(tool: Tool | ToolSpec) -> dict[str, Any]:
 
 
 def to_gemini(tool: Tool | ToolSpec) -> dict[str, Any]:
-    """Return a function declaration for Gemini, in its subset of OpenAPI; without `parameters` where there are none.
+    """Return a function declaration for Gemini, in its subset of OpenAPI; without `parameters` where it has no params.
 
     Names of properties that the API refuses are replaced; the tool takes them in arguments as its own. References are
     written out, and what the subset has no words for is left out: arguments are validated by the whole schema still.

@@ -304,8 +304,8 @@ export class LayersView {
   }
 
   tell(piece) {
-    if (this.told === piece && this.card.firstChild) return;
-    this.told = piece;
+    if (this.shown === piece && this.card.firstChild) return;
+    this.shown = piece;
     this.card.classList.toggle("open", Boolean(piece));
     replace(this.card, provenance(piece, this.view, this.data.prompts));
     if (piece) this.card.firstChild.append(h("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => this.unpin() }, "×"));

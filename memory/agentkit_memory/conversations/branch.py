@@ -134,7 +134,7 @@ class Branch:
 
     @classmethod
     def make(cls, database: Database, scope_id: int, name: str) -> Branch:
-        """Return the conversation of that name, making it if there is none."""
+        """Return the conversation of that name, made if missing."""
         with database.write() as connection:
             connection.execute(
                 database.insert(conversations)

@@ -185,7 +185,7 @@ class StoredSession:
             self._lock.release()
 
     def position(self, key: str) -> int | None:
-        """Return how many messages stand before those that were appended under a key; None when there are none.
+        """Return how many messages stand before those that were appended under a key, or None.
 
         Raises:
             ScopeError: The key is too long or holds NUL.

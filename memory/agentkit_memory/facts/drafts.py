@@ -60,7 +60,7 @@ the model is not available now.
 
 
 def misshapen(draft: object) -> str:
-    """Return the fields of a draft that have a wrong type; an empty string if there are none.
+    """Return the fields of a draft that have a wrong type; or empty text.
 
     Values are left out: the text is stored and logged, and may outlive an erasure of the turns.
     """

@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Update, bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
 from agentkit_memory.errors import EmbedderError, IndexBusy, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
@@ -49,7 +49,7 @@ _free_removals = _free_rows.where(_state.want < 0)
 _free_of_scope = _free_rows.where(_state.scope_id == bindparam("only"))
 
 
-def _lease(free: Any) -> Update:
+def _lease(free: Select[str, str]) -> Update:
     taken = free.with_for_update(skip_locked=True).cte("taken")  # evaluated once, where a subquery may not be
     return (
         update(vector_state)
@@ -58,7 +58,7 @@ def _lease(free: Any) -> Update:
     )
 
 
-def _statements(free: Any, held: Any) -> tuple[Any, Update]:
+def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str | None, bool, bool], Update]:
     """Return what looks for work, and what takes it."""
     return select(_owner, free.exists(), held.exists()), _lease(free)
 
@@ -163,7 +163,7 @@ class Worker:
         # Read first: mostly there is nothing to do, and then no write lock is needed.
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
-            owner, free, self.others = tuple(connection.execute(self._look, look).one())
+            owner, free, self.others = connection.execute(self._look, look).one()
         if owner != self._index.id:
             raise IndexBusy(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "

@@ -235,7 +235,7 @@ def forget_in_batches(
     shown: int,
     hold: Callable[[Connection], bool] = lambda connection: True,
 ) -> bool:
-    """Delete the items of a SELECT, a batch at a time, until there are none; return False if `hold` does before."""
+    """Delete the items of a SELECT, a batch at a time, until all are gone; return False if `hold` does before."""
     while True:
         with database.write() as connection:
             if not hold(connection):

@@ -29,7 +29,7 @@ class Space:
 
     name: str
     index_id: str = ""
-    """Which index the outbox is about; empty while there is none."""
+    """Which index the outbox is about, or empty text."""
     model: str = ""
     dimensions: int = 0
     """Length of the dense vectors; 0 where the space has none."""

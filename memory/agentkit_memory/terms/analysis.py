@@ -49,7 +49,7 @@ def count_terms(text: str, *, stored: bool = False) -> tuple[dict[int, int], int
 
 
 def find_terms(text: str, wanted: frozenset[int]) -> tuple[dict[int, int], int]:
-    """Return how often each wanted term occurs in a stored text, and how many words that has; 0 where there is none.
+    """Return how often each wanted term occurs in a stored text, and how many words that has.
 
     That is what `count_terms` returns, in half the time.
     """
@@ -81,7 +81,7 @@ def split_words(text: str, *, heads: bool = False) -> list[str]:
 
 
 class _Terms(dict[str, tuple[int, ...]]):
-    """A cache of the numbers of words in a text of some languages; of a stop word there are none."""
+    """A cache of the numbers of words in a text of some languages; a stop word has no number."""
 
     def __init__(self, spoken: frozenset[str]) -> None:
         super().__init__()

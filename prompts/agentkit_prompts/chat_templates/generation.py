@@ -174,6 +174,6 @@ def _marked(
 
 
 def _closed(reply: str, control_tokens: Sequence[str]) -> str:
-    """Return a text up to the control token that ends it, white space aside; nothing when there is none."""
+    """Return a text up to the control token that ends it, white space aside; nothing without such a token."""
     bare = reply.rstrip()
     return bare if bare.endswith(tuple(control_tokens)) else ""

@@ -119,7 +119,7 @@ class Contents:
 
     @property
     def system(self) -> Rendered:
-        """The system message; empty text when there is none."""
+        """The system message, or empty text."""
         return self.sections[0]
 
     @property

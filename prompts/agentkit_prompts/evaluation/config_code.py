@@ -31,7 +31,7 @@ _MAX_DEPTH = 60
 
 
 class Unread:
-    """Stands for a variable whose value could not be read: who uses it is told why."""
+    """Stands for a variable whose value could not be read: using it is an error that says why."""
 
     def __init__(self, why: str) -> None:
         self.why = why

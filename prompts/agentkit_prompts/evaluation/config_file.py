@@ -70,7 +70,7 @@ def load_datasets(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     They are the list `datasets`, or else every list of datasets in the file.
 
     Raises:
-        InContextError: As `load_config`; or there is none, or one is incomplete.
+        InContextError: As `load_config`; or no dataset is found, or one is incomplete.
     """
     variables = load_config(path)
     assert isinstance(variables, _Variables)

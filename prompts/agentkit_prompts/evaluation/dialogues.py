@@ -25,7 +25,7 @@ def dialogue_requests(
     each entry, and a column that holds messages is the dialogue itself (OpenCompass, `ChatInferencer`).
 
     Raises:
-        InContextError: The row is none of these, or as the template.
+        InContextError: The row makes no turns, or as the template.
     """
     if isinstance(template, MultiTurnPromptTemplate):
         return template.requests(row, infer_mode)
@@ -51,7 +51,7 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
             turn = {**row, **{name: value[number] for name, value in given.items()}}
             found += _turn(template, turn, turn.get(reader.output_column or "", ""))
         return found
-    kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items()) or "there is none"
+    kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items()) or "no columns"
     raise InContextError(
         "dialogue: the columns of a row must be texts, or lists of texts with one for each turn, or one must hold "
         f"messages with role and content; {kinds}"

@@ -81,7 +81,7 @@ def read_reader(cfg: Mapping[str, Any] | DatasetReader) -> DatasetReader:
     """Return the reader of a `reader_cfg`.
 
     Raises:
-        InContextError: It is none; names everything that is wrong.
+        InContextError: It is invalid; names everything that is wrong.
     """
     problems: list[str] = []
     reader = _reader(cfg, problems)

@@ -24,7 +24,7 @@ class SpecifiedTool(Protocol):
 
     @property
     def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+        """What a model reads of it."""
         ...
 
 

@@ -217,7 +217,7 @@ class Prompter:
             tools: Tool specs of a chat request.
             label: The reply to learn, put behind the text; a request has no place for one and ignores it.
             show: Log the result, also when the prompter does not.
-            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` when there are none.
+            return_dict: Return `{"messages": [...], "tools": [...]}`, without `tools` where the prompter has no tools.
 
         The text is not defended against control tokens in the input: `Composition.to_text` is.
 

@@ -56,7 +56,7 @@ def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
 
 
 def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
-    """Return a function declaration for Gemini; no `parameters` where there are none.
+    """Return a function declaration for Gemini; without `parameters` where the tool has no params.
 
     Names of properties that it refuses are replaced, references written out; what its `Schema` has no words for is
     left out.
@@ -84,7 +84,7 @@ def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _without_patterns(schema: Any) -> Any:
-    """Return a schema without the patterns that are not read everywhere; the very same where there are none."""
+    """Return a schema without the patterns that are not read everywhere; the very same where it has no patterns."""
     if isinstance(schema, list | tuple):
         items = [_without_patterns(item) for item in schema]
         return schema if all(map(is_, items, schema)) else items

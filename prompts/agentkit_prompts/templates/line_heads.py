@@ -117,7 +117,7 @@ class LineHeads:
     def without_forged(self, rendered: Rendered, items: Sequence[Any] | None) -> Rendered:
         """Return the rendering of a list with its forged heads broken.
 
-        Where it is known to show `items` and nothing else, one look tells most times that there are none.
+        Where it is known to show `items` and nothing else, one look is mostly enough.
         """
         if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
             return rendered

@@ -28,7 +28,7 @@ class Size:
     equal ones in the order they are sent; what is left is shared in proportion to `flex` up to `max`.
 
     Raises:
-        PromptError: The numbers contradict each other, or are none.
+        PromptError: The numbers contradict each other, or are not whole numbers.
     """
 
     min: int = 0

@@ -16,7 +16,6 @@ from agentkit.prompts import (
     Example,
     ExamplesPrompt,
     Image,
-    KeywordSelector,
     Layers,
     MemoPrompt,
     Message,
@@ -31,6 +30,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import KeywordSelector
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 

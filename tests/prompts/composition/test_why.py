@@ -22,7 +22,6 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     PromptError,
-    StaticSelector,
     TextPrompt,
     ToolCall,
     ToolSpec,
@@ -30,6 +29,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 from agentkit.testing import strategies as some
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.tree.layers import PLACES
@@ -176,7 +176,7 @@ def test_messages_without_text_and_without_results_are_answered_truthfully() -> 
     assert composition.messages[6].tool_calls == TRAFFIC[0].tool_calls
     assert composition.why("tools").reason == "sent as a tool spec, not in the text of a message"
     closing = composed(Layers("S", after_intermediate="Go on."))
-    assert "there is none in this turn" in closing.why("after_intermediate[0]").reason
+    assert "this turn has no tool traffic" in closing.why("after_intermediate[0]").reason
 
 
 def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> None:

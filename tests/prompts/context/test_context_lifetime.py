@@ -16,7 +16,6 @@ from agentkit.prompts import (
     Example,
     ExamplesPrompt,
     Image,
-    KeywordSelector,
     Layers,
     Memo,
     MemoPrompt,
@@ -26,6 +25,7 @@ from agentkit.prompts import (
     UserInput,
     compose,
 )
+from agentkit.prompts.example_selectors import KeywordSelector
 from tests.effort import tries
 
 LAYERS = Layers(

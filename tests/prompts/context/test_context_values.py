@@ -29,7 +29,6 @@ from agentkit.prompts import (
     Fact,
     File,
     Image,
-    KeywordSelector,
     Layers,
     Message,
     PromptContext,
@@ -43,6 +42,7 @@ from agentkit.prompts import (
     compose,
     prepare,
 )
+from agentkit.prompts.example_selectors import KeywordSelector
 from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 

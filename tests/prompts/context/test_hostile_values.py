@@ -24,7 +24,6 @@ from agentkit.prompts import (
     Message,
     PromptContext,
     PromptError,
-    StaticSelector,
     Template,
     TemplateError,
     TextPrompt,
@@ -35,6 +34,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 

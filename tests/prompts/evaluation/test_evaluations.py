@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts import Example, KeywordSelector, StaticSelector
+from agentkit.prompts import Example
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
@@ -24,6 +24,7 @@ from agentkit.prompts.evaluation import (
     RawPromptTemplate,
     RowPrompt,
 )
+from agentkit.prompts.example_selectors import KeywordSelector, StaticSelector
 from agentkit_prompts.evaluation.prompt_list import is_marker
 
 TRAIN = [

@@ -7,17 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.prompts import (
-    Example,
-    ExampleSelector,
-    ExamplesPrompt,
-    KeywordSelector,
-    Layers,
-    PromptContext,
-    StaticSelector,
-    VectorSelector,
-    compose,
-)
+from agentkit.prompts import Example, ExamplesPrompt, Layers, PromptContext, compose
 from agentkit.prompts.evaluation import (
     DatasetReader,
     InContext,
@@ -26,6 +16,7 @@ from agentkit.prompts.evaluation import (
     RandomSelector,
     WindowSelector,
 )
+from agentkit.prompts.example_selectors import ExampleSelector, KeywordSelector, StaticSelector, VectorSelector
 from agentkit_prompts.evaluation.dataset_reader import part_of
 from agentkit_prompts.evaluation.retrievers import retrieve
 

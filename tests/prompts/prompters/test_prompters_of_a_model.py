@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit import Agent, AgentDefinitionError, Chain, InMemorySession, ScriptedModel, tool
+from agentkit import Agent, Chain, InMemorySession, ScriptedModel, tool
+from agentkit.errors import AgentDefinitionError
 from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, EmptyPrompter, PrompterError
 
 

@@ -31,7 +31,6 @@ from agentkit.prompts import (
     RecalledMessage,
     RecalledPrompt,
     Rendered,
-    StaticSelector,
     Template,
     TemplateError,
     TextPrompt,
@@ -44,6 +43,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 
 pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
 

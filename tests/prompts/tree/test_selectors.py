@@ -14,25 +14,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, Chain, ScriptedModel
+from agentkit.memory import Embedder
 from agentkit.prompts import (
     BasePrompt,
-    Embedder,
     Example,
-    ExampleSelector,
     ExamplesPrompt,
-    KeywordSelector,
     Layers,
-    LengthSelector,
     Memo,
-    MMRSelector,
     PromptContext,
     PromptError,
     Size,
-    StaticSelector,
-    VectorSelector,
     WrapPrompt,
     compose,
     prepare,
+)
+from agentkit.prompts.example_selectors import (
+    ExampleSelector,
+    KeywordSelector,
+    LengthSelector,
+    MMRSelector,
+    StaticSelector,
+    VectorSelector,
 )
 from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_prompts.ranking.mmr import mmr

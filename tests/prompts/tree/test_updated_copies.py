@@ -18,13 +18,13 @@ from agentkit.prompts import (
     MemoPrompt,
     PromptContext,
     PromptError,
-    StaticSelector,
     Template,
     TextPrompt,
     UserInputPrompt,
     WrapPrompt,
     compose,
 )
+from agentkit.prompts.example_selectors import StaticSelector
 from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 

@@ -184,7 +184,7 @@ class _Items:
         """Keep an item; return whether there is room for more.
 
         Raises:
-            ValueError: There is none, and nobody wants a part of it.
+            ValueError: There is no room, and all of the items are wanted.
         """
         self.items.append(item)
         try:

@@ -157,7 +157,7 @@ class Guard:
         """Return the IP addresses of a host, to connect to and to no others.
 
         Raises:
-            ToolError: There is none, or one of them may not be reached.
+            ToolError: The host has no address, or one of them may not be reached.
         """
         try:
             found = [ip_address(host)]

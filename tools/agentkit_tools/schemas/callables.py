@@ -77,7 +77,7 @@ def docstring_of(function: Any) -> str | None:
 def _own_docstring(thing: Any) -> str | None:
     """Return the docstring that is written for this very thing; objects have that of their class, which is not it."""
     if isinstance(thing, type):
-        text = thing.__doc__  # where there is none, dataclasses and named tuples have their signature
+        text = thing.__doc__  # without one, dataclasses and named tuples have their signature
         return None if text and re.fullmatch(rf"{re.escape(thing.__name__)}\(.*\)(?: -> None)?", text, re.S) else text
     if hasattr(thing, "__name__"):
         return getattr(thing, "__doc__", None)

@@ -62,7 +62,7 @@ class JinjaChatTemplate:
     named: Mapping[str, str] = field(default_factory=dict)
     """Further templates of the model by name; `tool_use` is used where there are tools."""
     now: datetime | None = None
-    """What `strftime_now` formats; a composition gives the `now` of its context where there is none here. Without one
+    """What `strftime_now` formats; a composition gives the `now` of its context where this is None. Without one
     the template sees no clock, and prints the date it has of its own."""
     normalise: bool = True
     """Bring messages into the shapes that the template understands; without it they reach it as they are."""

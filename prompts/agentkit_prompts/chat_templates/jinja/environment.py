@@ -168,7 +168,7 @@ class _Trusted(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 (as Jinja has it)
-        if kwargs:  # variables around the call, for functions that read them: there are none
+        if kwargs:  # variables around the call, for functions that read them: no function does
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
         if type(__obj) is BuiltinMethodType:

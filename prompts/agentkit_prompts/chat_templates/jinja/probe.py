@@ -67,7 +67,7 @@ class Probe:
     def outcome(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None, prompt: bool = False
     ) -> str | ChatTemplateError:
-        """Return the text of a conversation, or why there is none."""
+        """Return the text of a conversation, or why it has no text."""
         key = json.dumps([messages, tools, prompt])
         if key not in self._known:
             try:

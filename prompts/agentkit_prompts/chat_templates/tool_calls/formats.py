@@ -130,7 +130,7 @@ TOOL_CALL_FORMATS = (*dict.fromkeys(form.format for form in _FORMS), HARMONY, FU
 
 
 def checked_format(name: object) -> str | None:
-    """Return the name of a format, or None where there is none.
+    """Return the name of a format, or None.
 
     Raises:
         ChatTemplateError: No format has this name.

@@ -17,7 +17,7 @@ Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The JSON Schemas of the parameters of tools, by the names of the tools."""
 
 Found: TypeAlias = "tuple[list[ToolCall], int] | None"
-"""The calls that were read and where they end; None where there are none, or one that is not well formed."""
+"""The calls that were read and where they end; None without calls, or where one is not well formed."""
 
 
 class ReplyText:

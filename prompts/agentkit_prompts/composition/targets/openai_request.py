@@ -26,7 +26,7 @@ _OFFICIAL = ("openai.com", "azure.com")
 def openai_payload(
     composition: Contents, provider: str | None = None, required: Required | None = None
 ) -> dict[str, Any]:
-    """Return `{"messages": [...], "tools": [...]}`; no `tools` when there are none. What is inside is read-only.
+    """Return `{"messages": [...], "tools": [...]}`; no `tools` without tools. What is inside is read-only.
 
     A tool message is text only there: media that a tool returned follow in a message of the user, each under the name
     that stands for it in the text. An output schema becomes `response_format`. What only one provider understands goes

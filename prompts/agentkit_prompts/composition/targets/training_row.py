@@ -28,8 +28,8 @@ def sample(
     chat_template: GivenTemplate | None = None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools` when
-    there are none.
+    """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools`
+    without tools.
 
     `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
     the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn

@@ -161,7 +161,7 @@ COSTS: dict[str, Cost] = {
     "filter.round": Cost(worst.rounded, "a power of ten with as many digits as are kept"),
     # filters of lists and mappings
     **dict.fromkeys([f"filter.{name}" for name in ("count", "d", "default", "first", "last", "length")], _SAME),
-    "filter.attr": Cost(worst.fixed(60), "asks the sandbox, which makes an undefined value where there is none"),
+    "filter.attr": Cost(worst.fixed(60), "asks the sandbox, which makes an undefined value of a missing one"),
     "filter.batch": Cost(worst.rows, "a list for each row, filled up to its width"),
     "filter.dictsort": Cost(worst.named(20, 60), "a pair for each key, and its sorting", "sort"),
     "filter.groupby": Cost(worst.named(26), "a pair for each item, its sorting, and a group for each", "sort"),

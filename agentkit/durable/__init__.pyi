@@ -1,0 +1,12 @@
+from agentkit.durable.durable_errors import DurableError as DurableError
+from agentkit.durable.durable_errors import RunCancelled as RunCancelled
+from agentkit.durable.durable_errors import RunFailed as RunFailed
+from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
+from agentkit.durable.durable_errors import RunNotFound as RunNotFound
+from agentkit.durable.durable_errors import WorkerError as WorkerError
+from agentkit.durable.durable_store import RunInfo as RunInfo
+from agentkit.durable.mapping import MapReport as MapReport
+from agentkit.durable.run_costs import RunCost as RunCost
+from agentkit.durable.run_handle import EndedRun as EndedRun
+from agentkit.durable.run_handle import RunHandle as RunHandle
+from agentkit.durable.runs import Runs as Runs

@@ -1,0 +1,6 @@
+from agentkit_prompts.tree.example_selectors import KeywordSelector as KeywordSelector
+from agentkit_prompts.tree.example_selectors import LengthSelector as LengthSelector
+from agentkit_prompts.tree.example_selectors import MMRSelector as MMRSelector
+from agentkit_prompts.tree.example_selectors import VectorSelector as VectorSelector
+from agentkit_prompts.tree.examples import ExampleSelector as ExampleSelector
+from agentkit_prompts.tree.examples import StaticSelector as StaticSelector

@@ -1,0 +1,5 @@
+"""The project that the assistant looks at."""
+
+
+def hello(name: str) -> str:
+    return f"Hello, {name}!"
