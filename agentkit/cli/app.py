@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 import agentkit
 from agentkit.cli.agent_option import AgentSource, ModelName, memory_of, opened_agent, store_of
 from agentkit.cli.chat import Chat
+from agentkit.cli.eval_command import evaluate
 from agentkit.cli.inspect_command import inspect
 from agentkit.cli.mcp_command import mcp
 from agentkit.cli.memory_commands import memory_app
@@ -295,6 +296,7 @@ for name, command, panel in (
     ("compose", compose, _ASKING),
     ("schema", schema, _ASKING),
     ("inspect", inspect, _ASKING),
+    ("eval", evaluate, _ASKING),
     ("ingest", ingest, _KEEPING),
     ("recall", recall, _KEEPING),
     ("export", export_rows, _KEEPING),

@@ -27,7 +27,7 @@ from agentkit.server.session_store import Owner, SessionStore
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.threads import in_thread
 
-__all__ = ["LocalRuns", "of_session"]
+__all__ = ["LocalRuns", "of_session", "run_decision", "same_run"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
@@ -99,7 +99,7 @@ class LocalRuns:
         if record.key is not None:
             known = await in_thread(partial(self._store.find, record.tenant, record.key))
             if known is not None:
-                return _same(known, record)
+                return same_run(known, record)
         live = LiveRun(record, self._store, 0)
         place = self._reserve(live)
         try:
@@ -109,7 +109,7 @@ class LocalRuns:
             raise
         if kept is not record:
             self._release(live, place)
-            return _same(kept, record)
+            return same_run(kept, record)
         self._begin(live)
         return record
 
@@ -310,7 +310,7 @@ class LocalRuns:
         try:
             async with limit:
                 if journal is not None:
-                    decided = {call: _decision(one) for call, one in record.decisions.items()}
+                    decided = {call: run_decision(one) for call, one in record.decisions.items()}
                     return await agent.resume(journal, approve=decided or None, **options)
                 scope = ServedAgents.scope(agent, record.tenant, record.user)
                 if record.session is None and scope is not None:
@@ -333,11 +333,12 @@ def of_session(record: RunRecord) -> tuple[Owner, str] | None:
     return None if record.session is None else (Owner(record.tenant, record.user), record.session)
 
 
-def _decision(made: Mapping[str, Any]) -> Decision:
+def run_decision(made: Mapping[str, Any]) -> Decision:
+    """Return a decision of a request."""
     return Approved(made.get("arguments")) if made["approve"] else Denied(made.get("reason") or "")
 
 
-def _same(known: RunRecord, asked: RunRecord) -> RunRecord:
+def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
     """Return the run that a tenant began under a key.
 
     Raises:
