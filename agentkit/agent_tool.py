@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from agentkit.errors import ApprovalError, JournalError, Paused
 from agentkit.run.decisions import Approver, Decision, Decisions, Denied
-from agentkit.run.events import Nested
+from agentkit.run.events import Nested, PromptComposed, ToolFinished, ToolProgress, ToolStarted
 from agentkit.run.journal import inner_id
 from agentkit.run.nested_runs import Nesting, current_run
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -81,12 +82,15 @@ def agent_tool(
     async def answer(_context: ToolContext[Any], **arguments: Any) -> Any:
         outer, call_id = current_run(), _context.call_id
         emit = outer.emit if outer is not None else None
+        listener: Any = None if emit is None else lambda event: emit(Nested(call_id, name, event))
+        if outer is None and _context.run is not None:  # no run of ours is around it: a server, perhaps
+            listener = partial(_report, _context)
         asked: Any = UserInput(arguments.pop(argument), additional_kwargs=arguments)
         if history != "none":
             asked = PromptContext(user_input=asked, conversation=_seen(history, _context.messages))
         options = {
             "deps": _context.deps,
-            "on_event": None if emit is None else lambda event: emit(Nested(call_id, name, event)),
+            "on_event": listener,
         }
         if outer is None or call_id not in [call.id for call in outer.calls]:  # nothing could go on with it
             approve = outer.approve if outer is not None and callable(outer.approve) else _nobody
@@ -110,6 +114,18 @@ def agent_tool(
 
     policy.setdefault("timeout", _SECONDS)
     return Tool.from_json_schema(name, description, parameters, answer, **policy)
+
+
+def _report(context: ToolContext[Any], event: Any) -> None:
+    """Report how far a run is as the progress of a call."""
+    if isinstance(event, PromptComposed):
+        context.progress(f"step {event.step}: asks the model")
+    elif isinstance(event, ToolStarted):
+        context.progress(f"calls {event.call.name}")
+    elif isinstance(event, ToolProgress):
+        context.progress(f"{event.call.name}: {event.message}")
+    elif isinstance(event, ToolFinished):
+        context.progress(f"{event.result.name}: {event.result.status}")
 
 
 def _seen(history: History, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -58,10 +59,11 @@ def _of_name(name: str) -> ModuleType:
 
 
 def _of_file(where: str, base: Path) -> ModuleType:
-    file = (base / where).resolve()
+    file = Path(os.path.realpath(base / where))
     if not file.is_file():
         raise AgentDefinitionError(f"there is no file {file}")
-    name = f"{file.stem}_{hashlib.blake2b(str(file).encode(), digest_size=6).hexdigest()}"
+    text = file.read_bytes()
+    name = f"{file.stem}_{hashlib.blake2b(str(file).encode() + text, digest_size=6).hexdigest()}"
     if (known := sys.modules.get(name)) is not None:  # two agents that use one file share its objects
         return known
     spec = importlib.util.spec_from_file_location(name, file)
@@ -69,7 +71,7 @@ def _of_file(where: str, base: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, file, "exec"), module.__dict__)  # the bytecode that Python keeps may be of another text
     except BaseException as error:
         del sys.modules[name]
         if not isinstance(error, Exception):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from agentkit.agent_files.agent_file import (
     is_import_path,
 )
 from agentkit.agent_files.import_path import imported
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, read_yaml
 from agentkit.compaction import Compaction, Summarise, Trim
 from agentkit.errors import AgentDefinitionError, AgentError
@@ -40,12 +42,12 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import MCPToolset, ToolError, TurnTools
 
-__all__ = ["AgentFileError", "LoadedAgent", "OpenMemory", "load_agent"]
+__all__ = ["AgentFileError", "LoadedAgent", "load_agent"]
 
-OpenMemory = Callable[..., Memory]
-"""Opens the memory in a folder or at an address; takes `scope`, `index` and `embedder` by name."""
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TENANT = "local"
+_loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
+"""The files that are being loaded, each by the one before it: also through Python in between."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
 """What building a part of an agent may raise."""
 
@@ -55,11 +57,13 @@ class AgentFileError(AgentDefinitionError):
 
     Attributes:
         problems: Everything that is wrong, each with its file and line.
+        files: The files and folders that were read.
     """
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], files: Sequence[Path] = ()) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
+        self.files = tuple(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class LoadedAgent:
     """Hash of the agent file and its prompts, 16 hex digits; empty for an agent of a module."""
     memory: Memory | None = None
     """The memory of the agent, if it is one of ours."""
+    files: tuple[Path, ...] = ()
+    """The files that it was made of, and the folders of its prompts; empty for an agent of a module."""
     _opened: list[Any] = field(default_factory=list, repr=False)
 
     @property
@@ -82,7 +88,7 @@ class LoadedAgent:
         return self.agent.name
 
     def close(self) -> None:
-        """Close what was opened for the agent: its memory, its MCP servers."""
+        """Close what was opened for the agent alone: its memory, its MCP servers."""
         for one in self._opened:
             one.close()
 
@@ -92,7 +98,7 @@ def load_agent(
     *,
     home: str | os.PathLike[str] | None = None,
     model: Model | str | None = None,
-    open_memory: OpenMemory = Memory.open,
+    memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of an agent file, or of a Python module.
 
@@ -102,26 +108,25 @@ def load_agent(
         source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
         home: The folder of the memory, in place of what the file says; a file without memory stays without.
         model: Answers in place of the model of the file.
-        open_memory: Opens the memory that a file asks for.
+        memories: Opens the memories that files ask for, and keeps them open; without it they are closed with the agent.
 
     Raises:
         AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
         AgentDefinitionError: There is no such module or name, or it is no agent.
     """
-    return _load(source, home, model, open_memory, ())
-
-
-def _load(
-    source: str | os.PathLike[str],
-    home: str | os.PathLike[str] | None,
-    model: Model | str | None,
-    open_memory: OpenMemory,
-    inside: tuple[Path, ...],
-) -> LoadedAgent:
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
         return _of_module(text, model)
-    return _Building(Path(text), home, model, open_memory, inside).loaded()
+    path = Path(text)
+    inside = (*_loading.get(), Path(os.path.realpath(path)))
+    if inside[-1] in inside[:-1]:
+        names = " -> ".join(one.name for one in inside)
+        raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
+    token = _loading.set(inside)
+    try:
+        return _Building(path, home, model, memories).loaded()
+    finally:
+        _loading.reset(token)
 
 
 def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
@@ -148,17 +153,16 @@ class _Building:
         path: Path,
         home: str | os.PathLike[str] | None,
         model: Model | str | None,
-        open_memory: OpenMemory,
-        inside: tuple[Path, ...],
+        memories: SharedMemories | None,
     ) -> None:
         self._path = path
         self._base = path.parent
         self._home = home
         self._model = model
-        self._open_memory = open_memory
-        self._inside = (*inside, path.resolve())
+        self._memories = memories
         self._problems: list[Problem] = []
         self._opened: list[Any] = []
+        self._files = [path]
 
     def loaded(self) -> LoadedAgent:
         """Return the agent.
@@ -173,7 +177,7 @@ class _Building:
             raise
         if found is None or self._problems:
             self._close()
-            raise AgentFileError(self._problems)
+            raise AgentFileError(self._problems, self._files)
         return found
 
     def _close(self) -> None:
@@ -193,6 +197,7 @@ class _Building:
         layers: Any = spec.instructions
         if spec.layers is not None:
             with self._at(file, ("layers",)):
+                self._files.append(self._base / spec.layers)
                 folder = PromptFolder.load(self._base / spec.layers)
                 version.update(folder.version.encode())
                 layers = folder.layers(system=spec.instructions) if spec.instructions else folder.layers()
@@ -216,7 +221,7 @@ class _Building:
                 given["compaction"] = _compaction(spec.compaction, model)
         if spec.output is not None:
             with self._at(file, ("output",)):
-                given["output"] = imported(spec.output, self._base)
+                given["output"] = self._imported(spec.output)
         memory = None
         if spec.memory is not None and not self._problems:  # last: it makes a folder
             with self._at(file, ("memory",)):
@@ -229,7 +234,8 @@ class _Building:
         agent: Any = None
         with self._at(file, ()):
             agent = Agent(model, layers, **given)
-        return LoadedAgent(agent, self._path.as_posix(), spec.description, version.hexdigest(), memory, self._opened)
+        source, files = self._path.as_posix(), tuple(self._files)
+        return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
 
     @contextmanager
     def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
@@ -238,6 +244,7 @@ class _Building:
             yield
         except AgentFileError as error:
             self._problems += error.problems
+            self._files += error.files
         except PromptFilesError as error:
             self._problems += [file.problem(place, str(one)) for one in error.errors]
         except _ERRORS as error:
@@ -253,19 +260,22 @@ class _Building:
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):
             if isinstance(entry, str):
-                return [_as_tool(imported(entry, self._base), entry)]
+                return [_as_tool(self._imported(entry), entry)]
             if isinstance(entry, MCPTool):
                 return [self._mcp(entry)]
-            known = self._base / entry.agent
-            if not is_import_path(entry.agent) and known.resolve() in self._inside:
-                names = " -> ".join(path.name for path in (*self._inside, known.resolve()))
-                raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
-            source = entry.agent if is_import_path(entry.agent) else known
-            inner = _load(source, self._home, None, self._open_memory, self._inside)
+            is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
+            source = entry.agent if is_module else self._base / entry.agent
+            inner = load_agent(source, home=self._home, memories=self._memories)
             self._opened += inner._opened
+            self._files += inner.files
             version.update(inner.version.encode())
             return [inner.agent.as_tool(name=entry.name, description=entry.description)]
         return []
+
+    def _imported(self, path: str) -> Any:
+        if (where := path.rpartition(":")[0]).endswith(".py"):
+            self._files.append(self._base / where)
+        return imported(path, self._base)
 
     def _mcp(self, entry: MCPTool) -> Any:
         policy: dict[str, Any] = {} if entry.approval is None else {"approval": entry.approval}
@@ -294,7 +304,10 @@ class _Building:
         index: Any = part.index
         if index is not None and "://" not in index:
             index = self._base / index
-        memory = self._open_memory(target, scope=Scope(_TENANT), index=index, embedder=part.embedder)
+        options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
+        if self._memories is not None:
+            return self._memories.open(target, **options)
+        memory = Memory.open(target, **options)
         self._opened.append(memory)
         return memory
 

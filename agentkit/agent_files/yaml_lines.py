@@ -125,6 +125,8 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
     try:
         if path.is_dir():
             raise ValueError("it is a folder")
+        if path.exists() and not path.is_file():
+            raise ValueError("it is no regular file")
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)
         if len(raw) > _MAX_BYTES:

@@ -12,15 +12,25 @@ import typer
 
 from agentkit.agent_files.agent_file import is_import_path
 from agentkit.agent_files.load_agent import LoadedAgent, load_agent
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.options import HOME, TENANT, has_memory, open_memory, utf8
+from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
 from agentkit.cli.screen import complain, note
 from agentkit.models.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.offline import OfflineModel
 from agentkit_memory import Memory, Scope
 
-__all__ = ["AgentSource", "ModelName", "loaded_agent", "opened_agent", "store_of"]
+__all__ = [
+    "AgentSource",
+    "AgentSources",
+    "ModelName",
+    "existing_memory",
+    "loaded_agent",
+    "memory_of",
+    "opened_agent",
+    "store_of",
+]
 
 AgentSource: TypeAlias = Annotated[
     str | None,
@@ -32,6 +42,16 @@ AgentSource: TypeAlias = Annotated[
         help="An agent file, or an agent of a Python module. It is code: name only what you trust.",
     ),
 ]
+AgentSources: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--agent",
+        "-a",
+        envvar="AGENTKIT_AGENT",
+        metavar="FILE|MODULE:NAME",
+        help="An agent file, or an agent of a Python module. Repeatable.",
+    ),
+]
 ModelName: TypeAlias = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
@@ -39,7 +59,9 @@ ModelName: TypeAlias = Annotated[
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
-def loaded_agent(source: str, *, home: Path = HOME, model: str | None = None) -> LoadedAgent:
+def loaded_agent(
+    source: str, *, home: Path = HOME, model: str | None = None, memories: SharedMemories | None = None
+) -> LoadedAgent:
     """Return the agent of a file or a module; modules are looked for in the working folder too.
 
     Raises:
@@ -49,7 +71,7 @@ def loaded_agent(source: str, *, home: Path = HOME, model: str | None = None) ->
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     given = None if home == HOME else home
-    return load_agent(source, home=given, model=None if model is None else _named(model))
+    return load_agent(source, home=given, model=None if model is None else _named(model), memories=memories)
 
 
 def _named(model: str) -> Any:
@@ -106,6 +128,30 @@ def opened_agent(
         if tells:
             note(_OFFLINE if isinstance(chosen, OfflineModel) else f"model {chosen.name}")
         yield LoadedAgent(default_agent(chosen, memory), "", memory=memory)
+
+
+@contextmanager
+def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> Iterator[Memory]:
+    """Lend the memory of the agent of `--agent`; one that has none ends the command."""
+    if embedder is not None:
+        complain("--embedder is for the memory of the command line: an agent names its own")
+        raise typer.Exit(2)
+    loaded = loaded_agent(source, home=home)
+    try:
+        if loaded.memory is None:
+            complain(f"the agent {loaded.name} has no memory")
+            raise typer.Exit(1)
+        yield loaded.memory.within(Scope(TENANT))
+    finally:
+        loaded.close()
+
+
+@contextmanager
+def existing_memory(agent: str | None, home: Path, scope: Scope, embedder: str | None = None) -> Iterator[Memory]:
+    """Lend the memory of the agent of `--agent`, or that of the folder, which must be there."""
+    opened = open_existing(home, scope, embedder) if agent is None else memory_of(agent, home, embedder)
+    with opened as memory:
+        yield memory.within(scope)
 
 
 @contextmanager

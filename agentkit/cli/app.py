@@ -14,11 +14,12 @@ from rich.progress import DownloadColumn
 from typer.core import TyperGroup
 
 import agentkit
-from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, memory_of, opened_agent, store_of
 from agentkit.cli.chat import Chat
 from agentkit.cli.eval_command import evaluate
 from agentkit.cli.inspect_command import inspect
-from agentkit.cli.memory_commands import memory_app, recall
+from agentkit.cli.mcp_command import mcp
+from agentkit.cli.memory_commands import memory_app
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
     HOME,
@@ -33,6 +34,7 @@ from agentkit.cli.options import (
     own_session,
     utf8,
 )
+from agentkit.cli.recall_command import recall
 from agentkit.cli.run_command import kwargs_of, run_once
 from agentkit.cli.runs_commands import runs_app
 from agentkit.cli.schema_command import schema
@@ -76,20 +78,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.add_typer(memory_app, name="memory")
-app.add_typer(sessions_app, name="sessions")
-app.command()(recall)
-app.command("run")(run_once)
-app.command("serve")(serve_agents)
-app.command()(token)
-app.command("export")(export_rows)
-app.command()(new)
-app.command()(schema)
-app.command()(inspect)
-app.command("eval")(evaluate)
-app.command()(worker)
-app.add_typer(runs_app, name="runs")
-
 
 def run() -> None:
     """Run the command that the arguments name, and end the process."""
@@ -109,14 +97,18 @@ def agentkit_command(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it, and end.")
     ] = False,
 ) -> None:
-    """Ask questions about your documents, and see the prompt that is sent, layer by layer.
+    """Build, ask, inspect and serve agents, and see the prompt that is sent, layer by layer.
+
+    --agent names an agent file or an agent of a Python module; without it the commands ask an agent of their own, which
+    answers from the documents that were ingested.
 
     With OPENAI_API_KEY or OPENAI_BASE_URL set, a real model answers (OPENAI_MODEL names it); without either, an
     offline stand-in that quotes what was recalled.
+
+    Example: agentkit new shop && cd shop && agentkit chat --agent agent.yaml
     """
 
 
-@app.command()
 def ingest(
     paths: Annotated[
         list[Path],
@@ -136,6 +128,7 @@ def ingest(
     metadata: Annotated[
         list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
     ] = None,
+    agent: AgentSource = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
     home: Home = HOME,
@@ -150,7 +143,8 @@ def ingest(
     named = {"text": text, "title": title, "metadata": metadata}
     fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
     options = IngestOptions(lenient=lenient, records=fields)
-    with open_memory(home, embedder=embedder) as memory, progress_bar(DownloadColumn()) as bar:
+    opened = memory_of(agent, home, embedder) if agent else open_memory(home, embedder=embedder)
+    with opened as memory, progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("reading", total=None)
 
         def progress(now: IngestProgress) -> None:
@@ -161,7 +155,7 @@ def ingest(
     if as_json:
         put_json(_report_form(report))
     else:
-        _show_report(report, home)
+        _show_report(report, agent or str(home))
     if report.errors or not report.files:
         raise typer.Exit(1)
 
@@ -172,11 +166,11 @@ def _report_form(report: IngestReport) -> dict[str, Any]:
     return {**counts, "chunks": report.chunks, "pending": report.pending, **problems}
 
 
-def _show_report(report: IngestReport, home: Path) -> None:
+def _show_report(report: IngestReport, place: str) -> None:
     counts = {"new": report.added, "changed": report.changed, "unchanged": report.unchanged, "removed": report.removed}
     files = ", ".join(f"{len(names)} {kind}" for kind, names in counts.items() if names)
     if files:
-        put(f"{files}; {report.chunks} chunks written to {home}")
+        put(f"{files}; {report.chunks} chunks written to {place}")
     if report.pending:
         note(f"{report.pending} chunks wait for the process that has the index open")
     for error in (*report.repaired, *report.errors):
@@ -185,7 +179,6 @@ def _show_report(report: IngestReport, home: Path) -> None:
         complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")
 
 
-@app.command()
 def chat(
     agent: AgentSource = None,
     session: SessionName = None,
@@ -198,6 +191,7 @@ def chat(
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     embedder: EmbedderName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Each answer as a line of JSON, once it is whole.")] = False,
     home: Home = HOME,
 ) -> None:
     """Talk with an agent; without --agent with one that recalls what was ingested.
@@ -222,7 +216,7 @@ def chat(
         store_of(loaded, home) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(loaded.agent, own_session(memory, utf8(name)), kwargs_of(kwarg))
+        talk = Chat(loaded.agent, own_session(memory, utf8(name)), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
         note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
         if once is None:
@@ -231,7 +225,6 @@ def chat(
             talk.ask(utf8(once))
 
 
-@app.command()
 def compose(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What you would ask.")],
     agent: AgentSource = None,
@@ -291,3 +284,28 @@ def _form(composition: Composition) -> dict[str, Any]:
         "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
         "request": composition.to_openai(),
     }
+
+
+_ASKING = "Ask agents, and see what they are sent"
+_KEEPING = "What is kept"
+_SERVING = "Serve agents"
+for name, command, panel in (
+    ("new", new, _ASKING),
+    ("chat", chat, _ASKING),
+    ("run", run_once, _ASKING),
+    ("compose", compose, _ASKING),
+    ("schema", schema, _ASKING),
+    ("inspect", inspect, _ASKING),
+    ("eval", evaluate, _ASKING),
+    ("ingest", ingest, _KEEPING),
+    ("recall", recall, _KEEPING),
+    ("export", export_rows, _KEEPING),
+    ("serve", serve_agents, _SERVING),
+    ("token", token, _SERVING),
+    ("mcp", mcp, _SERVING),
+    ("worker", worker, _SERVING),
+):
+    app.command(name, rich_help_panel=panel)(command)
+app.add_typer(sessions_app, name="sessions", rich_help_panel=_KEEPING)
+app.add_typer(memory_app, name="memory", rich_help_panel=_KEEPING)
+app.add_typer(runs_app, name="runs", rich_help_panel=_SERVING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
@@ -11,12 +12,14 @@ from types import MappingProxyType
 from typing import Any
 
 from agentkit.agent import Agent
+from agentkit.cli.run_command import result_form
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, put
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.loop import RunResult
+from agentkit.server.event_form import output_form
 from agentkit_memory import StoredSession
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
@@ -45,12 +48,21 @@ class Chat:
         agent: The agent.
         session: The conversation.
         kwargs: Additional kwargs of every turn.
+        as_json: Whether an answer is a line of JSON, once it is whole.
     """
 
-    def __init__(self, agent: Agent, session: StoredSession, kwargs: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        session: StoredSession,
+        kwargs: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        as_json: bool = False,
+    ) -> None:
         self.agent = agent
         self.session = session
         self._kwargs = dict(kwargs)
+        self._as_json = as_json
         self._sent: Composition | None = None
         self._usage = NO_USAGE
         self._turns = 0
@@ -148,6 +160,10 @@ class Chat:
                 self._usage += spent if isinstance(spent, Usage) else NO_USAGE
                 raise
             self._usage += result.usage
+            if self._as_json:
+                put(json.dumps({"session": self.session.id, **result_form(result)}))
+            elif self.agent.chain.output is not str:
+                put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
             return
 
     def _decision(self, call: ToolCall) -> Decision:
@@ -174,6 +190,8 @@ class Chat:
 
     def _show(self, event: Event) -> None:
         if isinstance(event, TextDelta):
+            if self._as_json or self.agent.chain.output is not str:
+                return
             put(event.text, end="")
             self._line_is_open = True
             return

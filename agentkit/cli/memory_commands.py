@@ -1,4 +1,4 @@
-"""`agentkit recall` and `agentkit memory ...`: search, check, repair, back up, move, erase, measure."""
+"""`agentkit memory ...`: check, repair, back up, move, erase, measure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -20,28 +20,21 @@ from agentkit.cli.options import (
     EmbedderName,
     Home,
     TenantName,
-    UserName,
-    has_memory,
-    open_memory,
+    open_existing,
     utf8,
 )
-from agentkit.cli.screen import complain, note, plain, progress_bar, put
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
 from agentkit_memory.store.records import Erasure, Usage, Verification
-from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
-if TYPE_CHECKING:
-    from agentkit_memory.recall.recall_result import Recall
-
-__all__ = ["memory_app", "recall"]
+__all__ = ["memory_app"]
 
 memory_app = typer.Typer(no_args_is_help=True, help="Check, repair, back up, move, erase and measure a memory.")
 
 _WIDE = 200
 """Columns of a table that is not shown on a screen."""
 _KINDS = ("missing", "stale", "orphans", "unfound")
-
 
 Database: TypeAlias = Annotated[
     str | None,
@@ -61,91 +54,7 @@ def _store(home: Path, database: str | None, index: str | None, *, new: bool = F
         return Memory.open(database, scope=TENANT, index=index or home / "index")
     if index is not None:
         raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
-    return Memory.open(home, scope=TENANT) if new else _open(home)
-
-
-def _open(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
-    """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
-    if not has_memory(home):
-        complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
-        raise typer.Exit(1)
-    return open_memory(home, scope, embedder)
-
-
-def recall(
-    query: Annotated[str, typer.Argument(metavar="QUESTION", help="In any words.")],
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Most chunks to show.")] = 5,
-    why: Annotated[bool, typer.Option("--why", help="Every candidate, with what its score is made of.")] = False,
-    policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to find and to score.")] = None,
-    as_json: AsJson = False,
-    user: UserName = None,
-    tenant: TenantName = TENANT,
-    embedder: EmbedderName = None,
-    home: Home = HOME,
-) -> None:
-    """Show what memory finds for QUESTION, best first, with scores.
-
-    The exit code is 1 when nothing is found.
-    """
-    with _open(home, Scope(utf8(tenant), user=utf8(user or "")), embedder) as memory:
-        found = memory.recall(utf8(query), limit=limit, policy=policy)
-    if as_json:
-        put(_recall_json(found, why))
-    else:
-        for fact in found.knowledge:
-            _show(fact.score, "fact", "", fact.text)
-        for one in found:
-            _show(one.score, _place(one), _title(one), one.text)
-        for row in found.explain() if why else ():
-            put(str(row))
-    for trouble in found.degraded:
-        note(trouble)
-    if not found and not found.knowledge:
-        note("nothing was found")
-        raise typer.Exit(1)
-
-
-def _recall_json(found: Recall, why: bool) -> str:
-    names = ("id", "source", "title", "score", "text")
-    data: dict[str, object] = {
-        "documents": [
-            {name: getattr(document, name) for name in names} | {"metadata": dict(document.metadata)}
-            for document in found.documents
-        ],
-        "recalled": [
-            {name: getattr(message, name) for name in ("id", "session", "position", "role", "name", "score", "text")}
-            | {"when": message.when and message.when.isoformat(), "metadata": dict(message.metadata)}
-            for message in found.recalled
-        ],
-        "knowledge": [{"id": fact.id, "score": fact.score, "text": fact.text} for fact in found.knowledge],
-        "degraded": found.degraded,
-    }
-    if why:
-        data["candidates"] = [asdict(row) for row in found.explain()]
-    return json.dumps(data, ensure_ascii=False, indent=2)
-
-
-def _place(found: Document | RecalledMessage) -> str:
-    if isinstance(found, RecalledMessage):
-        return f"conversation {found.session}:{found.position}"
-    line = found.metadata.get("line")
-    return found.source if line is None else f"{found.source}:{line}"
-
-
-def _title(found: Document | RecalledMessage) -> str:
-    if isinstance(found, Document):
-        return found.title
-    day = found.when.date().isoformat() if found.when else ""
-    return ", ".join(filter(None, (found.name or found.role, day)))
-
-
-def _show(score: float | None, place: str, title: str, text: str) -> None:
-    head = Text.assemble((f"{score or 0:.2f}", "green"), " ", (plain(place), "cyan"), " ", (plain(title), "bold"))
-    head.rstrip()
-    console = Console(highlight=False)
-    console.print(head, soft_wrap=True)
-    lines = (f"  {line}".rstrip() for line in plain(text).strip().splitlines())
-    console.print(Text("\n".join(lines)), soft_wrap=not console.is_terminal)
+    return Memory.open(home, scope=TENANT) if new else open_existing(home)
 
 
 @memory_app.command()
@@ -159,6 +68,8 @@ def verify(
     """Compare the index with the database, point by point, and search for some items; nothing is changed.
 
     The exit code is 1 when something is missing, stale, left over or not found; `agentkit memory repair` repairs it.
+
+    Example: agentkit memory verify --sample 1000 --json
     """
     with _store(home, database, index) as memory:
         found = memory.admin.verify(sample=sample)
@@ -176,8 +87,10 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
     """Index what is missing or stale, and remove what is left over.
 
     The exit code is 1 when something is still wrong afterwards.
+
+    Example: agentkit memory repair
     """
-    with _open(home, embedder=embedder) as memory:
+    with open_existing(home, embedder=embedder) as memory:
         done = memory.admin.repair()
     if as_json:
         put(json.dumps(asdict(done), ensure_ascii=False, indent=2))
@@ -192,8 +105,10 @@ def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home =
     """Build the index anew from the database.
 
     The exit code is 1 when something is wrong with it afterwards.
+
+    Example: agentkit memory rebuild --json
     """
-    with _open(home, embedder=embedder) as memory:
+    with open_existing(home, embedder=embedder) as memory:
         found = memory.admin.rebuild()
     if as_json:
         put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
@@ -204,13 +119,19 @@ def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home =
 
 
 @memory_app.command()
-def compact(database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
+def compact(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
     """Rewrite the files of the database and of the index without deleted bytes.
 
     The exit code is 1 when some may be left, as on a server.
+
+    Example: agentkit memory compact
     """
     with _store(home, database, index) as memory:
         done = memory.admin.compact()
+    if as_json:
+        put_json({"compacted": done})
+        if done:
+            return
     if not done:
         note("deleted bytes may be left: a reader was in the way, or a server cleans up by itself")
         raise typer.Exit(1)
@@ -222,20 +143,39 @@ Copy: TypeAlias = Annotated[Path, typer.Argument(metavar="FILE", help="A backup 
 
 
 @memory_app.command()
-def backup(file: NewFile, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Write everything that is stored to FILE, as of one moment, while others read and write."""
+def backup(
+    file: NewFile, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
+) -> None:
+    """Write everything that is stored to FILE, as of one moment, while others read and write.
+
+    Example: agentkit memory backup monday.db
+    """
     with _store(home, database, index) as memory:
-        put(f"{memory.admin.backup(file):,} bytes")
+        count = memory.admin.backup(file)
+    _written("bytes", count, file, as_json)
 
 
 @memory_app.command()
-def export(file: NewFile, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Write every row to FILE as JSON lines, as of one moment; `import` reads them into either kind of database."""
+def export(
+    file: NewFile, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
+) -> None:
+    """Write every row to FILE as JSON lines, as of one moment; `import` reads them into either kind of database.
+
+    Example: agentkit memory export rows.jsonl
+    """
     with _store(home, database, index) as memory:
-        put(f"{memory.admin.export(file):,} rows")
+        count = memory.admin.export(file)
+    _written("rows", count, file, as_json)
 
 
-def _fill(file: Path, database: str | None, index: str | None, home: Path) -> None:
+def _written(what: str, count: int, file: Path, as_json: bool) -> None:
+    if as_json:
+        put_json({what: count, "file": str(file)})
+    else:
+        put(f"{count:,} {what}")
+
+
+def _fill(file: Path, as_json: bool, database: str | None, index: str | None, home: Path) -> None:
     if not file.is_file():
         complain(f"{file}: there is no such file")
         raise typer.Exit(1)
@@ -243,24 +183,37 @@ def _fill(file: Path, database: str | None, index: str | None, home: Path) -> No
         counts = memory.admin.restore(file)
         if not memory.model:  # otherwise whoever has its embedder builds the index
             memory.worker().drain()
-    _removed(counts, False, "nothing was in it", done="read")
+    _removed(counts, as_json, "nothing was in it", done="read")
 
 
 @memory_app.command()
-def restore(file: Copy, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Read a backup into a new store, or one that is empty; the index is built afterwards."""
-    _fill(file, database, index, home)
+def restore(
+    file: Copy, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
+) -> None:
+    """Read a backup into a new store, or one that is empty; the index is built afterwards.
+
+    Example: agentkit memory restore monday.db --home restored
+    """
+    _fill(file, as_json, database, index, home)
 
 
 @memory_app.command("import")
-def import_(file: Copy, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Read an export into a new store, or one that is empty; the index is built afterwards."""
-    _fill(file, database, index, home)
+def import_(
+    file: Copy, as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME
+) -> None:
+    """Read an export into a new store, or one that is empty; the index is built afterwards.
+
+    Example: agentkit memory import rows.jsonl --database postgresql://localhost/agents
+    """
+    _fill(file, as_json, database, index, home)
 
 
 @memory_app.command()
 def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Show what each tenant stores."""
+    """Show what each tenant stores.
+
+    Example: agentkit memory usage --json
+    """
     with _store(home, database, index) as memory:
         found = memory.admin.usage()
     if as_json:
@@ -276,7 +229,10 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
 
 @memory_app.command()
 def expire(as_json: AsJson = False, database: Database = None, index: IndexPlace = None, home: Home = HOME) -> None:
-    """Delete the conversations that have expired, with all that was made of them."""
+    """Delete the conversations that have expired, with all that was made of them.
+
+    Example: agentkit memory expire
+    """
     with _store(home, database, index) as memory:
         _removed(memory.admin.expire(), as_json, "nothing has expired")
 
@@ -296,6 +252,8 @@ def erase(
     """Remove what belongs to a subject from the database and the index, and prove that nothing is left.
 
     The exit code is 1 when something is left: it is listed, and the next opening of the memory goes on.
+
+    Example: agentkit memory erase --user ada --yes
     """
     names = {"user": user, "session": session, "agent": agent}
     scope = {name: utf8(value) for name, value in names.items() if value}
@@ -305,7 +263,7 @@ def erase(
     owner = Scope(utf8(tenant))
     if conversation is not None:
         whom = f"conversation {utf8(conversation)}"
-    with _open(home, owner) as memory:
+    with open_existing(home, owner) as memory:
         if not yes:
             typer.confirm(plain(f"Erase {whom or f'everything of {owner.tenant}'} from {home}?"), abort=True, err=True)
         if conversation is None:
@@ -347,12 +305,18 @@ def reembed(
     """Change to another MODEL: build its index beside the active one, check it, and make it the active one.
 
     It may be stopped and started again. The exit code is 1 when the new index did not pass its checks.
+
+    Example: agentkit memory reembed fastembed:BAAI/bge-small-en-v1.5
     """
     if sum((model is not None, words, abandon)) != 1:
         raise typer.BadParameter("give a MODEL, --words or --abandon")
-    with _open(home) as memory:
+    with open_existing(home) as memory:
         if abandon:
-            put("dropped" if memory.admin.abandon_reembed() else "no change was begun")
+            dropped = memory.admin.abandon_reembed()
+            if as_json:
+                put_json({"dropped": dropped})
+            else:
+                put("dropped" if dropped else "no change was begun")
             return
         with progress_bar() as bar:
             task = bar.add_task("embedding", total=None)

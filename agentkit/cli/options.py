@@ -25,6 +25,7 @@ __all__ = [
     "TenantName",
     "UserName",
     "has_memory",
+    "open_existing",
     "open_memory",
     "own_session",
     "utf8",
@@ -106,6 +107,14 @@ def own_session(memory: Memory, name: str) -> StoredSession:
                 )
                 raise typer.Exit(1)
     return session
+
+
+def open_existing(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:
+    """Open a memory that exists: to look into one that does not is a slip of the pen, and makes none."""
+    if not has_memory(home):
+        complain(f"{home}: there is no memory; `agentkit ingest` makes one, --home DIR names another folder")
+        raise typer.Exit(1)
+    return open_memory(home, scope, embedder)
 
 
 def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = None) -> Memory:

@@ -21,7 +21,7 @@ from agentkit.run.loop import RunResult
 from agentkit.server.event_form import call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["WAITS", "kwargs_of", "run_once"]
+__all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
 
 WAITS = 3
 """Exit code of a run that waits for a decision."""
@@ -91,7 +91,7 @@ def _ask(loaded: LoadedAgent, asked: UserInput, options: dict[str, Any], as_json
         note("ask again with --yes to approve them, or talk with `agentkit chat`")
         raise typer.Exit(WAITS) from None
     if as_json:
-        put_json(_form(result))
+        put_json(result_form(result))
     elif shown:
         put("")
     else:
@@ -105,7 +105,8 @@ def _of_tool(event: ToolStarted | ToolFinished) -> str:
     return f"  {event.result.status}: {event.result.message.text[:_MAX_SHOWN]}"
 
 
-def _form(result: RunResult[Any]) -> dict[str, Any]:
+def result_form(result: RunResult[Any]) -> dict[str, Any]:
+    """Return the answer of a run as JSON data."""
     return {
         "status": "finished",
         "run_id": result.run_id,

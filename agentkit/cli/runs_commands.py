@@ -53,7 +53,10 @@ def list_(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the latest first, with what keeps them from going on."""
+    """List runs, the latest first, with what keeps them from going on.
+
+    Example: agentkit runs list --url sqlite:///runs.db --state paused
+    """
     wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
     runs = Runs(utf8(url))
     found = run_blocking(runs.list_runs(**wanted, limit=limit))
@@ -76,7 +79,10 @@ def list_(
 
 @runs_app.command()
 def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
-    """Show a run: what it was asked, what it did so far, and what it waits for."""
+    """Show a run: what it was asked, what it did so far, and what it waits for.
+
+    Example: agentkit runs show RUN --url sqlite:///runs.db
+    """
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
     if as_json:
@@ -99,8 +105,12 @@ def approve(
         str | None, typer.Option(metavar="JSON", help="What the call runs with in place of its arguments.")
     ] = None,
     by: By = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Let a call run that waits. The run goes on once all its calls are decided."""
+    """Let a call run that waits. The run goes on once all its calls are decided.
+
+    Example: agentkit runs approve RUN --url sqlite:///runs.db --by ada
+    """
     given = None
     if arguments is not None:
         try:
@@ -110,7 +120,7 @@ def approve(
         if not isinstance(given, dict):
             raise typer.BadParameter("--arguments: expected a JSON object")
     run_blocking(_handle(url, run).approve(call, given, by=utf8(by)))
-    note(f"approved; {_waiting(url, run)}")
+    _report("approved; ", url, run, as_json)
 
 
 @runs_app.command()
@@ -120,29 +130,42 @@ def deny(
     call: CallId = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; the model reads it.")] = "",
     by: By = "",
+    as_json: AsJson = False,
 ) -> None:
-    """Have a call that waits not run."""
+    """Have a call that waits not run.
+
+    Example: agentkit runs deny RUN CALL --url sqlite:///runs.db --reason "too much"
+    """
     run_blocking(_handle(url, run).deny(call, utf8(reason), by=utf8(by)))
-    note(f"denied; {_waiting(url, run)}")
+    _report("denied; ", url, run, as_json)
 
 
 @runs_app.command()
-def cancel(run: RunId, url: Url) -> None:
-    """Cancel a run: nothing more of it begins."""
+def cancel(run: RunId, url: Url, as_json: AsJson = False) -> None:
+    """Cancel a run: nothing more of it begins.
+
+    Example: agentkit runs cancel RUN --url sqlite:///runs.db
+    """
     run_blocking(_handle(url, run).cancel())
-    note(_waiting(url, run))
+    _report("", url, run, as_json)
 
 
 @runs_app.command()
-def resume(run: RunId, url: Url) -> None:
-    """Go on with a run that failed or was cancelled; what was done is not done again."""
+def resume(run: RunId, url: Url, as_json: AsJson = False) -> None:
+    """Go on with a run that failed or was cancelled; what was done is not done again.
+
+    Example: agentkit runs resume RUN --url sqlite:///runs.db
+    """
     run_blocking(_handle(url, run).resume())
-    note(_waiting(url, run))
+    _report("", url, run, as_json)
 
 
 @runs_app.command("workers")
 def workers_(url: Url, as_json: AsJson = False) -> None:
-    """List the workers, and those that ended within a day."""
+    """List the workers, and those that ended within a day.
+
+    Example: agentkit runs workers --url sqlite:///runs.db
+    """
     for worker in run_blocking(Runs(utf8(url)).workers()):
         if as_json:
             put(json.dumps(asdict(worker)))
@@ -158,7 +181,10 @@ def cost(
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Of this one only.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show tokens and money of runs, from their journals, the most expensive first."""
+    """Show tokens and money of runs, from their journals, the most expensive first.
+
+    Example: agentkit runs cost --url sqlite:///runs.db --by agent
+    """
     kind: Any = by
     for one in run_blocking(Runs(utf8(url)).costs(kind, tenant=tenant)):
         used = one.usage
@@ -178,12 +204,15 @@ def _handle(url: str, run: str) -> RunHandle[Any]:
     return Runs(utf8(url)).handle(utf8(run))
 
 
-def _waiting(url: str, run: str) -> str:
-    """Return how a run is now."""
+def _report(done: str, url: str, run: str, as_json: bool) -> None:
+    """Print how a run is now."""
     info = run_blocking(_handle(url, run).info())
-    if info.waiting:
-        return f"it waits for a decision about {', '.join(call.call_id for call in info.waiting)}"
-    return f"the run is {info.state}{f': {info.problem}' if info.problem else ''}"
+    if as_json:
+        put(json.dumps(_data(info)))
+    elif info.waiting:
+        note(f"{done}it waits for a decision about {', '.join(call.call_id for call in info.waiting)}")
+    else:
+        note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
 
 
 def _show_journal(journal: Journal) -> None:

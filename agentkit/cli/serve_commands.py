@@ -11,7 +11,8 @@ from typing import Annotated, Any, cast
 import typer
 
 from agentkit.agent_files.load_agent import LoadedAgent
-from agentkit.cli.agent_option import ModelName, loaded_agent, opened_agent
+from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, note, put
 from agentkit.durable.runs import Runs
@@ -23,16 +24,7 @@ ACCESS = "access.yaml"
 
 
 def serve_agents(
-    agent: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--agent",
-            "-a",
-            envvar="AGENTKIT_AGENT",
-            metavar="FILE|MODULE:NAME",
-            help="An agent file, or an agent of a module. Repeatable.",
-        ),
-    ] = None,
+    agent: AgentSources = None,
     host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 8000,
     access: Annotated[
@@ -50,6 +42,9 @@ def serve_agents(
         ),
     ] = None,
     grace: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="What goes on when it stops has.")] = 20.0,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Take agent files that are changed, for what begins from then on.")
+    ] = False,
     model: ModelName = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
@@ -64,6 +59,7 @@ def serve_agents(
     """
     try:
         from agentkit.server.access import Access
+        from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
         from agentkit.server.run_records import RunRecords
         from agentkit.server.server_options import ServerOptions
@@ -72,11 +68,17 @@ def serve_agents(
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
+    if reload and runs is not None:
+        raise typer.BadParameter("--reload and --runs do not go together: workers have the agents as they were started")
     with ExitStack() as closing:
         loaded: list[LoadedAgent] = []
+        memories = SharedMemories()
+        closing.callback(memories.close)
+        load = partial(loaded_agent, home=home, model=model, memories=memories)
         for source in agent or ():
-            loaded.append(loaded_agent(source, home=home, model=model))
-            closing.callback(loaded[-1].close)
+            loaded.append(load(source))
+            if not reload:
+                closing.callback(loaded[-1].close)
         if not loaded:
             loaded.append(
                 closing.enter_context(opened_agent(None, home=home, model=model, embedder=embedder, tells=True))
@@ -103,6 +105,12 @@ def serve_agents(
             options=options,
             runs=durable,
         )
+        if reload:
+            reloading = AgentReload(made, load, _report)
+            closing.callback(reloading.close)
+            for one in loaded:
+                if one.name not in reloading.watched:
+                    note(f"{one.name} is an agent of a module: it is not reloaded")
         running = uvicorn_server(made, host=host, port=port)
 
         def ready() -> None:
@@ -119,6 +127,13 @@ def serve_agents(
         running.run()
         if not running.started:
             raise typer.Exit(1)
+
+
+def _report(name: str, problem: str | None) -> None:
+    if problem is None:
+        note(f"{name}: its file was loaded again")
+    else:
+        complain(f"{name}: its file was changed and cannot be used; the agent before it stays\n{problem}")
 
 
 def token(

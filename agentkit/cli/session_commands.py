@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentkit.agent import Agent
-from agentkit.cli.agent_option import AgentSource, opened_agent, store_of
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, has_memory, open_memory, utf8
+from agentkit.cli.agent_option import AgentSource, existing_memory, opened_agent, store_of
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.server.event_form import message_form
 from agentkit_memory import Memory, Scope
@@ -36,13 +37,17 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", h
 
 @sessions_app.command("list")
 def list_sessions(
-    user: UserName = None, tenant: TenantName = TENANT, as_json: AsJson = False, home: Home = HOME
+    agent: AgentSource = None,
+    user: UserName = None,
+    tenant: TenantName = TENANT,
+    as_json: AsJson = False,
+    home: Home = HOME,
 ) -> None:
     """List the conversations of a scope, by name.
 
     Example: agentkit sessions list --json
     """
-    with _opened(home, tenant, user) as memory:
+    with _opened(agent, home, tenant, user) as memory:
         found = list(_all(memory))
     if as_json:
         put_json([{"name": one.name, "messages": one.messages, "last_at": one.last_at} for one in found])
@@ -61,13 +66,18 @@ def list_sessions(
 
 @sessions_app.command()
 def show(
-    name: Name, user: UserName = None, tenant: TenantName = TENANT, as_json: AsJson = False, home: Home = HOME
+    name: Name,
+    agent: AgentSource = None,
+    user: UserName = None,
+    tenant: TenantName = TENANT,
+    as_json: AsJson = False,
+    home: Home = HOME,
 ) -> None:
     """Show the messages of a conversation.
 
     Example: agentkit sessions show trip
     """
-    with _opened(home, tenant, user) as memory:
+    with _opened(agent, home, tenant, user) as memory:
         messages = _messages(memory, utf8(name))
     if as_json:
         put_json([{"seq": at, **message_form(message)} for at, message in enumerate(messages, 1)])
@@ -81,18 +91,20 @@ def show(
 def export(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Conversations; all of them.")] = None,
     output: Output = None,
+    agent: AgentSource = None,
     user: UserName = None,
     tenant: TenantName = TENANT,
+    as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
     """Write conversations as JSON lines, each with its messages in the form of OpenAI.
 
     Example: agentkit sessions export trip --output trip.jsonl
     """
-    with _opened(home, tenant, user) as memory:
+    with _opened(agent, home, tenant, user) as memory:
         wanted = [utf8(name) for name in names or ()] or [one.name for one in _all(memory)]
         lines = ({"session": name, "messages": _chat(_messages(memory, name))} for name in wanted)
-        _write(lines, output)
+        _write(lines, output, as_json)
 
 
 def export_rows(
@@ -106,6 +118,7 @@ def export_rows(
     output: Output = None,
     user: UserName = None,
     tenant: TenantName = TENANT,
+    as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
     """Write fine-tuning rows: for every answer in stored conversations the prompt that the agent would send, and it.
@@ -123,7 +136,7 @@ def export_rows(
                     yield from _rows(loaded.agent, _messages(memory, name), template)
                     bar.advance(task)
 
-            _write(rows(), output)
+            _write(rows(), output, as_json)
 
 
 def _rows(agent: Agent[Any, Any], messages: tuple[Message, ...], template: str | None) -> Iterator[dict[str, Any]]:
@@ -148,7 +161,7 @@ def _chat(messages: tuple[Message, ...]) -> list[Any]:
     return [openai_message(message) for message in messages]
 
 
-def _write(lines: Iterator[dict[str, Any]], output: Path | None) -> None:
+def _write(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
     """Write JSON lines, to a file that is there as a whole or not at all."""
     if output is None:
         for line in lines:
@@ -163,14 +176,14 @@ def _write(lines: Iterator[dict[str, Any]], output: Path | None) -> None:
             file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
             count += 1
     fresh.replace(output)
-    note(f"{count} lines written to {output}")
+    if as_json:
+        put_json({"lines": count, "file": str(output)})
+    else:
+        note(f"{count} lines written to {output}")
 
 
-def _opened(home: Path, tenant: str, user: str | None) -> Memory:
-    if not has_memory(home):
-        complain(f"there is no memory in {home}")
-        raise typer.Exit(1)
-    return open_memory(home, Scope(utf8(tenant), user=utf8(user or "")))
+def _opened(agent: str | None, home: Path, tenant: str, user: str | None) -> AbstractContextManager[Memory]:
+    return existing_memory(agent, home, Scope(utf8(tenant), user=utf8(user or "")))
 
 
 def _all(memory: Memory) -> Iterator[SessionInfo]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import logging
 import os
 import signal
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Annotated
 
 import typer
 
-from agentkit.cli.screen import complain, note
+from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit.cli.agent_option import loaded_agent
+from agentkit.cli.options import AsJson, utf8
+from agentkit.cli.screen import complain, note, put
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.runs import Runs
 
@@ -24,8 +29,17 @@ __all__ = ["runs_of", "worker"]
 
 def worker(
     module: Annotated[
-        str, typer.Argument(metavar="MODULE", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one.")
-    ],
+        str | None,
+        typer.Argument(metavar="[MODULE]", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one."),
+    ] = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option("--agent", "-a", metavar="FILE|MODULE:NAME", help="An agent whose runs are done. Repeatable."),
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option(envvar="AGENTKIT_RUNS_URL", metavar="URL", help="The database of the runs of --agent."),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Runs at once, of each agent.")] = 20,
     tenant_concurrency: Annotated[
         int | None, typer.Option(min=1, help="Runs of one tenant at once, on all workers.")
@@ -37,16 +51,24 @@ def worker(
         float, typer.Option(min=0, metavar="SECONDS", help="How long runs have to end when it is stopped.")
     ] = 30.0,
     poll: Annotated[float, typer.Option(min=0.001, metavar="SECONDS", help="Between two looks into a queue.")] = 0.2,
+    as_json: AsJson = False,
 ) -> None:
-    """Do the durable runs of the agents in MODULE, and those of workers that died.
+    """Do the durable runs of the agents in MODULE, or of --agent, and those of workers that died.
 
     Stopped with SIGTERM or Ctrl-C it takes no more runs, waits for those under way, and hands over what does not end in
     time. The exit code is 1 when the others took it for dead: start it anew.
+
+    Example: agentkit worker --agent shop.yaml --url postgresql://localhost/runs
     """
+    if (module is None) == (not agent):
+        raise typer.BadParameter("give a MODULE, or --agent with --url")
+    if agent and url is None:
+        raise typer.BadParameter("--agent needs --url: the database that its runs are in")
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.getLogger("agentkit").addHandler(handler)
-    runs = runs_of(module)
+    closing = ExitStack()
+    runs = runs_of(module) if module is not None else _runs_of_agents(agent or [], url or "", closing)
     done = runs.worker(
         concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll
     )
@@ -59,14 +81,29 @@ def worker(
         signal.signal(getattr(signal, name), stop)
     done.start()
     agents = ", ".join(f"{name} {version}" for name, version in [one.key for one in runs.added])
-    note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
+    if as_json:
+        put(json.dumps({"worker": done.id, "agents": [list(one.key) for one in runs.added]}))
+    else:
+        note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
     while not stopped.wait(0.2) and not done.is_lost:
         pass
     done.stop()
+    closing.close()
     if done.is_lost:
         complain(f"worker {done.id}: its lease ended, and others go on with its runs: start it anew")
         sys.stderr.flush()
         os._exit(1)  # what hangs in a thread must not act on
+
+
+def _runs_of_agents(sources: list[str], url: str, closing: ExitStack) -> Runs:
+    runs = Runs(utf8(url))
+    memories = SharedMemories()
+    closing.callback(memories.close)
+    for source in sources:
+        loaded = loaded_agent(source, memories=memories)
+        closing.callback(loaded.close)
+        runs.add(loaded.agent)
+    return runs
 
 
 def runs_of(module: str) -> Runs:

@@ -303,7 +303,7 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
         if found is None:
             raise Missing(f"run: there is no run {base.run[:_MAX_NAME]!r}")
         agent = await _agent(source, found.journal.agent)
-        name = found.journal.session
+        name = found.summary.session
         session = None if name is None else await source.session(name)
         contexts = await in_thread(partial(run_contexts, agent, found.journal, session))
         step = len(contexts) if base.step is None else base.step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -54,6 +56,8 @@ _HEADERS = {
 }
 _MAX_BODY = 4_000_000
 """Bytes of a request; a prompt that is tried out is one."""
+_BODY_SECONDS = 30.0
+"""Until a whole request must have arrived."""
 _MAX_PROBLEMS = 200
 _MAX_MESSAGE = 4_000
 _OURS = (AgentError, ModelError, PromptError, StoreError, ToolError)
@@ -141,13 +145,17 @@ async def _read(request: Request, body: type[Body]) -> Body:
     if kind != "application/json":
         raise HTTPException(415, f"content-type: expected application/json, got {kind[:80]!r}")
     data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MAX_BODY:
-            raise HTTPException(413, f"the request has more than {_MAX_BODY:,} bytes: send less")
     try:
-        given = json.loads(bytes(data))
-    except (ValueError, RecursionError) as error:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > _MAX_BODY:
+                    raise HTTPException(413, f"the request has more than {_MAX_BODY:,} bytes: send less")
+    except TimeoutError:
+        raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
+    try:
+        given = from_json(bytes(data), allow_inf_nan=False)
+    except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
     return body.model_validate(given)
 

@@ -91,7 +91,9 @@ class LocalSource:
         if journal is None:
             with self._lock:
                 text = "".join(kept.lines)
-            journal = Journal.loads(text) if text else _nothing(kept.summary)
+            if not text:
+                return InspectedRun.unbegun(kept.summary, UserInput(kept.summary.input), kept.error)
+            journal = Journal.loads(text)
         return InspectedRun(kept.summary, journal, kept.error, kept.waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
@@ -212,13 +214,6 @@ def _asks(agent: Agent[Any, Any], tool: str) -> bool:
 
 def _input(journal: Journal) -> str:
     return journal.context.user_input.text[:_MAX_INPUT]
-
-
-def _nothing(summary: RunSummary) -> Journal:
-    """Return the journal of a run whose first line is not written yet."""
-    from agentkit_prompts.context.prompt_context import PromptContext
-
-    return Journal(summary.agent, summary.id, PromptContext(user_input=UserInput(summary.input)))
 
 
 def _words(error: BaseException | str) -> str:

@@ -12,7 +12,7 @@ from agentkit.run.decisions import Decision
 from agentkit.run.journal import Journal
 from agentkit.session import Session
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,7 +31,7 @@ class RunSummary:
     agent: str
     """Name of the agent, a key of `InspectorSource.agents`."""
     session: str | None
-    """Name of the session; None without one."""
+    """Name of the session, as `InspectorSource.session` takes it; None without one."""
     status: RunStatus
     input: str = ""
     """The beginning of what was asked."""
@@ -50,6 +50,11 @@ class InspectedRun:
     """Why it failed, in the words of the error."""
     waiting: tuple[ToolCall, ...] = ()
     """The calls that wait for a decision, as `Paused.calls` has them."""
+
+    @classmethod
+    def unbegun(cls, summary: RunSummary, user_input: UserInput, error: str = "") -> InspectedRun:
+        """Return a run that has no journal yet, as it waits for room, or failed before it began."""
+        return cls(summary, Journal(summary.agent, summary.id, PromptContext(user_input=user_input)), error)
 
 
 class InspectorSource(Protocol):

@@ -16,6 +16,7 @@ from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.model import Model, OutputMode, Reply, output_modes_of
 from agentkit.output.json_in_text import behind_thinking, json_spans, without_fence
 from agentkit.output.output_spec import OutputSpec, OutputValidator
+from agentkit.output.schema_output import SchemaOutput
 from agentkit_prompts.composition.declarations import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
@@ -44,7 +45,7 @@ around it, no code fence.
 class _Kind(NamedTuple):
     """What is known of a type of answers, whatever model is asked."""
 
-    adapter: TypeAdapter[Any]
+    adapter: TypeAdapter[Any] | SchemaOutput
     schema: JsonSchema
     wrapper: TypeAdapter[Any] | None
     """Reads the object that an answer which is no object is wrapped in."""
@@ -248,7 +249,7 @@ class AnswerReader:
         raise OutputError(self._name, whole, "; ".join(_problems(problem))) from problem
 
 
-def _validated(adapter: TypeAdapter[Any], text: str, schema: JsonSchema) -> Any:
+def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: JsonSchema) -> Any:
     try:
         return adapter.validate_json(text)
     except ValidationError:
@@ -297,6 +298,8 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
 @lru_cache(maxsize=256)
 def _kind(output: Any) -> _Kind:
     """Return what is known of a type: it is shared by all chains."""
+    if isinstance(output, SchemaOutput):
+        return _Kind(output, output.schema, None, output.schema, _strict(output.schema))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(output)
         schema = freeze(adapter.json_schema())
@@ -311,11 +314,14 @@ def _kind(output: Any) -> _Kind:
         raise AgentDefinitionError(
             f"output={_type_name(output)}: a model can only be asked for types that JSON Schema can describe; {why}"
         ) from error
+    return _Kind(adapter, schema, wrapper, asked, _strict(asked))
+
+
+def _strict(asked: JsonSchema) -> JsonSchema | None:
     try:
-        strict = freeze(strict_parameters(asked, tool=_TOOL))
+        return cast(JsonSchema, freeze(strict_parameters(asked, tool=_TOOL)))
     except ToolDefinitionError:
-        strict = None
-    return _Kind(adapter, schema, wrapper, asked, strict)
+        return None
 
 
 def _returned(tool: Tool[..., Any]) -> _Kind:
@@ -328,7 +334,7 @@ def _returned(tool: Tool[..., Any]) -> _Kind:
     return _Kind(adapter, empty, None, empty, None)
 
 
-def _takes_none(adapter: TypeAdapter[Any]) -> bool:
+def _takes_none(adapter: TypeAdapter[Any] | SchemaOutput) -> bool:
     try:
         adapter.validate_python(None)
     except ValidationError:

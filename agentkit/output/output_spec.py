@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_args, overload
 
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OutputMode
+from agentkit.output.schema_output import SchemaOutput
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ class OutputSpec(Generic[Answer]):
     Args:
         output: The type of the answer: anything pydantic validates, such as `City`, `list[int]` or `Invoice | Line`. Or
             a function, or a tool: the model calls it with its answer, which ends the run, and what it returns is the
-            output.
+            output. Or a JSON Schema of an object, as a mapping: the answer is JSON data that follows it.
         mode: How the model is asked: `native` (the structured output of the endpoint), `tool` (the model calls a tool
             with its answer) or `prompted` (the schema stands in the prompt). None takes the first way that the model
             has. A function is always a tool.
         output_validator: A function that checks the answer, or several in their order.
 
     Raises:
-        AgentDefinitionError: The mode does not exist, or does not fit a function; a validator cannot be called.
+        AgentDefinitionError: The mode does not exist, or does not fit a function; a validator cannot be called; a
+            JSON Schema is none of an object, or refers to what is not in it.
     """
 
     __slots__ = ("mode", "output", "validators")
@@ -45,6 +47,14 @@ class OutputSpec(Generic[Answer]):
     def __init__(
         self,
         output: TypeForm[Answer],
+        *,
+        mode: OutputMode | None = None,
+        output_validator: OutputValidator | Iterable[OutputValidator] = (),
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: OutputSpec[dict[str, Any]],
+        output: Mapping[str, Any],
         *,
         mode: OutputMode | None = None,
         output_validator: OutputValidator | Iterable[OutputValidator] = (),
@@ -80,7 +90,7 @@ class OutputSpec(Generic[Answer]):
             "output",
             output_validator=(given, Iterable, "a function or some"),
         )
-        self.output = output
+        self.output = SchemaOutput(output) if isinstance(output, Mapping) else output
         self.mode: OutputMode | None = mode
         self.validators = tuple([_checked(validator) for validator in given])
 

@@ -108,21 +108,27 @@ class HeldReplies:
     def __init__(self, most: int) -> None:
         self._most = most
         self._characters = 0
-        self._held: OrderedDict[tuple[str, str], tuple[Message, ...]] = OrderedDict()
+        self._held: OrderedDict[tuple[tuple[str, ...], str], tuple[Message, ...]] = OrderedDict()
 
-    def hold(self, tenant: str, before: Sequence[Message], reply: Message) -> None:
-        """Keep the messages of a run behind its input, and the reply with the calls."""
+    def hold(self, owner: tuple[str, ...], before: Sequence[Message], reply: Message) -> None:
+        """Keep the messages of a run behind its input, and the reply with the calls.
+
+        Args:
+            owner: Tenant, user and agent: what nobody else gets.
+            before: The messages.
+            reply: The reply.
+        """
         held = (*before, reply)
-        self._held[tenant, reply.tool_calls[0].id] = held
+        self._held[owner, reply.tool_calls[0].id] = held
         self._characters += _characters(held)
         while len(self._held) > self._most or (self._characters > _MAX_CHARACTERS and len(self._held) > 1):
             self._characters -= _characters(self._held.popitem(last=False)[1])
 
-    def restored(self, tenant: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def restored(self, owner: tuple[str, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a client with what is kept in the place of the replies that they hold of it."""
         found: list[Message] = []
         for message in messages:
-            held = self._held.get((tenant, message.tool_calls[0].id)) if message.tool_calls else None
+            held = self._held.get((owner, message.tool_calls[0].id)) if message.tool_calls else None
             if held is not None and [call.id for call in held[-1].tool_calls] == [
                 call.id for call in message.tool_calls
             ]:

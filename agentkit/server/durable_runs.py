@@ -20,8 +20,8 @@ from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.run.journal import Journal
 from agentkit.server.durable_records import DurableRecords
 from agentkit.server.event_form import event_form, usage_form
-from agentkit.server.local_runs import run_decision, same_run, user_input
-from agentkit.server.run_records import ENDED, RunEvent, RunRecord
+from agentkit.server.local_runs import run_decision, same_run
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, user_input_of
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import Conflict, ServerFull, Unprocessable
 from agentkit.server.session_store import Owner
@@ -112,7 +112,7 @@ class DurableRuns:
             options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
         elif (scope := ServedAgents.scope(agent, record.tenant, record.user)) is not None:
             options["scope"] = scope
-        asked = None if record.input is None else user_input(record.input)
+        asked = None if record.input is None else user_input_of(record)
         added = replace(self._added[record.agent], agent=agent)
         request, run_id = self._runs.requested(added, asked, options)
         try:

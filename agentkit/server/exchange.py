@@ -11,7 +11,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -39,11 +39,12 @@ class JSONAnswer(Response):
 
 
 def _json(data: Any) -> bytes:
+    """Write JSON; numbers that it has not, such as NaN, become null."""
     try:
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return text.encode()
-    except UnicodeEncodeError:  # an unpaired surrogate, which a model or a tool can write
-        return json.dumps(data, separators=(",", ":")).encode()
+        return to_json(data, inf_nan_mode="null")
+    except ValueError:  # an unpaired surrogate, which a model or a tool can write
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":")).encode()
 
 
 def error_answer(error: ServerError) -> JSONAnswer:

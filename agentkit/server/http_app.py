@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from starlette.applications import Starlette
@@ -39,6 +41,7 @@ from agentkit.server.sessions_api import SessionEndpoints
 from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.server.turn_errors import server_error
+from agentkit.server.turns import Turns
 from agentkit_memory import Memory
 
 __all__ = ["Server", "create_app"]
@@ -84,7 +87,8 @@ class Server:
         self.runs: BackgroundRuns = (
             LocalRuns(self.agents, self.store, self.sessions, self.limits, options) if runs is None else runs(self)
         )
-        self._openai = OpenAIEndpoints(self.agents, self.store, self.limits, options)
+        self._turns = Turns(self.store, self.limits, options)
+        self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
         self.run_endpoints = RunEndpoints(self.agents, self.runs, self.store, self.sessions, self.limits, options)
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
@@ -95,12 +99,21 @@ class Server:
             *SessionEndpoints(self.sessions, self.store, options).endpoints(),
             *self._operations.endpoints(),
         ]
+        if find_spec("ag_ui") is not None:
+            from agentkit.server.ag_ui_api import AGUIEndpoints
+
+            self._endpoints += AGUIEndpoints(self.agents, self._turns, options).endpoints()
+        self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),
             middleware=[_cors(options)] if options.cors_origins else [],
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
+
+    def during(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do something while the server serves; it is cancelled at the end. Call this before it begins."""
+        self._tasks.append(work)
 
     def stop_listening(self) -> None:
         """End streams of events, so that their clients do not hold up a server that stops."""
@@ -173,12 +186,16 @@ class Server:
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
         del app
         await self.runs.open()
+        tasks = [asyncio.ensure_future(work()) for work in self._tasks]
         try:
             yield
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self.stop_listening()
             await self.runs.close()
-            await self._openai.kept()
+            await self._turns.kept()
             await self.limits.written()
             if self._owns_store:
                 self.store.close()

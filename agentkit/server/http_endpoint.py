@@ -5,20 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.server.access import Caller, Permission
 from agentkit.server.server_errors import Unprocessable
+from agentkit_prompts.context.json_form import to_json
+from agentkit_prompts.errors import ContextError
 
-__all__ = ["Call", "Endpoint", "Parameter", "checked_name", "name_in_path", "number", "text"]
+__all__ = ["Call", "Endpoint", "Kwargs", "Parameter", "checked_name", "name_in_path", "number", "text"]
 
 Call: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _NAME = re.compile(r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}")
 _MAX_TEXT = 256
+
+
+def _storable(kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        to_json(kwargs)
+    except ContextError as error:
+        raise ValueError("; ".join([what for _, what in error.problems])) from None
+    return kwargs
+
+
+Kwargs: TypeAlias = Annotated[dict[str, Any], AfterValidator(_storable)]
+"""Additional kwargs that a journal can hold: they nest 100 levels at most."""
 
 
 @dataclass(frozen=True, slots=True)

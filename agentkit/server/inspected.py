@@ -9,14 +9,14 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from agentkit.agent import Agent
-from agentkit.errors import AgentError, ApprovalError, JournalError
+from agentkit.errors import AgentError, ApprovalError
 from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
 from agentkit.recaller import RecallSource
 from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.run_records import RunRecord, RunRecords
+from agentkit.server.run_records import RunRecord, RunRecords, user_input_of
 from agentkit.server.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
@@ -69,7 +69,7 @@ class CallerSource:
         """See `InspectorSource.runs`."""
         page = partial(self._store.page, self._caller.tenant, user=self._caller.user or None, limit=limit)
         names = set(self._agents.names(self._caller))
-        return [_summary(record) for record in await in_thread(page) if record.agent in names]
+        return [self._summary(record) for record in await in_thread(page) if record.agent in names]
 
     async def run(self, run_id: str) -> InspectedRun | None:
         """See `InspectorSource.run`."""
@@ -78,13 +78,12 @@ class CallerSource:
         except UnknownResource:
             return None
         text = await in_thread(partial(self._store.journal, record.tenant, record.id))
-        try:
-            journal = Journal.loads(text)
-        except JournalError:
-            return None  # it has not begun
         error = "" if record.error is None else str(record.error.get("message", ""))
+        if "\n" not in text:
+            return InspectedRun.unbegun(self._summary(record), user_input_of(record), error)
+        journal = await in_thread(partial(Journal.loads, text))
         waiting = tuple([ToolCall(*call) for call in record.waiting])
-        return InspectedRun(_summary(record), journal, error, waiting)
+        return InspectedRun(self._summary(record), journal, error, waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         """See `InspectorSource.sessions`."""
@@ -93,12 +92,25 @@ class CallerSource:
         return [one.name for one in newest[:limit]]
 
     async def session(self, name: str) -> Session | None:
-        """See `InspectorSource.session`."""
+        """See `InspectorSource.session`. Of a caller without a user those of the users are `user/name`."""
+        user, slash, own = name.rpartition("/")
+        if slash and self._caller.user:
+            return None
+        owner = Owner(self._owner.tenant, user) if slash else self._owner
         try:
-            await in_thread(partial(self._sessions.get, self._owner, name))
+            await in_thread(partial(self._sessions.get, owner, own))
         except UnknownResource:
             return None
-        return await in_thread(partial(self._sessions.open, self._owner, name))
+        return await in_thread(partial(self._sessions.open, owner, own))
+
+    def _summary(self, record: RunRecord) -> RunSummary:
+        session = record.session
+        if session is not None and record.user and not self._caller.user:
+            session = f"{record.user}/{session}"
+        asked = "" if record.input is None else str(record.input.get("text", ""))[:_MAX_INPUT]
+        return RunSummary(
+            record.id, record.agent, session, _STATUSES[record.status], asked, started_at=record.created_at
+        )
 
     async def memory(self, agent: str) -> RecallSource | None:
         """See `InspectorSource.memory`."""
@@ -118,8 +130,14 @@ class CallerSource:
         if not isinstance(user_input.input, str):
             raise AgentError("runs are started here with text only")
         kwargs = dict(user_input.additional_kwargs)
-        asked = StartRun(agent=agent, input=user_input.input, session=session, additional_kwargs=kwargs)
-        return (await self._endpoints.begin(self._caller, asked)).id
+        user, _, session = (None, "", session) if session is None else session.rpartition("/")
+        asked = StartRun(
+            agent=agent, input=user_input.input, session=session, user=user or None, additional_kwargs=kwargs
+        )
+        try:
+            return (await self._endpoints.begin(self._caller, asked)).id
+        except ServerError as error:
+            raise as_http(error) from error
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
         """See `InspectorSource.decide`."""
@@ -134,13 +152,6 @@ class CallerSource:
 def as_http(error: ServerError) -> HTTPException:
     """Return an error as the routes of the inspector know it."""
     return HTTPException(error.status, str(error))
-
-
-def _summary(record: RunRecord) -> RunSummary:
-    asked = "" if record.input is None else str(record.input.get("text", ""))[:_MAX_INPUT]
-    return RunSummary(
-        record.id, record.agent, record.session, _STATUSES[record.status], asked, started_at=record.created_at
-    )
 
 
 def _made(decision: Decision) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agentkit.errors import AgentError, Paused
+from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.journal import Journal
@@ -19,16 +19,15 @@ from agentkit.run.loop import RunResult
 from agentkit.server.background_runs import OUR_ERRORS, public_error
 from agentkit.server.event_form import output_form, usage_form
 from agentkit.server.live_run import LiveRun
-from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunRecords, WaitingCall
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunRecords, WaitingCall, user_input_of
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.server_errors import Conflict, ServerFull, Unprocessable
+from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.threads import in_thread
-from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["LocalRuns", "of_session", "run_decision", "same_run", "user_input"]
+__all__ = ["LocalRuns", "of_session", "run_decision", "same_run"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
@@ -64,6 +63,7 @@ class LocalRuns:
         self._live: dict[tuple[str, str], LiveRun] = {}
         self._busy: dict[tuple[Owner, str], str] = {}
         """Sessions that have a run, and its id."""
+        self._deciding = asyncio.Lock()
         self._room = asyncio.Semaphore(options.background_runs)
         self._is_closing = False
 
@@ -89,6 +89,13 @@ class LocalRuns:
             raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
         if len(self._live) >= self._options.background_runs + self._options.queued_runs:
             raise ServerFull(f"{len(self._live)} runs wait already: try again", code="overloaded", retry_after=5.0)
+        own = sum(tenant == record.tenant for tenant, _ in self._live)
+        if own >= self._options.runs_per_tenant:
+            raise QuotaExceeded(
+                f"the tenant {record.tenant!r} has {own} runs that have not ended, the most it may have: wait for one",
+                code="concurrency_limit_exceeded",
+                retry_after=5.0,
+            )
         if record.key is not None:
             known = await in_thread(partial(self._store.find, record.tenant, record.key))
             if known is not None:
@@ -108,8 +115,13 @@ class LocalRuns:
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         """See `BackgroundRuns.decide`."""
-        if (live := self._live.get((record.tenant, record.id))) is not None:
+        async with self._deciding:  # of two that decide about different calls none is lost
+            return await self._decided(record.tenant, record.id, decisions)
+
+    async def _decided(self, tenant: str, run_id: str, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
+        if (live := self._live.get((tenant, run_id))) is not None:
             raise _not_waiting(live.record)
+        record = await in_thread(partial(self._store.get, tenant, run_id))
         if record.status != "waiting":
             raise _not_waiting(record)
         if unknown := sorted(decisions.keys() - {call.id for call in record.waiting}):
@@ -140,17 +152,22 @@ class LocalRuns:
 
     async def cancel(self, record: RunRecord) -> RunRecord:
         """See `BackgroundRuns.cancel`."""
-        if (live := self._live.get((record.tenant, record.id))) is not None and live.task is not None:
-            live.is_cancelled = True
-            live.task.cancel()
-            await asyncio.wait((live.task,))
-        record = await in_thread(partial(self._store.get, record.tenant, record.id))
-        if record.status not in ENDED:  # it waits for decisions
-            record = replace(record, status="cancelled", waiting=(), updated_at=time.time())
-            event = RunEvent(await self._last_event(record) + 1, "run_cancelled", {})
-            await in_thread(partial(self._store.add_events, record.tenant, record.id, [event]))
-            await in_thread(partial(self._store.put, record))
-        return record
+        place = record.tenant, record.id
+        while True:
+            if (live := self._live.get(place)) is not None and live.task is not None:
+                live.is_cancelled = True
+                live.task.cancel()
+                await asyncio.wait((live.task,))
+            async with self._deciding:
+                if place in self._live:  # somebody decided meanwhile: it goes on
+                    continue
+                record = await in_thread(partial(self._store.get, *place))
+                if record.status not in ENDED:  # it waits for decisions
+                    record = replace(record, status="cancelled", waiting=(), updated_at=time.time())
+                    event = RunEvent(await self._last_event(record) + 1, "run_cancelled", {})
+                    await in_thread(partial(self._store.add_events, *place, [event]))
+                    await in_thread(partial(self._store.put, record))
+                return record
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """See `BackgroundRuns.events`."""
@@ -244,7 +261,12 @@ class LocalRuns:
             async with self._room:
                 live.record = replace(live.record, status="running", updated_at=time.time())
                 await in_thread(partial(self._store.put, live.record))
-                result = await self._answer(live)
+                try:
+                    journal = await self._journal(live.record)
+                except JournalError as error:  # of a newer version, perhaps: a server that can read it goes on with it
+                    _log.error("run %s is left as it is: %s", live.record.id, error)
+                    return {"status": "queued", "error": public_error(error)}, None
+                result = await self._answer(live, journal)
         except Paused as paused:
             waiting = tuple([WaitingCall(call.id, call.name, call.arguments) for call in paused.calls])
             ended = {"status": "waiting", "waiting": waiting, "decisions": {}, "usage": _usage_of(paused)}
@@ -262,10 +284,19 @@ class LocalRuns:
                 "run_failed",
                 public,
             )
-        answer = {"output": output_form(result.output), "finish_reason": result.finish_reason}
+        answer = {"output": output_form(result.output), "finish_reason": result.finish_reason, "error": None}
         return {"status": "finished", "decisions": {}, "usage": result.usage, **answer}, None
 
-    async def _answer(self, live: LiveRun) -> RunResult[Any]:
+    async def _journal(self, record: RunRecord) -> Journal | None:
+        """Return the journal of a run that has begun.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        text = await in_thread(partial(self._store.journal, record.tenant, record.id))
+        return await in_thread(partial(Journal.loads, text)) if "\n" in text else None
+
+    async def _answer(self, live: LiveRun, journal: Journal | None) -> RunResult[Any]:
         record, store = live.record, self._store
         agent = self._agents.of_tenant(record.agent, record.tenant)
         options: dict[str, Any] = {
@@ -275,17 +306,16 @@ class LocalRuns:
         if record.session is not None:
             owner = Owner(record.tenant, record.user)
             options["session"] = await in_thread(partial(self._sessions.open, owner, record.session))
-        text = await in_thread(partial(store.journal, record.tenant, record.id))
         limit = asyncio.timeout(self._options.run_seconds)
         try:
             async with limit:
-                if "\n" in text:
+                if journal is not None:
                     decided = {call: run_decision(one) for call, one in record.decisions.items()}
-                    return await agent.resume(Journal.loads(text), approve=decided or None, **options)
+                    return await agent.resume(journal, approve=decided or None, **options)
                 scope = ServedAgents.scope(agent, record.tenant, record.user)
                 if record.session is None and scope is not None:
                     options["scope"] = scope
-                asked = None if record.input is None else user_input(record.input)
+                asked = None if record.input is None else user_input_of(record)
                 return await agent.run(asked, run_id=record.id, **options)
         except TimeoutError as error:
             if not limit.expired():
@@ -301,11 +331,6 @@ class LocalRuns:
 def of_session(record: RunRecord) -> tuple[Owner, str] | None:
     """Return the session of a run, with its owner; None without one."""
     return None if record.session is None else (Owner(record.tenant, record.user), record.session)
-
-
-def user_input(data: Mapping[str, Any]) -> UserInput:
-    """Return the input of a record."""
-    return UserInput(data["text"], additional_kwargs=data.get("additional_kwargs", {}))
 
 
 def run_decision(made: Mapping[str, Any]) -> Decision:

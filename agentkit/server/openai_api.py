@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,19 +25,15 @@ from agentkit.server.run_records import RunRecord, RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.tenant_limits import TenantLimits
-from agentkit.server.turn import Turn, TurnAnswer, client_messages
+from agentkit.server.turn import Turn, TurnAnswer, messages_of
 from agentkit.server.turn_errors import server_error
+from agentkit.server.turns import OnPiece, Streaming, Turns
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["OpenAIEndpoints"]
 
-_log = logging.getLogger("agentkit.server")
-_OnText = Callable[[str], Awaitable[None]]
 _DONE = b"data: [DONE]\n\n"
-_MAX_WAITING = 64
-"""Pieces of text that wait for the client; then the model waits."""
 
 
 class OpenAIEndpoints:
@@ -47,20 +41,18 @@ class OpenAIEndpoints:
 
     Args:
         agents: The agents.
-        store: Where what was asked is kept as runs, which the inspector shows.
-        limits: Counts.
+        store: Where responses are kept, as runs.
+        turns: Answers.
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, limits: TenantLimits, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
-        self._limits = limits
+        self._turns = turns
         self._options = options
         self._held = HeldReplies(options.held_replies)
         self._began = int(time.time())
-        self._unkept: list[Turn] = []
-        self._keeping: asyncio.Task[None] | None = None
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
@@ -70,11 +62,6 @@ class OpenAIEndpoints:
             Endpoint("POST", "/v1/chat/completions", self.chat, "A chat completion", "run", ChatRequest),
             Endpoint("POST", "/v1/responses", self.responses, "A response", "run", ResponsesRequest),
         ]
-
-    async def kept(self) -> None:
-        """Wait until all that was asked is kept."""
-        if self._keeping is not None:
-            await asyncio.shield(self._keeping)
 
     async def models(self, request: Request, caller: Caller) -> Response:
         """List the agents that the caller may use."""
@@ -93,7 +80,7 @@ class OpenAIEndpoints:
         asked = _validated(ChatRequest, await read_json(request, self._options))
         if asked.stream_options is not None and not asked.stream:
             raise BadRequest("stream_options: only with stream: true", param="stream_options", code="invalid_value")
-        messages = client_messages(asked.messages, "messages", "openai")
+        messages = await messages_of(asked.messages, "messages", "openai")
         turn = self._turn(asked, caller, messages)
         answers = ChatAnswers(f"chatcmpl-{turn.run_id}", asked.model)
         if not asked.stream:
@@ -102,7 +89,7 @@ class OpenAIEndpoints:
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             has_text = False
-            async with _Streaming(partial(self._answered, turn, caller)) as pieces:
+            async with Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_text:
                         yield sse(answers.first())
@@ -122,8 +109,8 @@ class OpenAIEndpoints:
         given = [{"role": "user", "content": asked.input}] if isinstance(asked.input, str) else asked.input
         before: tuple[Message, ...] = ()
         if asked.previous_response_id is not None:
-            before = await self._before(asked.previous_response_id, caller)
-        messages = (*before, *client_messages(given, "input", "responses", before))
+            before = await self._before(asked.previous_response_id, caller, asked.user)
+        messages = (*before, *await messages_of(given, "input", "responses", before))
         if asked.instructions:
             messages = (Message("system", asked.instructions), *messages)
         turn = self._turn(asked, caller, messages)
@@ -134,7 +121,7 @@ class OpenAIEndpoints:
 
         async def events() -> AsyncGenerator[bytes, None]:
             has_begun = False
-            async with _Streaming(partial(self._answered, turn, caller)) as pieces:
+            async with Streaming(partial(self._answered, turn, caller)) as pieces:
                 async for piece in pieces:
                     if not has_begun:
                         has_begun = True
@@ -153,14 +140,15 @@ class OpenAIEndpoints:
 
     def _turn(self, asked: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]) -> Turn:
         loaded = self._agents.get(asked.model, caller)
-        messages = self._held.restored(caller.tenant, messages)
+        user = caller.as_user(asked.user)
+        messages = self._held.restored((caller.tenant, user, loaded.name), messages)
         if not messages:
             raise BadRequest("there is no message to answer", param="messages", code="invalid_messages")
         return Turn(
             agents=self._agents,
             name=loaded.name,
             tenant=caller.tenant,
-            user=caller.as_user(asked.user),
+            user=user,
             messages=messages,
             kwargs=asked.additional_kwargs,
             tools=asked.client_tools,
@@ -168,43 +156,20 @@ class OpenAIEndpoints:
             schema=asked.schema_of_answer,
         )
 
-    async def _answered(self, turn: Turn, caller: Caller, on_text: _OnText | None = None) -> TurnAnswer:
-        """Run a turn, count what it used, and keep it."""
-        try:
-            async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
-                answer = await turn.answer(on_text)
-        finally:
-            if turn.journal is not None:  # it has begun
-                self._limits.used(caller.tenant, turn.usage)
-            if turn.journal is not None and turn.is_kept:
-                self._unkept.append(turn)
-                if self._keeping is None or self._keeping.done():
-                    self._keeping = asyncio.get_running_loop().create_task(self._keep())
+    async def _answered(self, turn: Turn, caller: Caller, on_text: OnPiece | None = None) -> TurnAnswer:
+        """Run a turn, and hold what the client does not see of it until it has answered the calls of its tools."""
+        answer = await self._turns.answered(turn, caller, on_text=on_text)
         if turn.reply is not None:
-            self._held.hold(caller.tenant, turn.before, turn.reply)
+            self._held.hold((turn.tenant, turn.user, turn.name), turn.before, turn.reply)
         return answer
 
-    async def _keep(self) -> None:
-        """Keep turns that have ended; those that end meanwhile are kept together then."""
-        while turns := self._unkept:
-            self._unkept = []
-            await in_thread(partial(self._keep_all, turns))
-
-    def _keep_all(self, turns: list[Turn]) -> None:
-        for turn in turns:
-            assert turn.journal is not None
-            try:
-                self._store.add(turn.record(), turn.journal.dumps())
-            except Exception:
-                _log.exception("run %s could not be kept", turn.run_id)
-
-    async def _before(self, response_id: str, caller: Caller) -> tuple[Message, ...]:
+    async def _before(self, response_id: str, caller: Caller, user: str | None) -> tuple[Message, ...]:
         """Return the conversation until the end of a response.
 
         Raises:
-            UnknownResource: The tenant has no such response.
+            UnknownResource: The user has no such response of an agent that the caller may use.
         """
-        await self.kept()
+        await self._turns.kept()
         run_id = response_id.removeprefix("resp_")
         unknown = UnknownResource(
             f"there is no response {response_id!r:.80}",
@@ -216,60 +181,11 @@ class OpenAIEndpoints:
             text = await in_thread(partial(self._store.journal, caller.tenant, run_id))
         except UnknownResource:
             raise unknown from None
-        if record.user != caller.as_user(record.user or None) or not text:
+        if record.user != caller.as_user(user) or record.agent not in self._agents.names(caller) or not text:
             raise unknown
         with suppress(JournalError):
             return await in_thread(partial(_conversation, record, text))
         raise unknown
-
-
-class _Streaming:
-    """Runs a turn, and yields the pieces of its text as they come. Leaving early cancels it.
-
-    Attributes:
-        answer: The whole answer, once all pieces were taken.
-    """
-
-    answer: TurnAnswer
-
-    def __init__(self, run: Callable[[_OnText], Awaitable[TurnAnswer]]) -> None:
-        self._run = run
-        self._pieces: asyncio.Queue[str | None] = asyncio.Queue(_MAX_WAITING)
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> _Streaming:
-        self._task = asyncio.get_running_loop().create_task(self._work())
-        return self
-
-    async def _work(self) -> None:
-        try:
-            self.answer = await self._run(self._pieces.put)
-        finally:
-            with suppress(asyncio.CancelledError):
-                await self._pieces.put(None)
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        if not self._task.done():
-            self._task.cancel()
-            while not self._task.done():
-                with suppress(asyncio.QueueEmpty):
-                    self._pieces.get_nowait()
-                await asyncio.wait((self._task,), timeout=0.05)
-        if not self._task.cancelled():
-            self._task.exception()
-
-    def __aiter__(self) -> _Streaming:
-        return self
-
-    async def __anext__(self) -> str:
-        assert self._task is not None
-        piece = await self._pieces.get()
-        if piece is not None:
-            return piece
-        await asyncio.wait((self._task,))
-        self._task.result()
-        raise StopAsyncIteration
 
 
 def _failed(error: Exception) -> Response:

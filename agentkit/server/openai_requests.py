@@ -10,13 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.settings import ModelSettings
 from agentkit.server.client_tools import ClientTool
+from agentkit.server.http_endpoint import Kwargs
 from agentkit.server.server_errors import BadRequest
 
-__all__ = ["ChatRequest", "ResponsesRequest", "settings_of"]
+__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId", "settings_of"]
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-_ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-_User = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
 _Zero = Annotated[float, Field(ge=0, le=0)]
 _Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 _Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
@@ -27,7 +28,7 @@ class _Part(BaseModel):
 
 
 class _Function(_Part):
-    name: _ToolName
+    name: ToolName
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -48,7 +49,7 @@ class _ResponsesTool(_Function):
 
 
 class _NamedFunction(_Part):
-    name: _ToolName
+    name: ToolName
 
 
 class _ChatChoice(_Part):
@@ -58,7 +59,7 @@ class _ChatChoice(_Part):
 
 class _ResponsesChoice(_Part):
     type: Literal["function"]
-    name: _ToolName
+    name: ToolName
 
 
 class _Schema(_Part):
@@ -92,10 +93,10 @@ class _Common(_Part):
     temperature: float | None = None
     top_p: float | None = None
     parallel_tool_calls: bool | None = None
-    user: _User | None = Field(default=None, description="The user whose memory is read, within the tenant.")
+    user: UserId | None = Field(default=None, description="The user whose memory is read, within the tenant.")
     service_tier: Literal["auto", "default"] | None = None
     prompt_cache_key: str | None = None
-    additional_kwargs: dict[str, Any] = Field(default={}, description="What the prompts of the agent require.")
+    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
 
     def _settings(self, **more: Any) -> dict[str, Any]:
         names = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key")

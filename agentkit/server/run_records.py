@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from agentkit.models.model import Usage
+from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["ENDED", "STATUSES", "RunEvent", "RunRecord", "RunRecords", "RunStatus", "WaitingCall"]
+__all__ = ["ENDED", "STATUSES", "RunEvent", "RunRecord", "RunRecords", "RunStatus", "WaitingCall", "user_input_of"]
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
 """`waiting`: for decisions about tool calls. A run that a server was stopped under is `queued` again."""
@@ -70,6 +71,12 @@ class RunRecord:
     """The calls that wait for a decision and have none yet."""
     decisions: Mapping[str, Any] = field(default_factory=dict)
     """Decisions that were made while others are missing: the id of the call, and `approve`, `reason`, `arguments`."""
+
+
+def user_input_of(record: RunRecord) -> UserInput:
+    """Return what a run was asked; empty where it goes on with a session."""
+    asked = record.input or {}
+    return UserInput(asked.get("text", ""), additional_kwargs=asked.get("additional_kwargs", {}))
 
 
 class RunRecords(Protocol):

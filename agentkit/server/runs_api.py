@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from agentkit.server.access import Caller
 from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated
-from agentkit.server.http_endpoint import Endpoint, Parameter, checked_name, number, text
+from agentkit.server.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
 from agentkit.server.run_records import ENDED, STATUSES, RunRecord, RunRecords
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
@@ -45,7 +45,7 @@ class StartRun(_Part):
     input: str | None = Field(default=None, description="What to ask; null goes on with a session without an answer.")
     session: str | None = Field(default=None, description="A conversation to go on with, or to begin.")
     user: str | None = Field(default=None, description="The user whose memory is read, within the tenant.")
-    additional_kwargs: dict[str, Any] = Field(default={}, description="What the prompts of the agent require.")
+    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
 
     @model_validator(mode="after")
     def _has_something_to_do(self) -> StartRun:

@@ -51,6 +51,22 @@ class ServedAgents:
     def __iter__(self) -> Iterator[LoadedAgent]:
         return iter(self._agents.values())
 
+    def replace(self, loaded: LoadedAgent) -> LoadedAgent:
+        """Take an agent in the place of the one of its name, for what begins from now on; return the one before.
+
+        Raises:
+            AgentDefinitionError: There is none of that name, or its memory is of another store.
+        """
+        before = self._agents.get(loaded.name)
+        if before is None:
+            raise AgentDefinitionError(f"the server has no agent {loaded.name!r}: start it anew to serve another one")
+        if before.memory is not loaded.memory:
+            raise AgentDefinitionError("the memory is another one: start the server anew to change it")
+        self._agents[loaded.name] = loaded
+        for key in [key for key in self._bound if key[0] == loaded.name]:
+            del self._bound[key]
+        return before
+
     def names(self, caller: Caller) -> list[str]:
         """Return the names of the agents that a caller may use."""
         return [name for name in self._agents if caller.agents is None or name in caller.agents]

@@ -24,6 +24,10 @@ __all__ = [
 ]
 
 
+_MAX_MESSAGE = 4_000
+"""Characters of an error that are sent: a request with ten thousand problems is not answered with a book."""
+
+
 class ServerError(AgentError):
     """Base of what a request can be answered with in place of what it asked for.
 
@@ -55,7 +59,10 @@ class ServerError(AgentError):
     @property
     def body(self) -> dict[str, Any]:
         """The error in OpenAI's shape."""
-        known = {"message": str(self), "type": self.type, "param": self.param, "code": self.code}
+        text = str(self)
+        if len(text) > _MAX_MESSAGE:
+            text = f"{text[:_MAX_MESSAGE]}... ({len(text) - _MAX_MESSAGE:,} more characters)"
+        known = {"message": text, "type": self.type, "param": self.param, "code": self.code}
         return {"error": {**known, **self.details}}
 
 

@@ -40,6 +40,8 @@ class ServerOptions:
     """Requests of one tenant, unless the access file says otherwise. A second's share may come at once."""
     background_runs: int = 64
     """Runs at once that were started by `POST /runs`; others wait in their order."""
+    runs_per_tenant: int = 256
+    """Runs of one tenant that have not ended, those that wait for room among them."""
     queued_runs: int = 1000
     """Runs of all tenants that may wait; more are refused."""
     grace_seconds: float = 20.0

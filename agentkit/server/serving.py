@@ -20,10 +20,12 @@ _BACKLOG = 2048
 
 
 class _TimedProtocol(H11Protocol):
-    """HTTP/1.1 that closes a connection whose request does not arrive."""
+    """HTTP/1.1 that closes a connection whose request does not arrive, or whose answer is not taken."""
 
     header_seconds = 10.0
+    write_seconds = 30.0
     _waiting: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -31,7 +33,22 @@ class _TimedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_writing()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(self.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_writing()
+        super().resume_writing()
+
+    def _stop_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def data_received(self, data: bytes) -> None:
         if self._waiting is None and (self.cycle is None or self.cycle.response_complete):
@@ -101,6 +118,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
 
     class Protocol(_TimedProtocol):
         header_seconds = options.header_seconds
+        write_seconds = options.write_seconds
 
     config = uvicorn.Config(
         server.app,

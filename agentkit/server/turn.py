@@ -9,12 +9,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
-
-from pydantic import WithJsonSchema
+from typing import Any
 
 from agentkit.agent import Agent
-from agentkit.errors import OutputStopped, Paused
+from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
@@ -27,13 +25,17 @@ from agentkit.server.run_records import RunRecord, WaitingCall
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest
 from agentkit.session import InMemorySession
+from agentkit.threads import in_thread
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["Turn", "TurnAnswer", "client_messages"]
+__all__ = ["Turn", "TurnAnswer", "messages_of"]
+
+_MAX_READ_HERE = 200
+"""Messages of a request that are read between other requests; more are read in a thread."""
 
 _SEPARATOR = "\n\n"
 """Between what the agent wrote before it called a tool of its own, and what it wrote then."""
@@ -50,16 +52,19 @@ class TurnAnswer:
     finish_reason: str
     usage: Usage
     refusal: bool = False
+    output: Any = None
+    """The answer as JSON data, where it is one of a type."""
 
 
-def client_messages(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
+async def messages_of(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
     """Return the messages of a request; `before` are those in front of them.
 
     Raises:
         BadRequest: Names everything that is wrong with them.
     """
+    read = partial(read_messages, given, where=where, form=form, before=before)
     try:
-        return read_messages(given, where=where, form=form, before=before)
+        return read() if len(given) < _MAX_READ_HERE else await in_thread(read)
     except MessageError as error:
         raise BadRequest(str(error), param=where, code="invalid_messages") from error
 
@@ -104,8 +109,16 @@ class Turn:
         """Whether the text of the model is the answer as it comes; an answer of a type is checked first."""
         return self.schema is None and self.agents.of_tenant(self.name, self.tenant).chain.output is str
 
-    async def answer(self, on_text: Callable[[str], Awaitable[None]] | None = None) -> TurnAnswer:
-        """Run, passing on each piece of the text as it comes, and return the whole answer.
+    async def answer(
+        self,
+        on_text: Callable[[str], Awaitable[None]] | None = None,
+        on_event: Callable[[Event], Awaitable[None]] | None = None,
+    ) -> TurnAnswer:
+        """Run, and return the whole answer.
+
+        Args:
+            on_text: Takes each piece of the text as it comes.
+            on_event: Takes each event in its place.
 
         Raises:
             Exception: Whatever ended the run.
@@ -113,6 +126,8 @@ class Turn:
         agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
         names = [tool.name for tool in self.tools]
         options = self._options(agent, names, on_text)
+        if on_event is not None:
+            options["on_event"] = on_event
         try:
             result = await agent.run(self._input(agent, options), run_id=self.run_id, **options)
         except Paused as paused:
@@ -144,8 +159,10 @@ class Turn:
             "finish_reason": result.finish_reason,
             "usage": result.usage,
         }
+        output = self._ended["output"]
         text = _joined(result.journal.messages) if self.streams_text else _as_json(result.output)
-        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=result.finish_reason == "refusal")
+        refused = result.finish_reason == "refusal"
+        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=refused, output=output)
 
     @property
     def usage(self) -> Usage:
@@ -196,7 +213,10 @@ class Turn:
         if self.schema is not None:
             if agent.chain.output is not str:
                 raise BadRequest("the agent has an answer of its own type", param="response_format")
-            options["output"] = OutputSpec(Annotated[Any, WithJsonSchema(dict(self.schema))])
+            try:
+                options["output"] = OutputSpec(self.schema)
+            except AgentDefinitionError as error:
+                raise BadRequest(str(error), param="response_format", code="invalid_value") from error
         if (scope := ServedAgents.scope(agent, self.tenant, self.user)) is not None:
             options["scope"] = scope
         return options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 
 from agentkit.errors import AgentDefinitionError, AgentError, LimitExceeded, OutputError, SessionBusy
 from agentkit.models.model_errors import (
@@ -28,6 +29,7 @@ from agentkit_tools.errors import ToolError
 
 __all__ = ["server_error"]
 
+_MAX_PROBLEMS = 100
 _log = logging.getLogger("agentkit.server")
 
 
@@ -36,7 +38,8 @@ def server_error(error: BaseException) -> ServerError:
     if isinstance(error, ServerError):
         return error
     if isinstance(error, KwargsError):
-        kwargs = {name: {"problem": what, "required_by": list(paths)} for name, (what, paths) in error.problems.items()}
+        shown = islice(error.problems.items(), _MAX_PROBLEMS)
+        kwargs = {name: {"problem": what, "required_by": list(paths)} for name, (what, paths) in shown}
         details = {"additional_kwargs": kwargs}
         return Unprocessable(str(error), param="additional_kwargs", code="invalid_kwargs", details=details)
     if isinstance(error, ModelError):

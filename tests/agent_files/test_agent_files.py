@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -13,7 +13,9 @@ from jsonschema import Draft202012Validator
 from agentkit import Message, ScriptedModel, ToolCall
 from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.agent_files.load_agent import AgentFileError, load_agent
+from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
+from agentkit.memory import Memory, Scope
 from tests.paths import ROOT
 
 TOOLS = '''
@@ -174,6 +176,12 @@ def test_an_agent_that_is_a_tool_of_itself_is_refused(folder: Path) -> None:
     written(folder, entry.format("link.yaml"), "b.yaml")
     with pytest.raises(AgentFileError, match="tool of itself"):
         load_agent(folder / "a.yaml")
+    python = "from agentkit.agent_files.load_agent import load_agent\ndef make():\n    return load_agent({!r}).agent\n"
+    (folder / "loop.py").write_text(python.format(str(folder / "a.yaml")))
+    written(folder, entry.format("./loop.py:make"), "b.yaml")
+    with pytest.raises(AgentFileError, match="tool of itself") as caught:
+        load_agent(folder / "a.yaml")
+    assert len(str(caught.value)) < 1000
 
 
 def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
@@ -207,24 +215,29 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
     assert "it is a folder" in problems(folder / "prompts")[0]
     (folder / "latin.yaml").write_bytes(b"model: offline\nname: caf\xe9\n")
     assert problems(folder / "latin.yaml") == ["2: it is not UTF-8 text"]
+    (folder / "loop.yaml").symlink_to("loop.yaml")
+    assert "symbolic links" in problems(folder / "loop.yaml")[0]
+    os.mkfifo(folder / "pipe.yaml")
+    assert "it is no regular file" in problems(folder / "pipe.yaml")[0]
 
 
 def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:
-    closed: list[str] = []
-
-    class Opened:
-        scope = None
-
-        def recall(self, query: str) -> list[Any]:
-            return []
-
-        def close(self) -> None:
-            closed.append("memory")
-
     path = written(folder, "model: offline\nmemory: true\ntools: [./tools.py:price, ./tools.py:price]\n")
     with pytest.raises(AgentFileError, match="price"):
-        load_agent(path, open_memory=lambda *_, **__: Opened())
-    assert closed == ["memory"]
+        load_agent(path)
+    with Memory.open(folder / ".agentkit", scope=Scope("local")) as memory:
+        assert memory.ingest([path]).added  # the index has one process, and one opening, at a time
+
+
+def test_agents_that_share_a_memory_open_it_once(folder: Path) -> None:
+    (folder / "prompts" / "found.prompt.j2").write_text("---\nrole: before_input\nkind: memo\n---\n")
+    path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")
+    memories = SharedMemories()
+    one, two = load_agent(path, memories=memories), load_agent(path, memories=memories)
+    assert one.memory is two.memory is not None
+    one.close()
+    assert two.memory.ingest([folder / "tools.py"]).errors == ()
+    memories.close()
 
 
 def test_memory_that_no_prompt_file_shows_is_named_with_its_line_before_it_is_opened(folder: Path) -> None:

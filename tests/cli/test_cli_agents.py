@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
+import typer
 
+from agentkit.agent_files.load_agent import load_agent
 from agentkit.cli.app import app
+from agentkit.durable.runs import Runs
 from agentkit.server.access import Access
 from tests.cli.conftest import MAIN, Run
 
@@ -152,10 +159,67 @@ def test_serve_answers_and_ends_when_it_is_told_to(shop: str, folder: Path) -> N
     assert refused.returncode == 1 and "open to other machines" in refused.stderr
 
 
-def test_every_help_has_an_example(run: Run) -> None:
-    import typer
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command with its path."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
 
-    command = typer.main.get_command(app)
-    own = ("run", "serve", "token", "export", "new", "schema", "chat", "compose", "ingest", "inspect", "eval")
-    found = {name: getattr(command, "commands")[name].help or "" for name in own}  # noqa: B009
-    assert [name for name, text in found.items() if "Example: agentkit" not in text] == []
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+NO_ANSWER = {("mcp",)}
+"""Commands whose stdout is a protocol."""
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_json_and_an_example_that_it_would_take(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert path in NO_ANSWER or "--json" in options
+    example = re.search(r"Example: agentkit (.*?)(?: && |$)", command.help or "", re.MULTILINE)
+    assert example is not None
+    words = shlex.split(example[1])
+    assert tuple(words[: len(path)]) == path
+    context = command.make_context(" ".join(path), words[len(path) :], resilient_parsing=False)
+    assert context.command is command
+
+
+def test_the_documents_and_conversations_of_an_agent_file(run: Run, folder: Path) -> None:
+    (folder / "agent.yaml").write_text("name: owls\nmodel: offline\nmemory: {home: own}\n")
+    agent = ("--agent", "agent.yaml")
+    assert run("ingest", "docs", *agent).exit_code == 0
+    assert not (folder / ".agentkit").exists() and (folder / "own").exists()
+    found = json.loads(run("recall", "barn owl", "--json", *agent).stdout)
+    assert found["documents"][0]["source"].endswith("owls.md")
+    done = run("chat", "--once", "When do owls hunt?", "--session", "s", "--json", *agent)
+    answer = json.loads(done.stdout)
+    assert (answer["session"], answer["status"]) == ("s", "finished") and "night" in answer["output"]
+    assert [one["name"] for one in json.loads(run("sessions", "list", "--json", *agent).stdout)] == ["s"]
+    assert run("sessions", "list").exit_code == 1
+    assert "When do owls hunt?" in run("sessions", "show", "s", *agent).stdout
+    written = run("export", "--output", "rows.jsonl", "--json", *agent)
+    assert json.loads(written.stdout) == {"lines": 1, "file": "rows.jsonl"}
+    (folder / "none.yaml").write_text("name: none\nmodel: offline\n")
+    refused = run("recall", "owl", "--agent", "none.yaml")
+    assert refused.exit_code == 1 and "the agent none has no memory" in refused.stderr
+
+
+async def test_a_worker_does_the_runs_of_agent_files(run: Run, folder: Path) -> None:
+    assert run("worker").exit_code == run("worker", "--agent", "a.yaml").exit_code == 2
+    (folder / "a.yaml").write_text("name: hello\nmodel: offline\n")
+    url = f"sqlite:///{folder / 'runs.db'}"
+    agent = load_agent(folder / "a.yaml").agent
+    Runs(url).add(agent)
+    handle = await agent.start("Hi")
+    command = [sys.executable, "-c", MAIN, "worker", "--agent", "a.yaml", "--url", url, "--poll", "0.05", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["agents"][0][0] == "hello"
+        assert (await handle.result(timeout=60)).output
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -18,7 +18,7 @@ OF_EXTRAS = {
     "agentkit/durable": "durable",
     "agentkit/evaluations": "cli",
     "agentkit/inspector": "server",
-    "agentkit/server": "server",
+    "agentkit/server": "server ag-ui",
     "agentkit/models": "openai anthropic",
     "agentkit/observing": "otel",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts

@@ -134,6 +134,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
     ]
     extras = {
         "all",
+        "ag-ui",
         "anthropic",
         "bench",
         "cli",

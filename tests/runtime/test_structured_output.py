@@ -188,6 +188,27 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
     assert Agent(Own(), output=City).run_sync("go").output.name == "Bern"
 
 
+TREE = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "below": {"type": "array", "items": {"$ref": "#"}}},
+    "required": ["name", "below"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_answer_follows_a_json_schema_that_refers_to_itself(mode: OutputMode) -> None:
+    right = {"name": "a", "below": [{"name": "b", "below": []}]}
+    wrong = {"name": "a", "below": [{"name": 5, "below": []}]}
+    replies: list[Any] = [json.dumps(wrong), json.dumps(right)]
+    if mode == "tool":
+        replies = [calling(("final_answer", one)) for one in replies]
+    model = ScriptedModel(replies)
+    result = Agent(model).run_sync("go", output=OutputSpec(TREE, mode=mode))
+    assert result.output == right
+    assert "below.0.name" in model.requests[1].messages[-1].text
+
+
 @pytest.mark.parametrize(
     ("make", "what"),
     [
@@ -197,7 +218,11 @@ def test_a_model_that_says_nothing_is_asked_in_words() -> None:
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(str, mode="tool")), "text is asked for in no mode"),
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(look, mode="native")), "a function is a tool"),
         (lambda: Chain(ScriptedModel([]), output=[City, Line]), r"expected a type, such as City or Invoice \| Line"),  # type: ignore[call-overload]
-        (lambda: Chain(ScriptedModel([]), output={"type": "object"}), "expected a type"),  # type: ignore[call-overload]
+        (lambda: OutputSpec({"type": "array"}), "expected the type object, got 'array'"),
+        (
+            lambda: OutputSpec({"properties": {"a": {"$ref": "file:///x"}, "b": {"$ref": "#/$defs/B"}}}),
+            "'#/.*'file:///x'",
+        ),
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "JSON Schema"),
         (lambda: Chain(ScriptedModel([]), output=lambda text: text), "a model cannot call this function"),
     ],

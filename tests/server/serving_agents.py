@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,9 +61,10 @@ def _headers(token: str | None, more: dict[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def served(*agents: Any, **options: Any) -> Iterator[Client]:
-    """Serve agents on loopback until the end of the block."""
+def served(*agents: Any, prepare: Callable[[Server], object] = lambda _: None, **options: Any) -> Iterator[Client]:
+    """Serve agents on loopback until the end of the block; `prepare` gets the server before it begins."""
     server = Server(agents, **options)
+    prepare(server)
     running = uvicorn_server(server, port=0)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve()), daemon=True)
     thread.start()

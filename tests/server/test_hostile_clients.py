@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, ScriptedModel
+from agentkit import Agent, Layers, ScriptedModel
 from agentkit.models.scripted import Delayed
 from agentkit.server.server_options import ServerOptions
+from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served
 from tests.server.waiting import until
 
@@ -110,13 +112,20 @@ def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
     is_well(client)
 
 
-def test_ten_megabytes_are_read_where_that_is_allowed() -> None:
+def test_ten_megabytes_are_read_where_that_is_allowed_and_who_takes_no_answer_is_dropped() -> None:
     model = ScriptedModel.repeat("Long.", keep=1)
-    with served(Agent(model, name="a"), options=ServerOptions(body_bytes=16 << 20)) as client:
+    with served(Agent(model, name="a"), options=ServerOptions(body_bytes=16 << 20, write_seconds=0.5)) as client:
         text = "word " * (2 << 20)
         done = client.post("/v1/chat/completions", {"model": "a", "messages": [{"role": "user", "content": text}]})
         assert done.status_code == 200
         assert model.requests[-1].messages[-1].text == text
+        run = until(lambda: client.get("/runs").json()["runs"])[0]["id"]
+        with socket.create_connection(("127.0.0.1", client.port), timeout=20) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.sendall(f"GET /runs/{run}/journal HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            own = connection.getsockname()
+            until(lambda: all(one.client != own for one in client.running.server_state.connections))
 
 
 @pytest.mark.parametrize(
@@ -228,10 +237,74 @@ async def test_more_at_once_than_allowed_are_told_to_wait() -> None:
         assert client.server.limits.running == 0
 
 
-def test_a_form_with_ten_thousand_fields_is_refused_in_a_few_words(client: Client) -> None:
-    body = {"agent": "a", "input": "x", **{f"field{at}": at for at in range(10_000)}}
-    answer = client.post("/runs", body)
-    assert answer.status_code == 422 and len(answer.content) < 60_000
+def test_ten_thousand_problems_are_answered_in_a_few_words(client: Client) -> None:
+    fields = {f"field{at}": at for at in range(10_000)}
+    wrong = [{"role": "usr", "content": "x"}] * 10_000
+    for path, body in (
+        ("/runs", {"agent": "a", "input": "x", **fields}),
+        ("/v1/chat/completions", {"model": "a", "messages": HI, **fields}),
+        ("/v1/chat/completions", {"model": "a", "messages": wrong}),
+        ("/v1/responses", {"model": "a", "input": wrong}),
+        ("/inspector/api/compose", {"base": {"agent": "a"}, "layers": dict.fromkeys(fields, "x")}),
+        ("/inspector/api/compose", {"base": {"agent": "a"}, **fields}),
+    ):
+        answer = client.post(path, body)
+        assert 400 <= answer.status_code < 500 and len(answer.content) < 20_000, path
+
+
+def test_ten_thousand_missing_kwargs_are_answered_in_a_few_words() -> None:
+    needed = {f"field{at}": {"type": "string"} for at in range(10_000)}
+    schema = {"type": "object", "properties": needed, "required": list(needed)}
+    prompt = AdditionalInfoPrompt(Template("{{ field0 }}", params_schema=schema))
+    agent = Agent(ScriptedModel.repeat("Hello."), Layers(before_input=prompt), name="a")
+    with served(agent) as client:
+        for path, body in (
+            ("/runs", {"agent": "a", "input": "x"}),
+            ("/v1/chat/completions", {"model": "a", "messages": HI}),
+            ("/inspector/api/start", {"agent": "a", "input": "x"}),
+        ):
+            answer = client.post(path, body)
+            assert answer.status_code == 422 and len(answer.content) < 30_000 and "field0" in answer.text, path
+
+
+def test_others_are_answered_while_a_long_conversation_is_read(client: Client) -> None:
+    body = json.dumps({"model": "a", "messages": [{"role": "user", "content": ""}] * 30_000}).encode()
+    done = threading.Event()
+    found: list[bytes] = []
+
+    def ask() -> None:
+        found.append(post(client, body, JSON))
+        done.set()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    answered = 0
+    while not done.is_set():
+        answered += client.get("/healthz").status_code == 200
+    thread.join()
+    assert status(found[0]) == 200
+    assert answered > 10
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs", '{"agent": "a", "input": "x", "additional_kwargs": {"n": %s}}'),
+        (
+            "/v1/chat/completions",
+            '{"model": "a", "messages": [{"role": "user", "content": "x"}], "additional_kwargs": {"n": %s}}',
+        ),
+        ("/inspector/api/start", '{"agent": "a", "input": "x", "kwargs": {"n": %s}}'),
+    ],
+)
+def test_kwargs_that_no_journal_can_hold_are_refused(client: Client, path: str, body: str) -> None:
+    for value in ("[" * 150 + "]" * 150, "[" * 5000 + "]" * 5000, "NaN", "1e999", '"\\ud800"', "9" * 5000):
+        answer = post(client, (body % value).encode(), JSON, path=path)
+        if value == "1e999":
+            assert status(answer) in (200, 202, 400, 422)  # infinity, which becomes null
+        else:
+            assert 400 <= status(answer) < 500, (value[:10], answer)
+    assert client.get("/runs").status_code == 200
 
 
 @pytest.mark.parametrize("options", [{"body_bytes": 0}, {"run_seconds": -1}, {"cors_origins": ("*",)}, {"timeout": 3}])

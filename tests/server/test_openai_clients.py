@@ -55,6 +55,12 @@ def shop(*replies: Any, **agent: Any) -> Iterator[Shop]:
         yield Shop(client, model)
 
 
+@pytest.fixture(scope="module")
+def unasked() -> Iterator[Shop]:
+    """A shop whose model is never asked."""
+    yield from shop("ok", tools=[stock])
+
+
 def image(url: str) -> Any:
     return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
@@ -202,6 +208,34 @@ def test_an_answer_of_a_type_of_the_client() -> None:
         assert response.output_parsed == City(name="Bern", inhabitants=1)
 
 
+class Country(BaseModel):
+    name: str
+    cities: list[City]
+    neighbours: list[Country]
+
+
+def test_an_answer_of_a_nested_type_is_asked_for_and_checked() -> None:
+    bern = {"name": "Bern", "inhabitants": 1}
+    right = {"name": "Switzerland", "cities": [bern], "neighbours": [{"name": "F", "cities": [], "neighbours": []}]}
+    wrong = {**right, "cities": [{"name": "Bern"}]}
+    for one in shop(json.dumps(wrong), json.dumps(right), *[json.dumps(wrong)] * 3):
+        done = one.openai.chat.completions.parse(model="shop", messages=HI, response_format=Country)
+        parsed = done.choices[0].message.parsed
+        assert parsed is not None and parsed.cities == [City(**bern)] and parsed.neighbours[0].name == "F"
+        assert "cities.0.inhabitants" in one.sent[-1]["content"]
+        with pytest.raises(openai.InternalServerError, match="not a valid answer"):
+            one.openai.responses.parse(model="shop", input="Hi", text_format=Country)
+
+
+@pytest.mark.parametrize("reference", ["file:///etc/passwd", "http://127.0.0.1:1/schema.json", "#/$defs/nothing"])
+def test_a_schema_that_refers_elsewhere_is_refused_and_nothing_is_fetched(unasked: Shop, reference: str) -> None:
+    schema: Any = {"name": "x", "schema": {"type": "object", "properties": {"a": {"$ref": reference}}}}
+    with pytest.raises(openai.BadRequestError, match="not fetched"):
+        unasked.openai.chat.completions.create(
+            model="shop", messages=HI, response_format={"type": "json_schema", "json_schema": schema}
+        )
+
+
 def test_responses_go_on_behind_each_other() -> None:
     for one in shop("I am Ada.", "Ada.", "Yes."):
         first = one.openai.responses.create(model="shop", input="Who are you?", instructions="Be short.")
@@ -273,12 +307,11 @@ def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
         ({"messages": [{"role": "user", "content": "x"}], "model": ["shop"]}, "model"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_done_is_a_400_that_says_what(change: dict[str, Any], what: str) -> None:
-    for one in shop("ok", tools=[stock]):
-        answer = one.client.post("/v1/chat/completions", {"model": "shop", "messages": HI, **change})
-        assert answer.status_code == 400, answer.text
-        assert what in answer.json()["error"]["message"], answer.text
-        assert not one.model.requests
+def test_what_cannot_be_done_is_a_400_that_says_what(unasked: Shop, change: dict[str, Any], what: str) -> None:
+    answer = unasked.client.post("/v1/chat/completions", {"model": "shop", "messages": HI, **change})
+    assert answer.status_code == 400, answer.text
+    assert what in answer.json()["error"]["message"], answer.text
+    assert not unasked.model.requests
 
 
 @pytest.mark.parametrize(

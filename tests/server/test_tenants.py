@@ -18,7 +18,7 @@ from agentkit.server.http_app import Server
 from agentkit.server.server_errors import AccessFileError
 from agentkit.server.serving import uvicorn_server
 from tests.server.serving_agents import served
-from tests.server.waiting import ended
+from tests.server.waiting import ended, until
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 
@@ -63,32 +63,69 @@ def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: P
             assert done.choices and "4711" not in "".join(one.text for one in model.requests[-1].messages)
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/runs/{}"),
-        ("GET", "/runs/{}/events"),
-        ("GET", "/runs/{}/journal"),
-        ("POST", "/runs/{}/decisions"),
-        ("POST", "/runs/{}/cancel"),
-        ("DELETE", "/runs/{}"),
-    ],
-)
-def test_the_run_of_another_tenant_is_not_there(tmp_path: Path, method: str, path: str) -> None:
+THEIRS = [
+    ("GET", "/runs/{}"),
+    ("GET", "/runs/{}/events"),
+    ("GET", "/runs/{}/journal"),
+    ("POST", "/runs/{}/decisions"),
+    ("POST", "/runs/{}/cancel"),
+    ("DELETE", "/runs/{}"),
+    ("GET", "/inspector/api/run?id={}"),
+]
+
+
+def test_the_run_of_another_tenant_is_not_there(tmp_path: Path) -> None:
     own = tokens(tmp_path / "access.yaml", acme=ALL, bolt=ALL)
     with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
         run = client.post("/runs", {"agent": "cashier", "input": "Pay 3."}, own["acme"]).json()["id"]
         assert ended(client, run, own["acme"])["status"] == "waiting"
         body = {"decisions": {"c1": {"approve": True}}}
         headers = {"Authorization": f"Bearer {own['bolt']}"}
-        theirs, nothing = (
-            client.http.request(method, path.format(name), headers=headers, json=body if "dec" in path else None)
-            for name in (run, "nothing")
-        )
-        assert theirs.status_code == nothing.status_code == 404
-        assert theirs.text == nothing.text.replace("nothing", run)
+        for method, path in THEIRS:
+            theirs, nothing = (
+                client.http.request(method, path.format(name), headers=headers, json=body if "dec" in path else None)
+                for name in (run, "nothing")
+            )
+            assert theirs.status_code == nothing.status_code == 404
+            assert theirs.text == nothing.text.replace("nothing", run)
         assert client.get("/runs", own["bolt"]).json() == {"runs": []}
         assert client.get(f"/runs/{run}", own["acme"]).json()["status"] == "waiting"
+
+
+def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Path) -> None:
+    path = tmp_path / "access.yaml"
+    all_users = add_token(path, "t", "acme", scopes=ALL)
+    ada, bob = (add_token(path, name, "acme", scopes=ALL, user=name) for name in ("ada", "bob"))
+    with served(Agent(ScriptedModel.repeat("Hm."), name="a"), access=Access(path)) as client:
+        for token, text in ((all_users, "of the tenant"), (ada, "of ada"), (bob, "of bob")):
+            for turn in ("first", "second"):
+                body = {"agent": "a", "input": f"{turn} {text}", "session": "main"}
+                run = client.post("/runs", body, token).json()["id"]
+                assert ended(client, run, token)["status"] == "finished"
+                if token == ada:
+                    of_ada = run
+        for token, name in ((ada, "main"), (all_users, "ada/main")):
+            seen = client.post("/inspector/api/compose", {"base": {"run": of_ada}}, token).text
+            assert "first of ada" in seen and "of bob" not in seen and "of the tenant" not in seen
+            assert client.get(f"/inspector/api/run?id={of_ada}", token).json()["session"] == name
+            turns = client.get(f"/inspector/api/session?name={name}", token).text
+            assert "second of ada" in turns and "of bob" not in turns and "of the tenant" not in turns
+        for name in ("ada/main", "/main", "x/ada/main"):
+            assert client.get(f"/inspector/api/session?name={name}", bob).status_code == 404
+        assert client.get("/inspector/api/session?name=x/ada/main", all_users).status_code == 404
+        body = {"agent": "a", "input": "third", "session": "ada/main"}
+        assert client.post("/inspector/api/start", body, bob).status_code == 403
+        run = client.post("/inspector/api/start", body, all_users).json()["run"]
+        assert ended(client, run, ada)["user"] == "ada"
+        response = client.openai(ada).responses.create(model="a", input="secret")
+        for token, user in ((bob, None), (all_users, None), (all_users, "bob")):
+            with pytest.raises(openai.NotFoundError):
+                more: Any = {} if user is None else {"user": user}
+                client.openai(token).responses.create(model="a", input="x", previous_response_id=response.id, **more)
+        again = client.openai(all_users).responses.create(
+            model="a", input="x", previous_response_id=response.id, user="ada"
+        )
+        assert again.output_text == "Hm."
 
 
 def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:
@@ -114,25 +151,13 @@ def test_tools_of_one_client_are_not_gone_on_with_by_another(tmp_path: Path) -> 
         assert "secret plan" not in "".join(one.text for one in model.requests[-1].messages)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        None,
-        "",
-        "Bearer",
-        "Basic eDp5",
-        "Bearer ak_nothing",
-        "Bearer " + "x" * 100_000,
-        "ak_x",
-        "Bearer \xff",
-    ],
-)
-def test_without_a_token_that_is_known_there_is_nothing(tmp_path: Path, header: str | None) -> None:
+def test_without_a_token_that_is_known_there_is_nothing(tmp_path: Path) -> None:
     tokens(tmp_path / "access.yaml", acme=ALL)
+    wrong = ("", "Bearer", "Basic eDp5", "Bearer ak_nothing", "Bearer " + "x" * 100_000, "ak_x", "Bearer \xff")
     with served(paying(), access=Access(tmp_path / "access.yaml")) as client:
-        sent: Any = {} if header is None else {"Authorization": header.encode("latin-1")}
-        answer = client.http.get("/runs", headers=sent)
-        assert answer.status_code in (401, 400)  # a header of 100 kB is refused before anybody reads it
+        for sent in [{}, *[{"Authorization": header.encode("latin-1")} for header in wrong]]:
+            answer = client.http.get("/runs", headers=sent)
+            assert answer.status_code in (401, 400)  # a header of 100 kB is refused before anybody reads it
         assert client.http.get("/healthz").status_code == client.http.get("/readyz").status_code == 200
 
 
@@ -179,6 +204,11 @@ def test_a_token_for_some_agents_sees_no_other(tmp_path: Path) -> None:
         assert [one.id for one in client.openai(token).models.list()] == ["a"]
         assert client.get("/agents/b/schema", token).status_code == 404
         assert client.post("/runs", {"agent": "b", "input": "x"}, token).status_code == 404
+        every = add_token(path, "every", "acme", scopes=ALL)
+        until(lambda: client.get("/agents/b", every).status_code == 200)
+        response = client.openai(every).responses.create(model="b", input="secret")
+        with pytest.raises(openai.NotFoundError):
+            client.openai(token).responses.create(model="a", input="x", previous_response_id=response.id)
 
 
 def test_a_token_that_is_taken_out_stops_working_and_a_broken_file_changes_nothing(tmp_path: Path) -> None:

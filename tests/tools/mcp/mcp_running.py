@@ -30,17 +30,22 @@ class HTTPPeer:
     def start(self) -> None:
         command = [sys.executable, str(self.script), self.name, str(self.port)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{self.script.name} did not start")
+        listens(self.port)
 
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+
+def listens(port: int) -> None:
+    """Wait until somebody listens on a port of loopback."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"nobody listens on port {port}")
 
 
 def free_port() -> int:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from importlib.util import find_spec
 from inspect import isawaitable
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
@@ -24,9 +25,15 @@ from agentkit_tools.toolsets.toolset import by_name
 
 if TYPE_CHECKING:
     from mcp.server import Server
+    from mcp.server.session import ServerSession
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult
 
 __all__ = ["ServerOptions", "mcp_server", "serve_mcp"]
+
+
+_MAX_MESSAGE = 1_000
+_CLOSING_SECONDS = 1.0
+"""How long an answer waits for progress to be sent, where the client does not take it."""
 
 
 class ServerOptions(TypedDict, total=False):
@@ -77,7 +84,11 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         if tool is None:
             raise MCPError(INVALID_PARAMS, str(unknown_tool(call, offered).content))
         async with one_at_a_time if tool.policy.sequential else nullcontext():
-            result = await _answer(tool, call, options.get("deps"), options.get("approve"))
+            progress = _Progress(ctx.session)
+            try:
+                result = await _answer(tool, call, options.get("deps"), options.get("approve"), progress)
+            finally:
+                await progress.close()
         return CallToolResult.model_validate(from_result(result))
 
     return Server(
@@ -132,8 +143,47 @@ async def _serve_pipes(server: Server[Any]) -> None:
         await server.run(read, write, server.create_initialization_options())
 
 
-async def _answer(tool: Tool, call: ToolCall, deps: Any, approve: Callable[[ToolCall], Any] | None) -> ToolResult:
-    context = ToolContext(deps, "mcp", call.id)
+class _Progress:
+    """What a call shows of itself where no run is around it: how far it is goes to the client, the newest at least."""
+
+    step = 0
+    messages = ()
+    usage: Any = None
+
+    def __init__(self, session: ServerSession) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._newest: tuple[str, float | None, float | None] | None = None
+        self._sent = 0.0
+        self._sending: asyncio.Task[None] | None = None
+
+    def report(self, call_id: str, message: str, done: float | None, total: float | None) -> None:
+        self._loop.call_soon_threadsafe(self._send, (message, done, total))
+
+    def _send(self, newest: tuple[str, float | None, float | None]) -> None:
+        self._newest = newest
+        if self._sending is None or self._sending.done():
+            self._sending = self._loop.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        while self._newest is not None:
+            (message, done, total), self._newest = self._newest, None
+            ahead = self._sent + 1 if done is None else nextafter(self._sent, inf)
+            self._sent = max(ahead, done or 0.0)  # the protocol has it grow
+            await self._session.report_progress(self._sent, total, message[:_MAX_MESSAGE] or None)
+
+    async def close(self) -> None:
+        """Send what is left: the answer comes behind it."""
+        await asyncio.sleep(0)  # what a thread reported last is there then
+        if self._sending is not None:
+            await asyncio.wait((self._sending,), timeout=_CLOSING_SECONDS)
+            self._sending.cancel()
+
+
+async def _answer(
+    tool: Tool, call: ToolCall, deps: Any, approve: Callable[[ToolCall], Any] | None, progress: _Progress
+) -> ToolResult:
+    context = ToolContext(deps, "mcp", call.id, run=progress)
     if approve is not None and await tool.needs_approval(call, context):
         verdict = approve(call)
         context.approved = bool(await verdict if isawaitable(verdict) else verdict)

@@ -1,0 +1,28 @@
+"""`SharedMemories`: memories of several agents, each opened once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentkit_memory import Memory
+
+__all__ = ["SharedMemories"]
+
+
+class SharedMemories:
+    """Opens each memory once, however many agent files ask for it, and however often. Close it after the agents."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, ...], Memory] = {}
+
+    def open(self, target: Any, **options: Any) -> Memory:
+        """Return the memory in a folder or at an address; `options` are those of `Memory.open`."""
+        key = (str(target), *[f"{name}={value}" for name, value in sorted(options.items())])
+        if key not in self._opened:
+            self._opened[key] = Memory.open(target, **options)
+        return self._opened[key]
+
+    def close(self) -> None:
+        """Close all of them."""
+        for memory in self._opened.values():
+            memory.close()

@@ -1,0 +1,88 @@
+"""Agent files that change while a server runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from agentkit import Message, ScriptedModel, ToolCall
+from agentkit.agent_files.load_agent import load_agent
+from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit.models.scripted import Delayed
+from agentkit.server.agent_reload import AgentReload
+from agentkit.server.http_app import Server
+from tests.server.serving_agents import served
+from tests.server.waiting import ended, until
+
+FILE = "name: shop\nmodel: offline\nlayers: prompts\nmemory: true\ntools: [./tools.py:price]\n"
+TOOL = 'def price() -> str:\n    """Tell the price."""\n    return "{}"\n'
+
+
+def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    file, prompt, tools = tmp_path / "agent.yaml", tmp_path / "prompts" / "system.prompt.j2", tmp_path / "tools.py"
+    prompt.parent.mkdir()
+    file.write_text(FILE)
+    prompt.write_text("---\nrole: system\n---\nYou sell books.")
+    prompt.with_name("found.prompt.j2").write_text("---\nrole: before_input\nkind: memo\n---\n")
+    tools.write_text(TOOL.format("30"))
+    asks = Message("assistant", tool_calls=(ToolCall("c", "price", "{}"),))
+    model = ScriptedModel.repeat(asks, "Done.")
+    memories = SharedMemories()
+    load = partial(load_agent, model=model, memories=memories)
+    reports: list[tuple[str, str | None]] = []
+    reloading: list[AgentReload] = []
+
+    def prepare(server: Server) -> None:
+        reloading.append(AgentReload(server, load, lambda *report: reports.append(report)))
+
+    with served(load(file), prepare=prepare) as client:
+
+        def asked() -> tuple[str, str]:
+            run = client.post("/runs", {"agent": "shop", "input": "How much?", "session": "s"}).json()["id"]
+            assert ended(client, run)["output"] == "Done."
+            sent = model.requests[-1].messages
+            return sent[0].text, sent[-1].text
+
+        def written(path: Path, text: str) -> str | None:
+            """Change a file, and return what is reported then."""
+            count = len(reports)
+            path.write_text(text)
+            report: tuple[str, str | None] = until(lambda: reports[count:])[0]
+            return report[1]
+
+        assert asked() == ("You sell books.", "30")
+        assert written(prompt, "---\nrole: system\n---\nYou sell pens.") is None and asked()[0] == "You sell pens."
+        assert written(tools, TOOL.format("31")) is None and asked() == ("You sell pens.", "31")
+        for text, problem in (
+            (FILE + "toolz: []\n", "agent.yaml, line 6: toolz: unknown key"),
+            (FILE.replace("shop", "stall"), "no agent 'stall'"),
+            (FILE.replace("memory: true", "memory: {home: other}"), "start the server anew"),
+        ):
+            assert problem in str(written(file, text))
+            assert asked() == ("You sell pens.", "31")
+        assert written(file, f"{FILE}instructions: Be brief.") is None and "Be brief." in asked()[0]
+        assert client.get("/sessions/s").json()["messages"] == 4 * 7
+        assert [problem is None for _, problem in reports] == [True, True, False, False, False, True]
+    reloading[0].close()
+    memories.close()
+
+
+def test_what_has_begun_ends_with_the_agent_it_began_with(tmp_path: Path) -> None:
+    file = tmp_path / "agent.yaml"
+    file.write_text("name: a\nmodel: offline\ninstructions: One.\n")
+    model = ScriptedModel.repeat(Delayed(1.5, "Done."))
+    memories = SharedMemories()
+    load = partial(load_agent, model=model, memories=memories)
+    reports: list[str | None] = []
+
+    def prepare(server: Server) -> None:
+        AgentReload(server, load, lambda _, problem: reports.append(problem))
+
+    with served(load(file), prepare=prepare) as client:
+        run = client.post("/runs", {"agent": "a", "input": "x"}).json()["id"]
+        until(lambda: model.requests)
+        file.write_text("name: a\nmodel: offline\ninstructions: Two.\n")
+        assert until(lambda: reports) == [None]
+        assert client.get(f"/runs/{run}").json()["status"] == "running"
+        assert ended(client, run)["output"] == "Done."
+        assert model.requests[0].messages[0].text == "One."
