@@ -42,6 +42,10 @@ class ModelPart(_Part):
 
     name: _Text = Field(description="As in `openai:gpt-5-mini`, or `http://localhost:8000/v1#qwen3`.")
     settings: dict[str, Any] = Field(default={}, description="Fields of `ModelSettings`, such as `temperature: 0`.")
+    chat_template: _Text | None = Field(
+        default=None,
+        description="For the address of a server that only completes text: a registered chat template, or a file.",
+    )
 
 
 class MCPTool(_Part):
