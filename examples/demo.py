@@ -31,7 +31,7 @@ def main() -> int:
         print("No OPENAI_API_KEY or OPENAI_BASE_URL is set: an offline stand-in answers, by quoting what was recalled.")
     with TemporaryDirectory() as home, Memory.open(home) as memory:
         report = memory.ingest(["README.md", "docs"])
-        print(f"ingested: {', '.join(report.added)} ({report.chunks} chunks)")
+        print(f"ingested: {report.added[0]} and {len(report.added) - 1} files of docs ({report.chunks} chunks)")
         agent = default_agent(model, memory)
 
         answer, events = ask(agent, FROM_RECALL)

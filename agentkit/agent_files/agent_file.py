@@ -44,6 +44,10 @@ class ModelPart(_Part):
     settings: dict[str, Any] = Field(
         default={}, repr=False, description="Fields of `ModelSettings`, such as `temperature: 0`."
     )
+    chat_template: _Text | None = Field(
+        default=None,
+        description="For the address of a server that only completes text: a registered chat template, or a file.",
+    )
 
 
 class MCPTool(_Part):

@@ -255,7 +255,10 @@ class _Building:
             return model_names.model(self._model) if isinstance(self._model, str) else self._model
         if isinstance(wanted, str):
             return model_names.model(wanted)
-        return model_names.model(wanted.name, settings=ModelSettings(**wanted.settings))
+        template: str | Path | None = wanted.chat_template
+        if template is not None and (self._base / template).is_file():
+            template = self._base / template
+        return model_names.model(wanted.name, settings=ModelSettings(**wanted.settings), chat_template=template)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):

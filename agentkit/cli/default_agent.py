@@ -8,6 +8,7 @@ from agentkit.agent import Agent
 from agentkit.models.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError
+from agentkit.models.model_names import is_full_name, model
 from agentkit.models.offline import OfflineModel
 from agentkit.models.openai_chat import OpenAIModel
 from agentkit_memory import Memory
@@ -80,6 +81,8 @@ def default_agent(model: Model, memory: Memory | None = None) -> Agent:
 def choose_model(name: str | None = None, chat_template: str | None = None, model_name: str | None = None) -> Model:
     """Return the model called `name`; without a name, the environment decides.
 
+    A name with a provider or an address, such as `anthropic:...` or `http://localhost:8000/v1#qwen3`, says whom to ask.
+
     With `chat_template` (a registered name, or a file) or `model_name` (the name of a model that one is registered for)
     it is asked for raw completions of what the template writes.
 
@@ -89,6 +92,8 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
     Raises:
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
     """
+    if name is not None and is_full_name(name):
+        return model(name, chat_template=chat_template or model_name)
     reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
     if name == OfflineModel.name or (name is None and not reachable and chat_template is None and model_name is None):
         return OfflineModel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from agentkit.errors import AgentDefinitionError
@@ -11,8 +12,9 @@ from agentkit.models.model import Model
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
 from agentkit_prompts.errors import nearest
 
-__all__ = ["changed_model", "model"]
+__all__ = ["changed_model", "is_full_name", "model"]
 
+_SCHEMES = ("http://", "https://")
 _PROVIDERS = {
     "openai": ("openai_chat", "OpenAIModel"),
     "responses": ("openai_responses", "OpenAIResponsesModel"),
@@ -23,32 +25,50 @@ _PROVIDERS = {
 }
 
 
-def model(name: str, *, settings: ModelSettings = NO_SETTINGS) -> Model:
+def is_full_name(name: str) -> bool:
+    """Tell whether a name says whom to ask: by its provider, or by an address."""
+    provider, colon, _ = name.partition(":")
+    return name.startswith(_SCHEMES) or (bool(colon) and provider in _PROVIDERS)
+
+
+def model(name: str, *, settings: ModelSettings = NO_SETTINGS, chat_template: str | Path | None = None) -> Model:
     """Return the model of a name.
 
     Args:
         name: PROVIDER:MODEL, where the provider is `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
             `deepseek`; the address of a server that speaks chat completions, with the model behind a `#`; or `offline`.
         settings: How it is to answer.
+        chat_template: For a server that only completes text: the registered name of a chat template or of a model that
+            has one, or a file. The whole prompt is written with it.
 
     Raises:
         AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
+        ChatTemplateError: There is no such chat template.
         ModelRequestError: The address is invalid.
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
-    made = _made(name)
+    made = _made(name, chat_template)
     given = checked_settings(settings)
     return made if given is NO_SETTINGS else with_settings(made, given)
 
 
-def _made(name: str) -> Model:
-    if name.startswith(("http://", "https://")):
+def _made(name: str, chat_template: str | Path | None) -> Model:
+    if chat_template is not None and not name.startswith(_SCHEMES):
+        raise AgentDefinitionError(
+            f"model {name!r:.80}: a chat template is for a server that completes text, named by its address, such as "
+            "http://localhost:8000/v1#qwen3"
+        )
+    if name.startswith(_SCHEMES):
         url, mark, served = name.rpartition("#")
         if not mark or not served.strip():
             raise AgentDefinitionError(
                 "model: an address needs the name of the model behind it, such as http://localhost:8000/v1#qwen3"
             )
+        if chat_template is not None:
+            from agentkit.models.completion_model import CompletionModel
+
+            return CompletionModel(served.strip(), chat_template, base_url=url)
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:

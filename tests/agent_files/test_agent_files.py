@@ -17,6 +17,7 @@ from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from tests.paths import ROOT
+from tests.servers import completes, serve
 
 TOOLS = '''
 from pydantic import BaseModel
@@ -281,3 +282,17 @@ def test_the_schema_for_editors_says_the_same_as_the_checks() -> None:
         assert not check.is_valid(wrong)
     published = json.loads((ROOT / "docs" / "agent.schema.json").read_text("utf-8"))
     assert published == schema, "write it anew: agentkit schema --agent-file > docs/agent.schema.json"
+
+
+def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: Path) -> None:
+    (folder / "mine.jinja").write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>")
+    with serve() as server:
+        server.on("own", completes("Five."))
+        for template in ("qwen", "mine.jinja"):
+            part = f"{{name: '{server.url}#own', chat_template: {template}}}"
+            loaded = load_agent(written(folder, f"model: {part}\ninstructions: Add.\n"))
+            assert loaded.agent.run_sync("2 + 3?").output == "Five."
+        asked = [one.body["prompt"] for one in server.asked]
+    assert asked[0].startswith("<|im_start|>system\nAdd.") and asked[1] == "<system>Add.<user>2 + 3?<assistant>"
+    (problem,) = problems(written(folder, "model: {name: 'openai:gpt-5-mini', chat_template: qwen}\n"))
+    assert problem.startswith("1: model") and "completes text" in problem

@@ -19,14 +19,17 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
 
 
 def test_a_local_model_is_asked_for_raw_completions(tmp_path: Path) -> None:
+    ask = ("chat", "--chat-template", "vicuna", "--once", "Hi", "-m")
     with serve() as server:
         server.on("local", completes("Hello there."))
-        done = run(
-            tmp_path, *("chat", "-m", "local", "--chat-template", "vicuna", "--once", "Hi"), OPENAI_BASE_URL=server.url
-        )
-        assert done.stdout.strip() == "Hello there.", done.stderr
-        (asked,) = server.to("local")
-    assert "USER: " in asked.body["prompt"] and asked.body["prompt"].endswith("ASSISTANT:")
+        for done in (
+            run(tmp_path, *ask, "local", OPENAI_BASE_URL=server.url),
+            run(tmp_path, *ask, f"{server.url}#local"),  # an address says whom to ask, whatever the environment is
+        ):
+            assert done.stdout.strip() == "Hello there.", done.stderr
+        prompts = [asked.body["prompt"] for asked in server.to("local")]
+    assert len(prompts) == 2
+    assert all("USER: " in prompt and prompt.endswith("ASSISTANT:") for prompt in prompts)
 
 
 def test_a_file_or_a_model_s_name_says_which_template(tmp_path: Path) -> None:
