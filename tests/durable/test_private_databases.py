@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import DurableError, Runs
+from agentkit import Runs
+from agentkit.durable import DurableError
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
