@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.evaluation.config_scope import Function, Scope, Unread, variables_of
 from agentkit_prompts.evaluation.config_values import (
     COMPARE,
     FUNCTIONS,
@@ -26,25 +27,14 @@ from agentkit_prompts.evaluation.config_values import (
     written,
 )
 
-__all__ = ["Interpreter", "Unread"]
+__all__ = ["Interpreter"]
 
 _MAX_STEPS = 2_000_000
 _MAX_DEPTH = 60
 _MAX_SECONDS = 20.0
 """CPU time of the thread, for what steps do not count: a search through a million values is one."""
-_CHANGING = frozenset(
-    ("add", "append", "discard", "extend", "insert", "pop", "remove", "reverse", "setdefault", "sort", "update")
-)
-"""Methods that change what they are called on."""
 _MAKING = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Call)
 """Expressions whose value may nest one level deeper than what it is made of."""
-
-
-class Unread:
-    """Stands for a variable whose value could not be read: using it is an error that says why."""
-
-    def __init__(self, why: str) -> None:
-        self.why = why
 
 
 class _Leave(Exception):
@@ -52,27 +42,6 @@ class _Leave(Exception):
 
     def __init__(self, kind: str, value: Any = None) -> None:
         self.kind, self.value = kind, value
-
-
-class _Scope(dict[str, Any]):
-    def __init__(self, parent: _Scope | None) -> None:
-        super().__init__()
-        self.parent = parent
-
-    def find(self, name: str) -> Any:
-        at: _Scope | None = self
-        while at is not None:
-            if name in at:
-                return at[name]
-            at = at.parent
-        raise KeyError(name)
-
-
-class _Function:
-    """A function that the configuration defines."""
-
-    def __init__(self, node: ast.FunctionDef | ast.Lambda, scope: _Scope) -> None:
-        self.node, self.scope = node, scope
 
 
 class Interpreter:
@@ -101,13 +70,13 @@ class Interpreter:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is no Python ({error})") from error
-        scope = _Scope(None)
+        scope = Scope(None)
         scope["__file__"] = file
         for node in tree.body:
             try:
                 self._statement(node, scope)
             except (Problem, _Leave) as error:
-                for name in _changed(node):
+                for name in variables_of(node):
                     scope[name] = Unread(f"{file}, line {node.lineno}: {_cannot(error)}")
             except RecursionError as error:
                 raise InContextError(f"{file}, line {node.lineno}: is nested too deeply") from error
@@ -120,11 +89,11 @@ class Interpreter:
         if time.thread_time() > self._end:
             raise InContextError(f"the configuration takes more than {_MAX_SECONDS:g} seconds to read")
 
-    def _block(self, nodes: list[ast.stmt], scope: _Scope) -> None:
+    def _block(self, nodes: list[ast.stmt], scope: Scope) -> None:
         for node in nodes:
             self._statement(node, scope)
 
-    def _statement(self, node: ast.stmt, scope: _Scope) -> None:
+    def _statement(self, node: ast.stmt, scope: Scope) -> None:
         self._step()
         match node:
             case ast.Assign():
@@ -158,7 +127,7 @@ class Interpreter:
                     if isinstance(target, ast.Name):
                         scope.pop(target.id, None)
             case ast.FunctionDef() if not node.decorator_list:
-                scope[node.name] = _Function(node, scope)
+                scope[node.name] = Function(node, scope)
             case ast.Return():
                 raise _Leave("return", None if node.value is None else self._value(node.value, scope))
             case ast.Break() | ast.Continue():
@@ -171,7 +140,7 @@ class Interpreter:
             case _:
                 raise Problem(f"a statement of kind {type(node).__name__}")
 
-    def _with(self, item: ast.withitem, scope: _Scope) -> None:
+    def _with(self, item: ast.withitem, scope: Scope) -> None:
         call = item.context_expr
         if _is_called(call, "read_base"):
             return
@@ -183,7 +152,7 @@ class Interpreter:
             raise Problem("a file is opened for reading text in UTF-8 only")
         self._assign(item.optional_vars, Opened(self._opened(str(path))), scope)
 
-    def _for(self, node: ast.For, scope: _Scope) -> None:
+    def _for(self, node: ast.For, scope: Scope) -> None:
         for value in self._over(node.iter, scope):
             self._assign(node.target, value, scope)
             try:
@@ -195,7 +164,7 @@ class Interpreter:
                     raise
         self._block(node.orelse, scope)
 
-    def _import_from(self, node: ast.ImportFrom, scope: _Scope) -> None:
+    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
         module = node.module or ""
         found = self._imported(module, node.level)
         if found is None:
@@ -211,7 +180,7 @@ class Interpreter:
             else:
                 raise Problem(f"{module} has no variable {alias.name!r}")
 
-    def _assign(self, target: ast.expr, value: Any, scope: _Scope) -> None:
+    def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
             case ast.Name():
                 scope[target.id] = value
@@ -231,7 +200,7 @@ class Interpreter:
             case _:
                 raise Problem(f"assigning to a {type(target).__name__}")
 
-    def _over(self, node: ast.expr, scope: _Scope) -> Iterator[Any]:
+    def _over(self, node: ast.expr, scope: Scope) -> Iterator[Any]:
         values = self._value(node, scope)
         if not isinstance(values, str | list | tuple | dict | set | range):
             raise Problem(f"going over a {type(values).__name__}")
@@ -239,7 +208,7 @@ class Interpreter:
             self._step()
             yield value
 
-    def _value(self, node: ast.expr, scope: _Scope) -> Any:
+    def _value(self, node: ast.expr, scope: Scope) -> Any:
         self._step()
         try:
             value = bounded(self._evaluated(node, scope))
@@ -253,7 +222,7 @@ class Interpreter:
         except Exception as error:
             raise Problem(f"{type(error).__name__}: {error}") from error
 
-    def _evaluated(self, node: ast.expr, scope: _Scope) -> Any:
+    def _evaluated(self, node: ast.expr, scope: Scope) -> Any:
         match node:
             case ast.Constant():
                 return node.value
@@ -313,10 +282,10 @@ class Interpreter:
                 inners = self._generated(node.generators, scope)
                 return {self._value(node.key, inner): self._value(node.value, inner) for inner in inners}
             case ast.Lambda():
-                return _Function(node, scope)
+                return Function(node, scope)
         raise Problem(f"an expression of kind {type(node).__name__}")
 
-    def _named(self, name: str, scope: _Scope) -> Any:
+    def _named(self, name: str, scope: Scope) -> Any:
         try:
             value = scope.find(name)
         except KeyError:
@@ -327,7 +296,7 @@ class Interpreter:
             raise Problem(f"{name!r}, which could not be read ({value.why})")
         return value
 
-    def _items(self, nodes: list[ast.expr], scope: _Scope) -> list[Any]:
+    def _items(self, nodes: list[ast.expr], scope: Scope) -> list[Any]:
         found: list[Any] = []
         for node in nodes:
             if isinstance(node, ast.Starred):
@@ -342,7 +311,7 @@ class Interpreter:
             raise Problem(f"the operator {type(node).__name__}")
         return found
 
-    def _compared(self, node: ast.Compare, scope: _Scope) -> bool:
+    def _compared(self, node: ast.Compare, scope: Scope) -> bool:
         left = self._value(node.left, scope)
         for kind, other in zip(node.ops, node.comparators, strict=True):
             right = self._value(other, scope)
@@ -351,10 +320,10 @@ class Interpreter:
             left = right
         return True
 
-    def _generated(self, generators: list[ast.comprehension], scope: _Scope) -> Iterator[_Scope]:
+    def _generated(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope]:
         first, *rest = generators
         for value in self._over(first.iter, scope):
-            inner = _Scope(scope)
+            inner = Scope(scope)
             self._assign(first.target, value, inner)
             if all(self._value(test, inner) for test in first.ifs):
                 if rest:
@@ -362,7 +331,7 @@ class Interpreter:
                 else:
                     yield inner
 
-    def _call(self, node: ast.Call, scope: _Scope) -> Any:
+    def _call(self, node: ast.Call, scope: Scope) -> Any:
         args = self._items(node.args, scope)
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
@@ -374,12 +343,12 @@ class Interpreter:
                 return method(holder, node.func.attr, args, kwargs)
             called: Any = Imported(f"{holder}.{node.func.attr}")
         elif isinstance(node.func, ast.Name) and node.func.id in ("locals", "globals") and not args:
-            return {name: value for name, value in scope.items() if not isinstance(value, _Function)}
+            return {name: value for name, value in scope.items() if not isinstance(value, Function)}
         elif isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             return self._is_instance(node, args)
         else:
             called = self._value(node.func, scope)
-        if isinstance(called, _Function):
+        if isinstance(called, Function):
             return self._own(called, args, kwargs)
         function = PURE.get(called) if isinstance(called, Imported) else None
         if isinstance(called, Imported) and called.startswith("builtins."):
@@ -395,11 +364,11 @@ class Interpreter:
             raise Problem("isinstance() with a type that is not built in")
         return isinstance(args[0], tuple(kind for kind in kinds if kind))
 
-    def _own(self, function: _Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _own(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         given, node = function.node.args, function.node
         if given.vararg or given.kwarg or given.posonlyargs:
             raise Problem("calling a function with * parameters")
-        scope = _Scope(function.scope)
+        scope = Scope(function.scope)
         names = [one.arg for one in (*given.args, *given.kwonlyargs)]
         defaults = dict(zip(reversed([one.arg for one in given.args]), reversed(given.defaults), strict=False))
         own = {one.arg: value for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
@@ -428,25 +397,6 @@ def _is_called(node: ast.expr, name: str) -> bool:
     return (isinstance(function, ast.Name) and function.id == name) or (
         isinstance(function, ast.Attribute) and function.attr == name
     )
-
-
-def _changed(node: ast.AST) -> set[str]:
-    """Return the variables that a statement may set or change."""
-    found: set[str] = set()
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            found.add(inner.id)
-        elif isinstance(inner, ast.alias):
-            found.add(inner.asname or inner.name.partition(".")[0])
-        elif isinstance(inner, ast.FunctionDef | ast.ClassDef):
-            found.add(inner.name)
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            found |= {one.id for one in ast.walk(inner.value) if isinstance(one, ast.Name)}
-        elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            holder = inner.func.value
-            if isinstance(holder, ast.Name) and inner.func.attr in _CHANGING:
-                found.add(holder.id)
-    return found
 
 
 def _cannot(error: Exception) -> str:

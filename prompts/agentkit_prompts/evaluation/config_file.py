@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.config_code import Interpreter, Unread
+from agentkit_prompts.evaluation.config_code import Interpreter
+from agentkit_prompts.evaluation.config_scope import Unread
 from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
 from agentkit_prompts.strict_yaml import strict_loader
 
