@@ -22,6 +22,8 @@ from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
 from agentkit.models.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
 from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.models.settings import ModelSettings as ModelSettings
+from agentkit.observing.observation import Observation as Observation
+from agentkit.observing.observation import observe as observe
 from agentkit.output.output_spec import OutputSpec as OutputSpec
 from agentkit.recaller import Recaller as Recaller
 from agentkit.recaller import RecallOptions as RecallOptions

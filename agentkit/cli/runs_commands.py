@@ -153,7 +153,7 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 @runs_app.command()
 def cost(
     url: Url,
-    by: Annotated[str, typer.Option(metavar="WHAT", help="run, agent, tenant, session or tool.")] = "tenant",
+    by: Annotated[str, typer.Option(metavar="WHAT", help="run, agent, tenant, session, tool or layer.")] = "tenant",
     tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Of this one only.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -165,7 +165,7 @@ def cost(
             put(json.dumps({"name": one.name, "runs": one.runs, **asdict(used)}))
         else:
             money = "" if used.money is None else f", {used.money:.6g} US dollars"
-            what = "calls" if by == "tool" else "runs"
+            what = "calls" if by in ("tool", "layer") else "runs"
             name = one.name or f"no {by}"
             put(f"{name}: {one.runs} {what}, {used.input_tokens} tokens in, {used.output_tokens} out{money}")
 
@@ -184,7 +184,7 @@ def _waiting(url: str, run: str) -> str:
 
 def _show_journal(journal: Journal) -> None:
     put(f"user: {journal.context.user_input.text}")
-    for effect, answer in journal.entries:
+    for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
             message = answer.message
             if message.text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -13,6 +14,7 @@ from agentkit.agent_files.load_agent import LoadedAgent
 from agentkit.cli.agent_option import ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
 from agentkit.cli.screen import complain, note, put
+from agentkit.durable.runs import Runs
 
 __all__ = ["ACCESS", "serve_agents", "token"]
 
@@ -39,6 +41,14 @@ def serve_agents(
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="A web page that may ask. Repeatable.")
     ] = None,
+    runs: Annotated[
+        str | None,
+        typer.Option(
+            envvar="AGENTKIT_RUNS_URL",
+            metavar="URL",
+            help="Database of the runs, sqlite:///... or postgresql://..., where any worker goes on with them.",
+        ),
+    ] = None,
     grace: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="What goes on when it stops has.")] = 20.0,
     model: ModelName = None,
     embedder: EmbedderName = None,
@@ -48,13 +58,14 @@ def serve_agents(
     """Serve agents over HTTP: OpenAI-compatible endpoints, sessions, runs and the inspector.
 
     Without an access file only this machine is served. Ctrl-C or SIGTERM stops it; runs that have not ended are gone on
-    with when it starts again.
+    with when it starts again, and with --runs by any other server or worker on that database.
 
     Example: agentkit serve --agent shop.yaml --port 8000
     """
     try:
         from agentkit.server.access import Access
         from agentkit.server.http_app import Server
+        from agentkit.server.run_records import RunRecords
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
         from agentkit.server.stored_runs import StoredRuns
@@ -73,11 +84,25 @@ def serve_agents(
         memory = None
         if not any(one.memory for one in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
-        store = StoredRuns(home / "runs.db")
+        store: RunRecords = StoredRuns(home / "runs.db")
+        durable = None
+        if runs is not None:
+            from agentkit.server.durable_records import DurableRecords
+            from agentkit.server.durable_runs import DurableRuns
+
+            store = DurableRecords(Runs(utf8(runs)), store)
+            durable = partial(DurableRuns, records=store)
         closing.callback(store.close)
         known = access or (home / ACCESS if (home / ACCESS).exists() else None)
         options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)
-        made = Server(loaded, memory=memory, store=store, access=Access(known, tenant=TENANT), options=options)
+        made = Server(
+            loaded,
+            memory=memory,
+            store=store,
+            access=Access(known, tenant=TENANT),
+            options=options,
+            runs=durable,
+        )
         running = uvicorn_server(made, host=host, port=port)
 
         def ready() -> None:

@@ -10,3 +10,4 @@ from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
 from agentkit.durable.runs import Runs as Runs
+from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo

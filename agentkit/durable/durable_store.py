@@ -65,6 +65,7 @@ class RunInfo:
     version: str
     session: str | None
     tenant: str
+    user: str
     created_at: datetime
     updated_at: datetime
     worker: str | None
@@ -331,6 +332,7 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
             "version": request.version,
             "session": None if request.session is None else request.session.id,
             "tenant": request.tenant,
+            "user": request.user,
         },
     }
     if request.partition is not None:
@@ -393,6 +395,7 @@ def _info(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[Work
         version=version,
         session=about.get("session"),
         tenant=about.get("tenant") or "",
+        user=about.get("user") or "",
         created_at=_time(status.created_at),
         updated_at=_time(status.updated_at),
         worker=status.executor_id,

@@ -1,4 +1,4 @@
-"""What durable runs cost: tokens and money from their journals, by run, agent, tenant, session or tool."""
+"""What durable runs cost: tokens and money from their journals, by run, agent, tenant, session, tool or layer."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from agentkit.run.journal import Journal
 
 __all__ = ["CostBy", "RunCost", "run_costs"]
 
-CostBy: TypeAlias = Literal["run", "agent", "tenant", "session", "tool"]
+CostBy: TypeAlias = Literal["run", "agent", "tenant", "session", "tool", "layer"]
 _PAGE = 200
 
 
 @dataclass(slots=True)
 class RunCost:
-    """What the runs of a tenant cost, or those of an agent, one run, or the calls of a tool."""
+    """What the runs of a tenant cost, or those of an agent, one run, the calls of a tool, or a layer of prompts."""
 
     name: str
     runs: int = 0
-    """Runs; where it is a tool, its calls."""
+    """Runs; where it is a tool, its calls, and where it is a layer, the model calls that it was sent with."""
     usage: Usage = NO_USAGE
-    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs."""
+    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs. Of a
+    layer: its part of the tokens of prompts and of their price; what was written is the layer `reply`."""
 
 
 def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
@@ -57,9 +58,34 @@ def _infos(store: DurableStore, tenant: str | None) -> Iterator[RunInfo]:
 
 def _parts(journal: Journal, info: RunInfo, by: CostBy) -> Iterator[tuple[str, Usage]]:
     if by == "tool":
-        for effect, answer in journal.entries:
+        for effect, answer, *_ in journal.entries:
             if effect == "CallTools":
                 yield answer[0].name, answer[1] or NO_USAGE
         return
+    if by == "layer":
+        yield from _layers(journal)
+        return
     names = {"run": info.run_id, "agent": info.agent, "tenant": info.tenant, "session": info.session or ""}
     yield names[by], journal.usage
+
+
+def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
+    """Yield what each layer took of each model call, those of agents inside included: `agent/layer`."""
+    for entry in journal.entries:
+        if entry.effect != "CallModel":
+            continue
+        usage, sent = entry.answer.usage, entry.layers
+        if sent is None:  # of a release before layers were noted
+            yield f"{journal.agent}/unknown", usage
+            continue
+        whole, before, count = sum(sent.tokens.values()) or 1, 0, 0
+        for layer, tokens in sent.tokens.items():
+            count += tokens
+            until = round((usage.input_tokens or whole) * count / whole)  # so that the parts add up to the whole
+            money = None if sent.money is None else sent.money * tokens / whole
+            yield f"{journal.agent}/{layer}", Usage(until - before, money=money)
+            before = until
+        rest = None if usage.money is None or sent.money is None else usage.money - sent.money
+        yield f"{journal.agent}/reply", Usage(0, usage.output_tokens, money=rest)
+    for inner in journal.inner.values():
+        yield from _layers(inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -15,13 +15,14 @@ from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision
 from agentkit.run.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
 from agentkit.run.journal import Entry, Journal
+from agentkit.run.trace import TraceSpan
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message, ToolCall
 
 if TYPE_CHECKING:
     from agentkit.durable.runs import Runs
 
-__all__ = ["EndedRun", "RunHandle"]
+__all__ = ["EndedRun", "RunHandle", "entry_events"]
 
 _MIN_WAIT, _MAX_WAIT = 0.02, 0.5
 """Seconds between two looks at a run that has not ended."""
@@ -81,6 +82,14 @@ class RunHandle(Generic[Output]):
         """
         return await in_thread(lambda: self._runs.store.journal(self.run_id))
 
+    async def trace(self) -> TraceSpan:
+        """Return the run so far as spans, as JSON data; see `TraceSpan`.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return (await self.journal()).trace()
+
     async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
         """Yield the events so far, each as soon as its step is stored; with `follow` until the run pauses or ends.
 
@@ -90,7 +99,7 @@ class RunHandle(Generic[Output]):
         while True:
             state = (await self.info()).state if follow else "finished"  # before the journal: nothing comes later
             journal = await self.journal()
-            fresh = _events(journal, seen)
+            fresh = [event for number, events in entry_events(journal) if number >= seen for event in events]
             seen = len(journal.entries)
             for event in fresh:
                 yield event
@@ -211,21 +220,18 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
 
 
-def _events(journal: Journal, seen: int) -> list[Event[Any]]:
-    """Return the events of entries behind the first ones that were seen."""
-    found: list[Event[Any]] = []
+def entry_events(journal: Journal) -> Iterator[tuple[int, list[Event[Any]]]]:
+    """Yield the number of each entry of a journal, from 0, and its events: whole replies, no deltas."""
     step, calls, query = 0, dict[str, ToolCall](), journal.context.user_input.text
-    for number, (effect, answer) in enumerate(journal.entries):
-        step += effect == "CallModel"
-        if effect == "CallModel":
-            calls = {call.id: call for call in answer.message.tool_calls}
-        if number >= seen:
-            found += _of_entry(Entry(effect, answer), step, calls, query)
-    return found
+    for number, entry in enumerate(journal.entries):
+        if entry.effect == "CallModel":
+            step += 1
+            calls = {call.id: call for call in entry.answer.message.tool_calls}
+        yield number, _of_entry(entry, step, calls, query)
 
 
 def _of_entry(entry: Entry, step: int, calls: Mapping[str, ToolCall], query: str) -> list[Event[Any]]:
-    effect, answer = entry
+    effect, answer, *_ = entry
     if effect == "CallModel":
         return [ModelReplied(step, answer)]
     if effect == "CallTools":

@@ -105,6 +105,8 @@ class RunRequest:
     tenant: str = ""
     is_mapped: bool = False
     """Whether it is one of many, see `Agent.map`."""
+    user: str = ""
+    """Whose it is within the tenant."""
 
     def data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -135,6 +137,7 @@ class RunRequest:
                 ),
                 data["tenant"],
                 data["is_mapped"],
+                data.get("user", ""),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(
@@ -160,7 +163,7 @@ class RunRequest:
 
     def differs(self, other: RunRequest) -> str | None:
         """Return in what another request with the same id is another one: `agent`, `session` or `input`."""
-        for name in ("agent", "session", "tenant"):
+        for name in ("agent", "session", "tenant", "user"):
             if getattr(self, name) != getattr(other, name):
                 return name
         return None if self.head == other.head else "input"

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict, Unpack
 
 from agentkit.deps import check_deps
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import PRIORITY, DurableStore, RunInfo, RunState
+from agentkit.durable.durable_store import APPLICATION, PRIORITY, DurableStore, RunInfo, RunState
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
@@ -27,6 +27,7 @@ from agentkit.durable.run_request import (
     version_of,
 )
 from agentkit.durable.run_tables import WorkerRow
+from agentkit.durable.schedules import ScheduleInfo, set_schedule
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
 from agentkit.run.begin import new_journal
@@ -56,6 +57,8 @@ class StartOptions(TypedDict, total=False):
     """Whose memory is read where there is no session."""
     tenant: str
     """Whose run it is, for lists, costs and limits."""
+    user: str
+    """Whose it is within the tenant, for lists."""
     priority: int
     """Runs with a lower number begin first, from 1; 100 if it is not given."""
     delay: float
@@ -211,8 +214,9 @@ class Runs:
         problems: list[str] = []
         tenant, run_id = options.get("tenant", ""), options.get("run_id") or os.urandom(16).hex()
         check_name("run_id", run_id, problems)
-        if tenant:
-            check_name("tenant", tenant, problems)
+        for name in ("tenant", "user"):
+            if options.get(name):
+                check_name(name, options.get(name), problems)
         priority, delay = options.get("priority", PRIORITY), options.get("delay")
         if type(priority) is not int or not 1 <= priority <= _MAX_NUMBER:
             problems.append(f"priority={priority!r:.40}: expected an int from 1")
@@ -232,7 +236,64 @@ class Runs:
             scope, branch = getattr(session, "scope", None), getattr(session, "branch", None)
             named = SessionName(session.id, None if scope is None else tuple(scope.names), branch)
             added.session(named)  # the worker has to
-        return RunRequest(agent.name, added.version, journal.dumps(), named, tenant), run_id
+        return RunRequest(
+            agent.name, added.version, journal.dumps(), named, tenant, user=options.get("user", "")
+        ), run_id
+
+    async def schedule(
+        self,
+        agent: DurableAgent | str,
+        user_input: Any,
+        *,
+        name: str,
+        cron: str,
+        timezone: str = "UTC",
+        catches_up: bool = False,
+        **options: Unpack[StartOptions],
+    ) -> None:
+        """Begin a run whenever it is due, from now on, in place of the schedule of this name.
+
+        Workers see to it, one of them each time: the run that was due at 6 is `name/2026-11-22T06:00:00.000Z`.
+        The run is of the version of the agent that the worker has then.
+
+        Args:
+            agent: The agent, or the name of one that was added.
+            user_input: As `Agent.run` takes it.
+            name: Unique in the database.
+            cron: Such as `0 6 * * 1`; six fields begin with seconds.
+            timezone: IANA name of the time zone of `cron`.
+            catches_up: Whether runs that were due while there was no worker begin when there is one.
+            **options: See `StartOptions`; neither `run_id` nor `delay`.
+
+        Raises:
+            DurableError: The name, `cron` or `timezone` is invalid, or there is no such agent; nothing was stored.
+        """
+        check_names("", options, StartOptions.__annotations__)
+        if given := sorted({"run_id", "delay"} & options.keys()):
+            raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
+
+        def store() -> None:
+            request, _ = self.requested(self._found(agent), user_input, options)
+            priority = options.get("priority", PRIORITY)
+            set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
+
+        await in_thread(store)
+
+    async def schedules(self) -> list[ScheduleInfo]:
+        """Return the schedules, by name."""
+        found = await in_thread(lambda: self.store.client.list_schedules(application_name=APPLICATION))
+        return [ScheduleInfo.of(row) for row in sorted(found, key=lambda row: str(row["schedule_name"]))]
+
+    async def unschedule(self, name: str) -> None:
+        """Delete a schedule; runs that it began go on.
+
+        Raises:
+            DurableError: There is none of this name.
+        """
+        names = [one.name for one in await self.schedules()]
+        if name not in names:
+            raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}")
+        await in_thread(lambda: self.store.client.delete_schedule(name))
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
@@ -244,12 +305,13 @@ class Runs:
         state: RunState | None = None,
         agent: str | None = None,
         tenant: str | None = None,
+        user: str | None = None,
         session: str | None = None,
         limit: int = 100,
         offset: int = 0,
     ) -> list[RunInfo]:
-        """Return runs, the latest first: all, or those of a state, an agent, a tenant, or the id of a session."""
-        wanted = {"agent": agent, "tenant": tenant, "session": session}
+        """Return runs, the latest first: all, or those of a state, agent, tenant, user, or id of a session."""
+        wanted = {"agent": agent, "tenant": tenant, "user": user, "session": session}
         return await in_thread(lambda: [*self.store.listed(state, wanted, limit, offset)])
 
     def worker(self, **options: Any) -> Worker:

@@ -21,7 +21,9 @@ from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.runs import Runs
+from agentkit.durable.schedules import SCHEDULED, begin_scheduled
 from agentkit.run.journal_file import locked, unlock
+from agentkit.threads import in_thread
 
 __all__ = ["Worker"]
 
@@ -35,6 +37,8 @@ _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
 """How long attempts have to end that are handed over."""
+_SECONDS_SCHEDULES = 5.0
+"""Between two looks for schedules that are new or have changed."""
 _MIN_LEASE = 1.0
 _INTERNAL_QUEUE = "_dbos_internal_queue"
 _log = logging.getLogger("agentkit")
@@ -167,6 +171,7 @@ class Worker:
                 "serializer": DBOSPortableJSONSerializer(),
                 "log_level": "WARNING",
                 "run_migrations": False,
+                "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
             }
         )
         queues = {name: limits for one in runs.added for name, limits in self._queues(one.queue).items()}
@@ -305,7 +310,7 @@ class Worker:
             return
         client = self._runs.store.client
         found = client.list_workflows(
-            name=WORKFLOW, status="PENDING", executor_id=workers, load_input=False, load_output=False
+            name=[WORKFLOW, SCHEDULED], status="PENDING", executor_id=workers, load_input=False, load_output=False
         )
         for status in found:
             client._sys_db.reenqueue_for_recovery(status.workflow_id, workers, _INTERNAL_QUEUE)
@@ -388,5 +393,12 @@ def _register() -> None:
         if worker is None or run_id is None:
             raise WorkerError("a run began without a worker")
         return await worker.outcome(run_id, data)
+
+    @DBOS.workflow(name=SCHEDULED, serialization_type=portable)
+    async def start(at: Any, context: Any) -> str:
+        worker = _current
+        if worker is None:
+            raise WorkerError("a schedule was due without a worker")
+        return await in_thread(lambda: begin_scheduled(worker._runs, str(at), context))
 
     _is_registered = True

@@ -55,7 +55,7 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
     that was cut short, and does not wait, has such calls too.
     """
     calls: dict[str, ToolCall] = {}
-    for at, (name, answer) in enumerate(journal.entries):
+    for at, (name, answer, *_) in enumerate(journal.entries):
         if name == "CallModel":
             calls = _calls(journal, at)
         elif name == "CallTools":
@@ -73,7 +73,7 @@ def waiting_calls(journal: Journal) -> dict[str, ToolCall]:
 def _events(journal: Journal) -> Iterator[Json]:
     step = 0
     calls: dict[str, ToolCall] = {}
-    for at, (name, answer) in enumerate(journal.entries):
+    for at, (name, answer, *_) in enumerate(journal.entries):
         if name == "CallModel":
             step += 1
             calls = _calls(journal, at)
@@ -114,7 +114,7 @@ def _events(journal: Journal) -> Iterator[Json]:
 
 def _calls(journal: Journal, at: int) -> dict[str, ToolCall]:
     """Return the calls of a reply by their ids: the message that is kept of it has an id for every call."""
-    for name, answer in journal.entries[at + 1 :]:
+    for name, answer, *_ in journal.entries[at + 1 :]:
         if name == "CallModel":
             break
         if name == "Append" and answer and answer[0].role == "assistant":

@@ -63,7 +63,7 @@ def run_contexts(agent: Agent[Any, Any], journal: Journal, session: Session | No
     conversation = ctx.conversation if session is None else session.conversation
     found: list[PromptContext] = []
     is_asked, gone = False, set[str]()
-    for name, answer in journal.entries:
+    for name, answer, *_ in journal.entries:
         if name == "Begin":
             ctx, is_asked = _begun(journal, ctx, conversation, *answer)
         elif name == "Compact":
@@ -108,7 +108,7 @@ def _begun(
 
 def _has_ended(journal: Journal) -> bool:
     """Whether the last model call has its answer: what follows is the answer itself, or waits for tools."""
-    last = next((name for name, _ in reversed(journal.entries) if name in ("CallModel", "Append")), None)
+    last = next((name for name, *_ in reversed(journal.entries) if name in ("CallModel", "Append")), None)
     if last == "CallModel":
         return True
     messages = journal.messages

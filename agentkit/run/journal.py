@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from agentkit.models.model import Reply, Usage
 from agentkit.output.checking import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision, decision_data, read_decision
+from agentkit.run.trace import SentLayers, TraceSpan, trace
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
 from agentkit_tools.calling.result_content import Content
@@ -38,6 +40,14 @@ class Entry(NamedTuple):
 
     effect: str
     answer: Any
+    at: float | None = None
+    """When it was answered, in seconds since 1970; None in journals that are older than this field."""
+    layers: SentLayers | None = None
+    """Of a model call, what was sent: only in journals that are kept, and of runs that are observed."""
+
+
+_new_entry = tuple.__new__
+"""Makes an entry as `Entry` does, in half the time: each effect of a run is one."""
 
 
 class Journal:
@@ -52,7 +62,9 @@ class Journal:
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
         inner: The journals of agents that run as tools, by the ids of their calls.
-        lines: How many lines it was read from.
+        file: The file that holds all of it: a run that goes on from it is kept there. None where there is none.
+        lines: How many lines that has.
+        has_layers: Whether model calls are noted with the tokens of each layer.
     """
 
     __slots__ = (
@@ -60,7 +72,9 @@ class Journal:
         "agent",
         "context",
         "entries",
+        "file",
         "goes_on",
+        "has_layers",
         "inner",
         "lines",
         "run_id",
@@ -86,18 +100,21 @@ class Journal:
         self.context = context
         self.entries: list[Entry] = []
         self.inner: dict[str, Journal] = {}
+        self.file: Path | None = None
         self.lines = 0
+        self.has_layers = False
         self._write: Callable[[str], object] | None = None
 
-    def add(self, effect: str, answer: Any) -> None:
+    def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
+        entry = _new_entry(Entry, (effect, answer, time.time(), layers))
         if self._write is not None:
             try:
-                line = _line({"effect": effect, "answer": _forms()[effect][0](answer)})
+                line = _line(_entry_data(entry))
             except (ValueError, TypeError, RecursionError) as error:  # before it is part of the run
                 raise JournalError(f"the answer to {effect} cannot be stored as JSON: {error}") from error
             self._write(line)
-        self.entries.append(Entry(effect, answer))
+        self.entries.append(entry)
 
     def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
         """Add the journal of an agent that runs as a tool; who keeps this one gets its lines too."""
@@ -108,6 +125,7 @@ class Journal:
     def kept_by(self, write: Callable[[str], object], *, is_new: bool) -> None:
         """Pass every line on as soon as there is one; those until now are kept already, unless the run is a new one."""
         self._write = write
+        self.has_layers = True
         if is_new:
             write(self._head())
 
@@ -136,7 +154,8 @@ class Journal:
     @property
     def decisions(self) -> dict[str, Decision]:
         """What was decided about calls so far, by their ids: those of agents inside are behind the id of their call."""
-        made = {call: one for name, answer in self.entries if name == "AskApproval" for call, one in answer.items()}
+        asked = [entry.answer for entry in self.entries if entry.effect == "AskApproval"]
+        made = {call: one for answer in asked for call, one in answer.items()}
         for outer, journal in self.inner.items():
             made.update({inner_id(outer, call): one for call, one in journal.decisions.items()})
         return made
@@ -144,13 +163,13 @@ class Journal:
     @property
     def tool_results(self) -> list[ToolResult]:
         """How tool calls ended so far."""
-        return [answer[0] for name, answer in self.entries if name == "CallTools"]
+        return [entry.answer[0] for entry in self.entries if entry.effect == "CallTools"]
 
     @property
     def usage(self) -> Usage:
         """What the run used so far: its model calls, and those of agents that its tools ran."""
         spent = Usage()
-        for name, answer in self.entries:
+        for name, answer, *_ in self.entries:
             if name in ("CallModel", "Compact"):
                 spent += answer.usage
             elif name == "CallTools" and answer[1] is not None:
@@ -159,10 +178,13 @@ class Journal:
             spent += journal.usage
         return spent
 
+    def trace(self) -> TraceSpan:
+        """Return the run as spans, as JSON data, with the attribute names of OpenTelemetry; see `TraceSpan`."""
+        return trace(self)
+
     def dumps(self) -> str:
         """Return the journal as lines of JSON: the run, an entry a line, and the lines of the journals inside."""
-        forms = _forms()
-        lines = [_line({"effect": name, "answer": forms[name][0](answer)}) for name, answer in self.entries]
+        lines = [_line(_entry_data(entry)) for entry in self.entries]
         for call, journal in self.inner.items():
             lines += [_inner_line(call, line) for line in journal.dumps().splitlines(keepends=True)]
         return self._head() + "".join(lines)
@@ -232,7 +254,7 @@ class Journal:
                         inner.pop(call, None)
                     inner.setdefault(call, []).append((number, line))
                 else:
-                    journal.entries.append(Entry(entry["effect"], _forms()[entry["effect"]][1](entry["answer"])))
+                    journal.entries.append(_read_entry(entry))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
                 raise JournalError(f"journal, line {number}: {type(error).__name__}: {error}") from error
         if inner and depth >= _MAX_DEPTH:
@@ -242,7 +264,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a file.
+        """Read a file, in which a run that goes on from this journal is kept.
 
         Raises:
             OSError: There is no such file.
@@ -252,10 +274,12 @@ class Journal:
             raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
         if isinstance(path, str) and path.startswith('{"journal"'):
             raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
-        return cls.loads(Path(path).read_bytes())
+        journal = cls.loads(Path(path).read_bytes())
+        journal.file = Path(path).absolute()
+        return journal
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Journal.loads, (self.dumps(),)
+        return Journal.loads, (self.dumps(),), (None, {"file": self.file, "lines": self.lines})
 
     def __repr__(self) -> str:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"
@@ -274,6 +298,23 @@ def _read(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
 
 def _line(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")) + "\n"
+
+
+def _entry_data(entry: Entry) -> dict[str, Any]:
+    data = {"effect": entry.effect, "answer": _forms()[entry.effect][0](entry.answer)}
+    if entry.at is not None:
+        data["at"] = entry.at
+    if entry.layers is not None:
+        data["layers"] = entry.layers._asdict()
+    return data
+
+
+def _read_entry(data: Mapping[str, Any]) -> Entry:
+    effect, at, layers = data["effect"], data.get("at"), data.get("layers")
+    if not (at is None or type(at) in (int, float)):
+        raise TypeError(f"at: expected seconds, got {type(at).__name__}")
+    answer = _forms()[effect][1](data["answer"])
+    return Entry(effect, answer, at, None if layers is None else SentLayers.of_data(layers))
 
 
 def _inner_line(call: str, line: str) -> str:

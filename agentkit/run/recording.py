@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
-from agentkit.run.effects import Append, Begin, Effect, Equip
+from agentkit.models.prices import Price
+from agentkit.run.effects import Append, Begin, CallModel, Effect, Equip
 from agentkit.run.journal import Journal
+from agentkit.run.trace import SentLayers
 
 __all__ = ["recording"]
 
 R = TypeVar("R")
 
 
-def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Effect, Any, R]:
-    """Run `loop`, and add every answer to the journal before the loop has it, but for those the journal begins with."""
+def recording(
+    loop: Generator[Effect, Any, R], journal: Journal, price: Price | None = None
+) -> Generator[Effect, Any, R]:
+    """Run `loop`, and add every answer to the journal before the loop has it, but for those the journal begins with.
+
+    `price` is that of the model.
+    """
     answer: Any = None
     known = len(journal.entries)
     while True:
@@ -28,7 +35,10 @@ def recording(loop: Generator[Effect, Any, R], journal: Journal) -> Generator[Ef
             continue
         kind = type(effect)
         noted = _NOTED.get(kind)
-        journal.add(kind.__name__, answer if noted is None else noted(effect, answer))
+        layers = None
+        if journal.has_layers and isinstance(effect, CallModel):
+            layers = SentLayers.of(effect.composition, answer.usage, price)
+        journal.add(kind.__name__, answer if noted is None else noted(effect, answer), layers)
 
 
 _NOTED: Mapping[type, Callable[[Any, Any], Any]] = {

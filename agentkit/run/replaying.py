@@ -42,7 +42,7 @@ def replaying(
         if at == len(known):
             answer = yield effect
             continue
-        name, answer = known[at]
+        name, answer, *_ = known[at]
         at += 1
         if name != type(effect).__name__ or not _fits(effect, answer):
             raise JournalError(

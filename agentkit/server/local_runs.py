@@ -28,7 +28,7 @@ from agentkit.server.tenant_limits import TenantLimits
 from agentkit.threads import in_thread
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["LocalRuns", "of_session"]
+__all__ = ["LocalRuns", "of_session", "run_decision", "same_run", "user_input"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
@@ -92,7 +92,7 @@ class LocalRuns:
         if record.key is not None:
             known = await in_thread(partial(self._store.find, record.tenant, record.key))
             if known is not None:
-                return _same(known, record)
+                return same_run(known, record)
         live = LiveRun(record, self._store, 0)
         place = self._reserve(live)
         try:
@@ -102,7 +102,7 @@ class LocalRuns:
             raise
         if kept is not record:
             self._release(live, place)
-            return _same(kept, record)
+            return same_run(kept, record)
         self._begin(live)
         return record
 
@@ -280,12 +280,12 @@ class LocalRuns:
         try:
             async with limit:
                 if "\n" in text:
-                    decided = {call: _decision(one) for call, one in record.decisions.items()}
+                    decided = {call: run_decision(one) for call, one in record.decisions.items()}
                     return await agent.resume(Journal.loads(text), approve=decided or None, **options)
                 scope = ServedAgents.scope(agent, record.tenant, record.user)
                 if record.session is None and scope is not None:
                     options["scope"] = scope
-                asked = None if record.input is None else _input(record.input)
+                asked = None if record.input is None else user_input(record.input)
                 return await agent.run(asked, run_id=record.id, **options)
         except TimeoutError as error:
             if not limit.expired():
@@ -303,15 +303,17 @@ def of_session(record: RunRecord) -> tuple[Owner, str] | None:
     return None if record.session is None else (Owner(record.tenant, record.user), record.session)
 
 
-def _input(data: Mapping[str, Any]) -> UserInput:
+def user_input(data: Mapping[str, Any]) -> UserInput:
+    """Return the input of a record."""
     return UserInput(data["text"], additional_kwargs=data.get("additional_kwargs", {}))
 
 
-def _decision(made: Mapping[str, Any]) -> Decision:
+def run_decision(made: Mapping[str, Any]) -> Decision:
+    """Return a decision of a request."""
     return Approved(made.get("arguments")) if made["approve"] else Denied(made.get("reason") or "")
 
 
-def _same(known: RunRecord, asked: RunRecord) -> RunRecord:
+def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
     """Return the run that a tenant began under a key.
 
     Raises:

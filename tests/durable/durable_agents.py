@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
+from agentkit import Agent, Limits, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
 from agentkit_prompts import Composition
 
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
@@ -100,6 +100,20 @@ def refunder_reply(sent: Composition) -> Reply:
     return answering(sent.intermediate[-1].text)
 
 
+def helper_reply(sent: Composition) -> Reply:
+    """Look for somebody, pay, then answer."""
+    step = sum(message.role == "assistant" for message in sent.intermediate)
+    asked = [("look", {"name": "Ada"}, "a"), ("pay", {"name": "Ada"}, "b")]
+    return calling(asked[step]) if step < len(asked) else answering("done")
+
+
+def manager_reply(sent: Composition) -> Reply:
+    """Have the helper help, then answer."""
+    if not len(sent.intermediate):
+        return calling(("help", {"input": "Ada"}, "h"))
+    return answering(sent.intermediate[-1].text)
+
+
 def lingerer_reply(sent: Composition) -> Reply:
     """Take as long as was asked, then answer."""
     if not len(sent.intermediate):
@@ -114,11 +128,20 @@ cashier = Agent(
     tools=[look, pay, clerk.as_tool(name="clerk", description="Pays somebody.")],
     name="cashier",
 )
+helper = Agent(ScriptedModel.repeat(helper_reply), "You look, then pay.", tools=[look, pay], name="helper")
+manager = Agent(
+    ScriptedModel.repeat(manager_reply),
+    "You have others help.",
+    tools=[helper.as_tool(name="help", description="Helps.")],
+    name="manager",
+    limits=Limits(tokens=int(os.environ.get("DURABLE_TEST_TOKENS", "1000"))),
+)
 refunder = Agent(ScriptedModel.repeat(refunder_reply), "You pay back.", tools=[refund], name="refunder")
 lingerer = Agent(ScriptedModel.repeat(lingerer_reply), "You take long.", tools=[linger], name="lingerer")
 runs.add(cashier)
 runs.add(refunder, approval_timeout=float(os.environ.get("DURABLE_TEST_APPROVAL", "600")))
 runs.add(lingerer)
+runs.add(manager)
 ACTS_OF_CASHIER = ["look Ada", "look Bob", "pay Ada", "pay Bob"]
 
 

@@ -83,5 +83,12 @@ async def test_costs_are_counted_from_journals(working: Working) -> None:
     assert [one.name for one in await runs.costs("run", tenant="b")] == [
         info.run_id for info in await runs.list_runs(tenant="b")
     ]
-    with pytest.raises(DurableError, match="by='layer'"):
-        await runs.costs("layer")  # type: ignore[arg-type]
+    layers = await runs.costs("layer")
+    found = {one.name: one for one in layers}
+    assert {"outer/input[0]", "outer/tools", "outer/reply", "inner/input[0]", "inner/reply"} <= found.keys()
+    assert sum(one.usage.input_tokens for one in layers) == whole.usage.input_tokens
+    assert sum(one.usage.output_tokens for one in layers) == whole.usage.output_tokens
+    assert sum(one.usage.money or 0 for one in layers) == pytest.approx(whole.usage.money)
+    assert found["outer/reply"].runs == 6 and found["outer/reply"].usage.money == pytest.approx(6 * 10 * 2e-6)
+    with pytest.raises(DurableError, match="by='color'"):
+        await runs.costs("color")  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from agentkit import Paused, Runs
 from agentkit.cli.app import app
+from agentkit.durable import RunFailed
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.untraced
@@ -131,6 +132,32 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
         roles = [message.role for message in ended.messages]
         assert roles == ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]
         assert (await handle.info()).attempts >= 2
+
+
+async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and_limits_go_on(
+    url: str, tmp_path: Path, agents: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DURABLE_TEST_TOKENS", "40")  # four model calls take 48, three of them before the kill
+    module = agents(url)
+    with site(url, tmp_path / "site") as here:
+        handle = await module.manager.start("Help Ada.", run_id="r")
+        first = here.worker()
+        await here.until(lambda: len(here.attempts()) >= 2)  # the inner agent has looked, and pays
+        first.kill()
+        looked, paying = [key for key, _ in here.attempts()]
+        before = (await handle.journal()).inner["h"]
+        assert [entry.effect for entry in before.entries].count("CallModel") == 2
+        here.worker()
+        with pytest.raises(RunFailed) as failed:
+            await handle.result(timeout=WAIT)
+        assert (failed.value.kind, failed.value.usage.input_tokens) == ("LimitExceeded", 40)
+        assert [key for key, _ in here.attempts()].count(looked) == 1
+        assert [key for key, _ in here.attempts()].count(paying) == 2
+        assert here.acts() == ["look Ada", "pay Ada"]
+        inner = (await handle.journal()).inner["h"]
+        assert inner.entries[: len(before.entries)] == before.entries
+        trace = await handle.trace()
+        assert [span["name"] for span in trace["spans"]][:2] == ["chat", "execute_tool help"]
 
 
 def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, agents: Callable[[str], Any]) -> None:

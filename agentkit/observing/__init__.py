@@ -1,0 +1,1 @@
+"""OpenTelemetry for all runs of a process: `observe`."""

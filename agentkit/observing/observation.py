@@ -1,0 +1,361 @@
+"""`observe`: spans and metrics of OpenTelemetry for all runs of this process; needs the extra `otel`.
+
+Names are those of the GenAI semantic conventions 0.1.0 (https://github.com/open-telemetry/semantic-conventions-genai);
+what they have no name for begins with `agentkit.`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from agentkit.errors import AgentDefinitionError, Paused
+from agentkit.models.model import NO_USAGE, Model, Reply
+from agentkit.recaller import Found
+from agentkit.run.journal import Journal
+from agentkit.run.loop import RunResult
+from agentkit.run.observed_driver import ToolEnded, observed_by, observer
+from agentkit.run.trace import (
+    SentLayers,
+    layer_attributes,
+    recall_attributes,
+    reply_attributes,
+    run_attributes,
+    tool_attributes,
+    usage_attributes,
+)
+from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.parts import Text
+from agentkit_tools.calling.tool_result import ToolResult
+from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+__all__ = ["Observation", "Redact", "observe"]
+
+Redact: TypeAlias = Callable[[str], str | None]
+"""Is given each text before it becomes part of a span, and returns what may; None for nothing."""
+
+_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Boundaries of the buckets of durations, as the conventions have them."""
+_PROVIDERS = {
+    "OpenAIModel": "openai",
+    "OpenAIResponsesModel": "openai",
+    "AnthropicModel": "anthropic",
+    "GeminiModel": "gcp.gemini",
+    "DeepSeekModel": "deepseek",
+}
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "seed": "seed",
+    "effort": "reasoning.level",
+}
+_REMOVED = "[removed]"
+_log = logging.getLogger("agentkit")
+
+
+def observe(
+    *,
+    content: bool = False,
+    redact: Redact | None = None,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> Observation:
+    """Make a span of each run, model call, tool call and recall in this process, and count them.
+
+    What else makes spans in a tool, such as an HTTP client, makes them inside of its span.
+
+    Args:
+        content: Whether messages, arguments, results, queries and the texts of errors become part of spans.
+        redact: Takes out of each of these texts what must not. Where it fails, the text is left out.
+        tracer_provider: Takes the spans; that of the process when not given.
+        meter_provider: Takes the metrics; that of the process when not given.
+
+    Returns:
+        What ends it: `with observe():`, or `observation.end()`.
+
+    Raises:
+        AgentDefinitionError: OpenTelemetry is not installed, this process is observed already, or `redact` is given and
+            there is nothing to redact.
+    """
+    if redact is not None and not callable(redact):
+        raise AgentDefinitionError(f"observe: redact={redact!r:.60}: expected a function of a text")
+    if redact is not None and not content:
+        raise AgentDefinitionError("observe: redact= has nothing to do: without content=True spans have no texts")
+    if observer() is not None:
+        raise AgentDefinitionError("observe: the runs of this process are observed already: end that first")
+    observation = Observation(content, redact, tracer_provider, meter_provider)
+    observed_by(observation)
+    return observation
+
+
+class Observation:
+    """Who observes the runs of this process; see `observe`."""
+
+    def __init__(
+        self,
+        content: bool,
+        redact: Redact | None,
+        tracer_provider: TracerProvider | None,
+        meter_provider: MeterProvider | None,
+    ) -> None:
+        try:
+            from opentelemetry import metrics, trace
+        except ImportError as error:
+            raise AgentDefinitionError(
+                "observe needs OpenTelemetry: pip install 'agentkit-prompt-tree[otel]'"
+            ) from error
+        from agentkit import __version__
+
+        self._trace = trace
+        self._content, self._redact = content, redact
+        self._tracer = trace.get_tracer("agentkit", __version__, tracer_provider)
+        meter = metrics.get_meter("agentkit", __version__, meter_provider)
+        self._durations = {
+            operation: meter.create_histogram(name, "s", what, explicit_bucket_boundaries_advisory=_SECONDS)
+            for operation, name, what in (
+                ("chat", "gen_ai.client.inference.duration", "Duration of model calls."),
+                ("invoke_agent", "gen_ai.invoke_agent.duration", "Duration of runs."),
+                ("execute_tool", "gen_ai.execute_tool.duration", "Duration of tool calls."),
+            )
+        }
+        self._tokens = {
+            name: meter.create_counter(f"gen_ai.client.inference.usage.{name}", "{token}", what)
+            for name, what in (
+                ("input_tokens", "Tokens of prompts, cached ones included."),
+                ("cache_read.input_tokens", "Tokens of prompts that came from a provider's cache."),
+                ("output_tokens", "Tokens of replies."),
+            )
+        }
+
+    def end(self) -> None:
+        """Observe no more runs; those that go on are observed to their end."""
+        if observer() is self:
+            observed_by(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    # Operations
+
+    @contextmanager
+    def run(self, journal: Journal) -> Iterator[Callable[[RunResult[Any]], None]]:
+        """See `Observer`."""
+        begun = run_attributes(journal.agent, journal.run_id, journal.session)
+        with self._operation(f"invoke_agent {journal.agent}", begun) as (span, counted):
+            counted["gen_ai.agent.name"] = journal.agent
+
+            def ended(result: RunResult[Any]) -> None:
+                span.set_attribute("agentkit.run.finish_reason", result.finish_reason)
+
+            try:
+                yield ended
+            finally:
+                span.set_attributes(usage_attributes(journal.usage))
+
+    @contextmanager
+    def model_call(
+        self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
+    ) -> Iterator[Callable[[Reply], None]]:
+        """See `Observer`."""
+        about: dict[str, Any] = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _provider(model),
+            "gen_ai.request.model": model.name,
+        }
+        begun = {**about, **_settings(model)}
+        if is_streamed:
+            begun["gen_ai.request.stream"] = True
+        if session is not None:
+            begun["gen_ai.conversation.id"] = session
+        if composition.output_schema is not None:
+            begun["gen_ai.output.type"] = "json"
+        with self._operation(f"chat {model.name}", begun, is_client=True) as (span, counted):
+            counted.update(about)
+            layers = SentLayers.of(composition)
+            span.set_attributes(layer_attributes(layers, NO_USAGE))
+            self._add_content(span, "gen_ai.input.messages", lambda: self._messages(composition.messages))
+
+            def ended(reply: Reply) -> None:
+                span.set_attributes({**reply_attributes(reply), **layer_attributes(layers, reply.usage)})
+                self._add_content(
+                    span, "gen_ai.output.messages", lambda: self._messages([reply.message], reply.finish_reason)
+                )
+                if reply.model:
+                    counted["gen_ai.response.model"] = reply.model
+                self._count(reply, counted)
+
+            yield ended
+
+    @contextmanager
+    def recall(self, query: str) -> Iterator[Callable[[Found], None]]:
+        """See `Observer`."""
+        with self._operation("search_memory", {"gen_ai.operation.name": "search_memory"}) as (span, _):
+            self._add_content(span, "gen_ai.memory.query.text", lambda: self._redacted(query))
+
+            def ended(found: Found) -> None:
+                span.set_attributes(recall_attributes(found))
+                texts = [one.text for items in (found.documents, found.knowledge, found.recalled) for one in items]
+                self._add_content(
+                    span, "gen_ai.memory.records", lambda: [{"content": self._redacted(one)} for one in texts]
+                )
+
+            yield ended
+
+    def tool_began(self, call: ToolCall, tool: Tool | None) -> ToolEnded:
+        """See `Observer`."""
+        from opentelemetry import context
+
+        began = time.perf_counter()
+        begun = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+        span = self._tracer.start_span(f"execute_tool {call.name}", attributes=begun)
+        token = context.attach(self._trace.set_span_in_context(span))
+        self._add_content(span, "gen_ai.tool.call.arguments", lambda: self._json(call.arguments))
+
+        def ended(result: ToolResult | None) -> None:
+            counted = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+            if result is None:
+                self._failed(span, counted, "CancelledError", "")
+            else:
+                context.detach(token)
+                attributes = tool_attributes(result)
+                span.set_attributes(attributes)
+                self._add_content(span, "gen_ai.tool.call.result", lambda: self._redacted(result.message.text))
+                if not result.ok:
+                    self._failed(span, counted, attributes["error.type"], result.message.text)
+            span.end()
+            self._durations["execute_tool"].record(time.perf_counter() - began, counted)
+
+        return ended
+
+    @contextmanager
+    def _operation(
+        self, name: str, attributes: Mapping[str, Any], *, is_client: bool = False
+    ) -> Iterator[tuple[Span, dict[str, Any]]]:
+        """Make a span of a block, and time it; yield the span and the attributes of its metrics."""
+        kinds = self._trace.SpanKind
+        began, operation = time.perf_counter(), attributes["gen_ai.operation.name"]
+        counted: dict[str, Any] = {"gen_ai.operation.name": operation}
+        with self._tracer.start_as_current_span(
+            name,
+            kind=kinds.CLIENT if is_client else kinds.INTERNAL,
+            attributes=attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield span, counted
+            except Paused as paused:
+                span.set_attribute("agentkit.run.waiting_calls", len(paused.calls))
+                raise
+            except BaseException as error:
+                self._failed(span, counted, type(error).__name__, str(error))
+                raise
+            finally:
+                if operation in self._durations:
+                    self._durations[operation].record(time.perf_counter() - began, counted)
+
+    def _failed(self, span: Span, counted: dict[str, Any], kind: str, text: str) -> None:
+        counted["error.type"] = kind
+        span.set_attribute("error.type", kind)
+        described = self._redacted(text) if self._content and text else None
+        span.set_status(self._trace.StatusCode.ERROR, described)
+
+    def _count(self, reply: Reply, counted: Mapping[str, Any]) -> None:
+        usage, about = reply.usage, {**counted, "gen_ai.token.modality": "unknown"}
+        for name, count in (
+            ("input_tokens", usage.input_tokens),
+            ("cache_read.input_tokens", usage.cached_tokens),
+            ("output_tokens", usage.output_tokens),
+        ):
+            if count:
+                self._tokens[name].add(count, about)
+
+    # Content
+
+    def _add_content(self, span: Span, name: str, content: Callable[[], Any]) -> None:
+        """Add content to a span, where that was asked for."""
+        if not self._content or not span.is_recording():
+            return
+        found = content()
+        span.set_attribute(name, found if isinstance(found, str) else json.dumps(found, ensure_ascii=False))
+
+    def _redacted(self, text: str) -> str:
+        if self._redact is None:
+            return text
+        try:
+            found = self._redact(text)
+        except Exception:
+            _log.exception("observe: redact failed: the text is left out")
+            return _REMOVED
+        return found if isinstance(found, str) else _REMOVED
+
+    def _json(self, text: str) -> Any:
+        """Return what JSON text holds; the text where it is something else."""
+        text = self._redacted(text)
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+
+    def _messages(self, messages: Iterable[Message], finish_reason: str | None = None) -> list[dict[str, Any]]:
+        """Return messages in the form that the conventions have for them."""
+        found: list[dict[str, Any]] = []
+        for message in messages:
+            parts: list[dict[str, Any]] = []
+            if message.role == "tool":
+                parts.append(
+                    {
+                        "type": "tool_call_response",
+                        "id": message.tool_call_id,
+                        "response": self._redacted(message.text),
+                    }
+                )
+            else:
+                parts += [
+                    {"type": "reasoning", "content": self._redacted(thought.text)}
+                    for thought in message.thinking
+                    if thought.text
+                ]
+                parts += [
+                    {"type": "text", "content": self._redacted(part.text)}
+                    if isinstance(part, Text)
+                    else {"type": type(part).__name__.lower()}
+                    for part in message.parts
+                ]
+                parts += [
+                    {"type": "tool_call", "id": call.id, "name": call.name, "arguments": self._json(call.arguments)}
+                    for call in message.tool_calls
+                ]
+            found.append({"role": message.role, "parts": parts})
+            if finish_reason is not None:
+                found[-1]["finish_reason"] = str(finish_reason)
+        return found
+
+
+def _provider(model: Model) -> str:
+    """Return the provider whose form of requests a model has; for another one the name of its class."""
+    names = [kind.__name__ for kind in type(model).__mro__]
+    return next((_PROVIDERS[name] for name in names if name in _PROVIDERS), names[0])
+
+
+def _settings(model: Model) -> dict[str, Any]:
+    """Return the settings of a model that the conventions have a name for."""
+    settings = getattr(model, "settings", None)
+    found = {f"gen_ai.request.{name}": getattr(settings, own, None) for own, name in _SETTINGS.items()}
+    stop = getattr(settings, "stop", None)
+    found["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else stop and [*stop]
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,176 @@
+"""Runs of a server on a database of durable runs: any server or worker there goes on with them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+pytest.importorskip("dbos", reason="needs the extra `durable`")
+
+from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit.errors import AgentDefinitionError
+from agentkit.memory import Memory
+from agentkit.server.access import Access, add_token
+from agentkit.server.durable_records import DurableRecords
+from agentkit.server.durable_runs import DurableRuns
+from agentkit.server.http_app import Server
+from agentkit.server.stored_runs import StoredRuns
+from agentkit_prompts import Composition
+from tests.paths import ROOT
+from tests.server.serving_agents import Client, served
+
+pytestmark = pytest.mark.untraced
+AGENTS = ROOT / "tests" / "durable" / "durable_agents.py"
+WAIT = 60.0
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+def reply(sent: Composition) -> Message:
+    if "fail" in sent.user.text:
+        raise RuntimeError("a secret of ours")
+    if "pay" in sent.user.text and not len(sent.intermediate):
+        return Message("assistant", tool_calls=(ToolCall("a", "pay", '{"amount": 3}'),))
+    return Message("assistant", f"{sent.user.text} after {len(sent.conversation)}")
+
+
+def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any]:
+    end = time.monotonic() + WAIT
+    while (now := client.get(f"/runs/{run}", token).json())["status"] not in statuses:
+        assert time.monotonic() < end, now
+        time.sleep(0.05)
+    return dict(now)
+
+
+def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:
+    access = tmp_path / "access.yaml"
+    acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
+    agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
+    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), StoredRuns())
+    with pytest.raises(AgentDefinitionError, match="durable runs need a memory"):
+        Server([agent], store=records, runs=partial(DurableRuns, records=records))
+    with (
+        Memory.open(tmp_path / "home", scope="acme") as memory,
+        served(
+            agent.but(memory=memory), store=records, access=Access(access), runs=partial(DurableRuns, records=records)
+        ) as client,
+    ):
+
+        def start(text: str, token: str = acme, **more: Any) -> Any:
+            key = more.pop("key", None)
+            headers = {} if key is None else {"Idempotency-Key": key}
+            return client.post("/runs", {"agent": "cashier", "input": text, **more}, token, headers=headers)
+
+        run = start("pay 3").json()["id"]
+        assert until(client, run, acme, "waiting")["waiting"] == [
+            {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}
+        ]
+        seen = client.events(f"/runs/{run}/events", acme)
+        assert [one["event"] for one in seen] == ["recalled", "model_replied", "run_waiting", "pause"]
+        # Another tenant has no such run, whatever it asks.
+        assert client.get(f"/runs/{run}", other).status_code == 404
+        assert client.post(f"/runs/{run}/cancel", {}, other).status_code == 404
+        wrong = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, other)
+        assert wrong.status_code == 404
+        assert client.get("/runs", other).json()["runs"] == []
+        unknown = client.post(f"/runs/{run}/decisions", {"decisions": {"x": {"approve": True}}}, acme)
+        assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_call")
+        decided = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme)
+        assert decided.status_code == 200
+        ended = until(client, run, acme, "finished")
+        assert (ended["output"], ended["finish_reason"]) == ("pay 3 after 0", "stop")
+        later = client.events(f"/runs/{run}/events", acme, headers={"Last-Event-ID": seen[2]["id"]})
+        assert [one["event"] for one in later] == [
+            "approval_given",
+            "tool_finished",
+            "model_replied",
+            "run_finished",
+            "end",
+        ]
+        assert json.loads(later[3]["data"])["output"] == "pay 3 after 0"
+        assert client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme).status_code == 409
+
+        # The same key is the same run; runs of one session are done in the order in which they came.
+        first = start("one", session="s", key="k-1").json()["id"]
+        second = start("two", session="s", user=None).json()["id"]
+        assert start("one", session="s", key="k-1").json()["id"] == first
+        assert start("other", session="s", key="k-1").status_code == 409
+        theirs = start("one", other, session="s", key="k-1").json()["id"]
+        assert theirs != first and until(client, theirs, other, "finished")["output"] == "one after 0"
+        assert until(client, second, acme, "finished")["output"] == "two after 2"
+        messages = client.get("/sessions/s/messages", acme).json()["messages"]
+        assert messages[-1]["content"] == "two after 2"
+
+        failed = start("fail").json()["id"]
+        assert until(client, failed, acme, "failed")["error"]["type"] == "RuntimeError"
+        assert "secret" not in client.get(f"/runs/{failed}", acme).text
+        ids = [one["id"] for one in client.get("/runs?limit=3", acme).json()["runs"]]
+        assert ids == [failed, second, first]
+        assert [one["id"] for one in client.get(f"/runs?before={first}", acme).json()["runs"]] == [run]
+        assert client.delete(f"/runs/{run}", acme).status_code == 204
+        assert client.get(f"/runs/{run}", acme).status_code == 404
+        assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3
+    records.close()
+
+
+async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the_next_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'durable.db'}"
+    own = {"DURABLE_TEST_URL": url, "DURABLE_TEST_HOME": str(tmp_path), "DURABLE_TEST_PAUSE": "0.3"}
+    environment = {**os.environ, **own}
+
+    def command(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "agentkit", *words], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    home = str(tmp_path / "home")
+    serve = ("serve", "--agent", f"{AGENTS}:cashier", "--runs", url, "--port", "0", "--home", home, "--json")
+    server = command(*serve)
+    worker = None
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["url"]
+        run = httpx.post(f"{address}/runs", json={"agent": "cashier", "input": "Pay both."}).json()["id"]
+        runs = Runs(url)
+        handle = runs.handle(run)
+        end = time.monotonic() + WAIT
+        while len([one async for one in handle.events()]) < 3:
+            assert time.monotonic() < end
+            await asyncio.sleep(0.05)
+        os.kill(server.pid, signal.SIGKILL)
+        server.wait()
+        before = (await handle.journal()).entries
+        worker = command("worker", str(AGENTS), "--lease", "2", "--poll", "0.05")
+        ended = await handle.result(timeout=WAIT)
+        assert ended.output == "paid: Pay both."
+        assert ended.journal.entries[: len(before)] == before
+        runs.close()
+        worker.terminate()
+        worker.wait()
+        server = command(*serve)
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["url"]
+        known = httpx.get(f"{address}/runs/{run}").json()
+        assert (known["status"], known["output"]) == ("finished", "paid: Pay both.")
+    finally:
+        for process in (server, worker):
+            if process is not None:
+                process.kill()
+                process.communicate()
