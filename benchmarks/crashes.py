@@ -135,7 +135,7 @@ def inspect(order: dict[str, Any], say: Any) -> None:
     from agentkit_memory import IndexUnavailable, Memory
 
     def no_index(space: str, dimensions: int) -> Any:
-        raise IndexUnavailable("no index is needed to look at what was restored")
+        raise IndexUnavailable("no index is needed to look at what was restored", owned=True)
 
     with opened(order) as memory:
         index = memory._store.indexes.catch_up()

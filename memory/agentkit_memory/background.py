@@ -139,14 +139,15 @@ class BackgroundWorker:
         except StoreClosed:
             return _CLOSED
         except Exception as error:
-            self._report(name, error)
+            does_another = isinstance(error, IndexUnavailable) and error.owned
+            self._report(name, error, logging.INFO if does_another else logging.WARNING)
         return _FAILED
 
-    def _report(self, name: str, error: Exception) -> None:
+    def _report(self, name: str, error: Exception, level: int) -> None:
         problem = _described(error)
         if self.problems.get(name) != problem:
             self.problems[name] = problem
-            _LOG.warning("memory worker, %s: %s", name, problem)
+            _LOG.log(level, "memory worker, %s: %s", name, problem)
 
     def _turns(self) -> int:
         from agentkit_memory.conversations.turns import itemise

@@ -101,7 +101,15 @@ class ExtractionError(StoreError):
 
 
 class IndexUnavailable(StoreError):
-    """Another process owns the index, or its server is away, slow or failing. Writes are queued in the database."""
+    """Another process owns the index, or its server is away, slow or failing. Writes are queued in the database.
+
+    Attributes:
+        owned: Whether another process owns it, which indexes what is queued.
+    """
+
+    def __init__(self, problem: str, *, owned: bool = False) -> None:
+        super().__init__(problem)
+        self.owned = owned
 
 
 class IndexBroken(StoreError):

@@ -52,7 +52,8 @@ class FolderLock:
             raise IndexUnavailable(
                 f"{folder}: the index is in use by {f'process {owner}' if owner else 'another process'}; what is "
                 "written is queued in the database and indexed by that process when it next recalls; to recall here, "
-                "end it"
+                "end it",
+                owned=True,
             ) from error
         if os.name == "posix":
             os.ftruncate(self._file, 0)
