@@ -107,16 +107,14 @@ def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Pat
     ]
 
 
-def test_new_makes_an_agent_whose_test_passes(run: Run, folder: Path) -> None:
+def test_new_writes_nothing_into_a_folder_that_holds_something(run: Run, folder: Path) -> None:
+    """That what it writes works is shown by the tutorial, which is run by tests/test_docs.py."""
     done = run("new", "order-desk")
     assert done.exit_code == 0, done.stderr
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "order-desk"]
-    tested = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert tested.returncode == 0, tested.stdout + tested.stderr
-    answer = run("run", 'use order_status with order="17"', "--agent", "order-desk/agent.yaml")
-    assert (answer.exit_code, "shipped" in answer.stdout) == (0, True), answer.stderr
+    (folder / "order-desk" / "agent.yaml").write_text("mine")
     again = run("new", "order-desk")
     assert again.exit_code == 1 and "is there already" in again.stderr
+    assert (folder / "order-desk" / "agent.yaml").read_text() == "mine"
 
 
 def test_an_agent_file_that_is_broken_is_reported_line_by_line(run: Run, folder: Path) -> None:
