@@ -17,14 +17,14 @@ from agentkit.compaction import Compaction, as_compacted, check_compaction, comp
 from agentkit.deps import check_deps
 from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
-from agentkit.errors import AgentDefinitionError, JournalError
+from agentkit.errors import AgentDefinitionError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal, new_journal
+from agentkit.run.begin import check_journal, kept_in, new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -284,6 +284,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             DepsMismatch: Tools need `deps` that are not given, or of another type; nothing was sent or kept.
             ScopeMismatch: Memory, session and `scope` do not belong together.
             SessionBusy: Another run is using the session.
+            RunBusy: A run of that `run_id` is going on already.
             NothingToContinue: There is no input, and nothing without an answer.
         """
         check_options(options, RunOptions)
@@ -295,12 +296,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             return overridden(self)
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
-    async def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> RunResult[Output]:
+    def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
         user_input = with_history(self.chain, user_input, options)
         memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
         journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
         is_new, keep = options.get("run_id") is None, options.get("journal")
-        return await self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
+        return self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -308,13 +309,14 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         """Go on with a run from its journal, in this process or another one: what was done is not done again.
 
         Args:
-            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file, which is
-                gone on with.
+            journal: The journal, as `Paused`, any error of a run, or `Journal.loads` gives it; or its file. One that
+                was read from a file, or kept in one, goes on in that file.
             **options: See `ResumeOptions`. `session` is that of the run, opened anew; it must be given if there was
                 one.
 
         Raises:
-            JournalError: It cannot be read, or is that of another agent, conversation or memory.
+            JournalError: It cannot be read, is that of another agent, conversation or memory, or the run went on since.
+            RunBusy: The run is going on already.
             AgentError: As `run` does.
         """
         check_options(options, ResumeOptions)
@@ -322,19 +324,15 @@ class Agent(Startable[Output], Generic[Deps, Output]):
 
     async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
         known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
-        if known is not journal and options.get("journal") is not None:
-            raise JournalError(
-                f"journal={options['journal']!r:.80}: a run that goes on from a file is kept in that file"
-            )
+        keep = kept_in(known, options.get("journal"))
         session = checked_session(options.get("session"))
         await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
         scope = None if known.scope is None or session is not None else known.scope
         memory = in_scope(self.memory, session, scope)
         ctx = with_key(known.context, self.chain, session, known.run_id)
-        keep = options.get("journal") if isinstance(journal, Journal) else journal
         return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
 
-    async def _run(
+    def _run(
         self,
         journal: Journal,
         ctx: PromptContext,
@@ -344,7 +342,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         known: Journal | None = None,
         is_new: bool = False,
         keep: Keep | None = None,
-    ) -> RunResult[Output]:
+    ) -> Coroutine[Any, Any, RunResult[Output]]:
         chain, session, listener = self.chain, options.get("session"), options.get("on_event")
         equipment = self._equipment
         declarations, needing = equipment.known()
@@ -378,8 +376,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             equips_steps=equipment.is_each_step,
             memo=session.memo if session is not None else Memo(declarations),
         )
-        run = Run[Output](driver, journal, known=known, keep=keep, listening=listening).result(loop)
-        return await (run if by is None else observed(by, journal, run))
+        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
+        result = run.result(loop)
+        return result if by is None else observed(by, journal, result)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""

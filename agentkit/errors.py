@@ -24,6 +24,7 @@ __all__ = [
     "OutputError",
     "OutputStopped",
     "Paused",
+    "RunBusy",
     "RunIdReused",
     "ScopeMismatch",
     "SessionBusy",
@@ -60,7 +61,11 @@ class UnknownOption(AgentDefinitionError, TypeError):
 
 
 class ApprovalError(AgentError, TypeError):
-    """What was asked for approval gave an answer that is no decision. The call did not run."""
+    """A call could not be decided about, and did not run.
+
+    What was asked for approval gave an answer that is no decision; or an agent that plain code of a tool runs waits for
+    one, which the run around it cannot do: `__cause__` is the `Paused` of that agent.
+    """
 
 
 class DepsMismatch(AgentError, TypeError):
@@ -146,6 +151,21 @@ class Paused(AgentError):
         )
         self.calls = tuple(calls)
         self.agents = dict(agents)
+
+
+class RunBusy(AgentError):
+    """The run is going on already, in this process or in another one that keeps it in its file. Nothing was done.
+
+    Attributes:
+        run_id: Id of the run.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            f"run {run_id!r} is going on already, and two at once would do everything twice: wait until that one has "
+            "ended, then resume its journal as it is then"
+        )
+        self.run_id = run_id
 
 
 class RunIdReused(AgentError):

@@ -21,6 +21,7 @@ __all__ = [
     "RecallSource",
     "Recaller",
     "check_memory",
+    "check_shown",
     "in_scope",
     "recall",
     "shown_options",
@@ -170,13 +171,22 @@ def check_memory(memory: object, layers: Layers) -> None:
             f"memory: expected a memory, such as Memory.open({memory!r:.40}), or a function from a query to documents, "
             f"got {type(memory).__name__}"
         )
-    if any(_shows(layers, kind) for kind in _KINDS):
-        return
-    raise AgentDefinitionError(
-        "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents, "
-        "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
-        "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()])"
-    )
+    check_shown(layers)
+
+
+def check_shown(layers: Layers) -> None:
+    """Refuse layers that show nothing of what a memory finds.
+
+    Raises:
+        AgentDefinitionError: Names the prompts that would.
+    """
+    if not any(_shows(layers, kind) for kind in _KINDS):
+        raise AgentDefinitionError(
+            "memory is given, and no prompt of the layers shows what it finds: add MemoPrompt() for documents, "
+            "RecalledPrompt() for messages of earlier conversations or KnowledgePrompt() for facts, such as "
+            "Layers(..., before_input=[MemoPrompt(), RecalledPrompt()]); in a folder of prompts, a file with "
+            "`role: before_input` and `kind: memo`, `recalled` or `knowledge`"
+        )
 
 
 def shown_options(options: RecallOptions, layers: Layers) -> RecallOptions:

@@ -169,8 +169,10 @@ def checked_session(session: object) -> Session | None:
     Raises:
         AgentDefinitionError: It is something else, such as the name of a session.
     """
-    if session is None or callable(getattr(session, "append_now", None)):
-        return cast("Session | None", session)
+    if session is None:
+        return None
+    if callable(getattr(session, "append_now", None)):
+        return cast("Session", session)
     raise AgentDefinitionError(
         f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
         f"got {type(session).__name__}"

@@ -107,11 +107,47 @@ def _langchain(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence
     return run
 
 
+def _haystack(system: str, tools: Sequence[Callable[..., Any]], texts: Sequence[str]) -> Run:
+    import json
+    import os
+
+    os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
+    from haystack import component
+    from haystack.components.agents import Agent
+    from haystack.dataclasses import ChatMessage, ToolCall
+    from haystack.tools import create_tool_from_function
+
+    following = itertools.cycle(texts)
+
+    @component
+    class Answering:
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
+            if messages[-1].tool_call_results:
+                return {"replies": [ChatMessage.from_assistant("Done.")]}
+            arguments = json.loads(next(following))
+            calls = [ToolCall(tool.name, arguments, f"c{at}") for at, tool in enumerate(made)]
+            return {"replies": [ChatMessage.from_assistant(tool_calls=calls)]}
+
+        @component.output_types(replies=list[ChatMessage])
+        async def run_async(self, messages: list[ChatMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
+            return self.run(messages)
+
+    made = [create_tool_from_function(tool) for tool in tools]
+    agent = Agent(chat_generator=Answering(), tools=made, system_prompt=system)
+
+    async def run(text: str) -> Any:
+        return await agent.run_async(messages=[ChatMessage.from_user(text)])
+
+    return run
+
+
 def _installed() -> Iterator[tuple[str, Callable[..., Run]]]:
     for name, module, make in (
         ("pydantic-ai", "pydantic_ai", _pydantic_ai),
         ("openai-agents", "agents", _openai_agents),
         ("langchain (LangGraph)", "langchain", _langchain),
+        ("haystack", "haystack", _haystack),
     ):
         if importlib.util.find_spec(module) is not None:
             yield name, make

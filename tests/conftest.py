@@ -14,6 +14,16 @@ from hypothesis.internal.conjecture import providers
 
 from tests.effort import tries
 
+ENDPOINT_VARIABLES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "OPENAI_MODEL",
+    "OPENAI_ORG_ID",
+    "OPENAI_PROJECT_ID",
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
@@ -30,6 +40,9 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
+    for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
+        os.environ.pop(name, None)
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
     common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 60))
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
@@ -47,26 +60,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
-
-
-ENDPOINT_VARIABLES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_BASE_URL",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    "OPENAI_MODEL",
-    "OPENAI_ORG_ID",
-    "OPENAI_PROJECT_ID",
-)
-
-
-@pytest.fixture(autouse=True)
-def no_real_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A developer's own keys never reach a test; a loopback server is never asked for through a proxy."""
-    for name in ENDPOINT_VARIABLES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1,::1")
-    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1,::1")
 
 
 HOUSE = Path(__file__).parent / "house"

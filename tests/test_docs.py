@@ -1,7 +1,9 @@
 """The documentation is executed: a code block that no longer works is a failing test.
 
-The `python` blocks of a file run in order, in one namespace and an empty folder. When the next block is `text` or
-`output`, it is exactly what the `python` block prints. `bash` blocks are not run; the scripts they name must exist.
+The blocks of a file run in order, in an empty folder. `python` blocks share a namespace. When the next block is `text`
+or `output`, it is exactly what a `python` block prints. A block with a title is written to the file of that name.
+`bash` blocks are run where the page is one of `SHELL`, with `...` for what differs from run to run; elsewhere the
+scripts they name must exist. Pages that ask OpenAI ask a server on this machine, through the official SDK.
 """
 
 from __future__ import annotations
@@ -10,7 +12,11 @@ import contextlib
 import io
 import os
 import re
+import shlex
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,27 +24,91 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+from starlette.responses import Response
+
+from tests.servers import Asked, in_turn, says, serve
 
 ROOT = Path(__file__).parent.parent
+SHELL = ("tutorial.md",)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n`]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^( *)(`{3,})(\w*)([^\n`]*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 
 
 class Block(NamedTuple):
     language: str
     code: str
     line: int  # of the first line of code, counted from 1
+    title: str = ""
+
+
+def _title(info: str) -> str:
+    found = re.search(r'title="([^"]+)"', info)
+    return found[1] if found else ""
 
 
 def blocks(page: str) -> Iterator[Block]:
     for match in FENCE.finditer(page):
-        indent, _, language, code = match.groups()
+        indent, _, language, info, code = match.groups()
         lines = (line.removeprefix(indent) for line in code.splitlines(keepends=True))
-        yield Block(language, "".join(lines), page.count("\n", 0, match.start(4)) + 1)
+        yield Block(language, "".join(lines), page.count("\n", 0, match.start(5)) + 1, _title(info))
 
 
-def run(page: Path, found: list[Block], namespace: dict[str, object]) -> None:
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+
+class Shell:
+    """Runs the commands of a page, each block where the one before left off. A server goes on until the page ends."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.serving: list[subprocess.Popen[bytes]] = []
+
+    def run(self, code: str) -> str:
+        if code.startswith("agentkit serve"):
+            command = [*shlex.split(code), "--port", str(self.port)]
+            self.serving.append(subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.DEVNULL))
+            self._wait()
+            return ""
+        for path in Path().glob("*.py"):  # the page names the default port
+            path.write_text(path.read_text("utf-8").replace(":8000", f":{self.port}"), "utf-8")
+        names = f'agentkit() {{ "{sys.executable}" -m agentkit "$@"; }}\npython() {{ "{sys.executable}" "$@"; }}\n'
+        names += 'pytest() { python -m pytest -p no:cacheprovider "$@"; }\n'
+        done = subprocess.run(
+            ["bash", "-euc", f"{names}{code}\necho; pwd"], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{code}{done.stdout}{done.stderr}"
+        printed, _, folder = done.stdout.rstrip("\n").rpartition("\n")
+        os.chdir(folder)
+        return printed
+
+    def _wait(self) -> None:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            assert self.serving[-1].poll() is None, "the server ended"
+            time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def close(self) -> None:
+        for one in self.serving:
+            one.terminate()
+            one.wait(30)
+
+
+def run(page: Path, found: list[Block], namespace: dict[str, object], shell: Shell | None = None) -> None:
     for block, following in pairwise([*found, Block("", "", 0)]):
+        if block.title:
+            Path(block.title).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.title).write_text(block.code, "utf-8")
+            continue
+        if block.language == "bash" and shell is not None:
+            printed_by = shell.run(block.code)
+            if following.language in ("text", "output"):
+                expected = "(?s:.*)".join(re.escape(part) for part in _trimmed(following.code).split("..."))
+                assert re.fullmatch(expected, _trimmed(printed_by)), f"{page.name}:{block.line} prints\n{printed_by}"
         if block.language != "python":
             continue
         # Blank lines in front make a traceback point at the line of the page.
@@ -50,14 +120,32 @@ def run(page: Path, found: list[Block], namespace: dict[str, object]) -> None:
             assert printed.getvalue() == following.code, f"{page.name}:{block.line} does not print what the page says"
 
 
+@pytest.fixture(scope="module")
+def openai() -> Iterator[str]:
+    """The address of a server that answers what the pages ask."""
+    answer = in_turn(says("", ("c1", "stock", '{"item": "lamp"}')), says("We have 3 lamps."))
+
+    def only_of_tools(asked: Asked) -> Response:
+        assert [tool["function"]["name"] for tool in asked.body["tools"]] == ["stock"]
+        return answer(asked)
+
+    with serve() as server:
+        server.on("gpt-5-mini", only_of_tools)
+        yield server.url
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_does_what_the_page_says(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, openai: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", openai)
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-tests")
     module = ModuleType("docs_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # annotations are looked up there
     monkeypatch.chdir(tmp_path)
-    run(page, list(blocks(page.read_text("utf-8"))), module.__dict__)
+    with contextlib.ExitStack() as stack:
+        shell = stack.enter_context(contextlib.closing(Shell())) if page.name in SHELL else None
+        run(page, list(blocks(page.read_text("utf-8"))), module.__dict__, shell)
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))

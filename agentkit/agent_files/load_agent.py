@@ -31,12 +31,13 @@ from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
 from agentkit.models.settings import ModelSettings
-from agentkit.recaller import RecallOptions
+from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
 from agentkit_prompts.errors import PromptError, PromptFilesError
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
+from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import MCPToolset, ToolError, TurnTools
 
 __all__ = ["AgentFileError", "LoadedAgent", "OpenMemory", "load_agent"]
@@ -219,6 +220,8 @@ class _Building:
         memory = None
         if spec.memory is not None and not self._problems:  # last: it makes a folder
             with self._at(file, ("memory",)):
+                if isinstance(layers, Layers):
+                    check_shown(layers)
                 memory = self._memory(spec.memory if isinstance(spec.memory, MemoryPart) else MemoryPart())
                 given["memory"] = memory
         if self._problems:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 import agentkit
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
 from agentkit.cli.chat import Chat
+from agentkit.cli.eval_command import evaluate
 from agentkit.cli.inspect_command import inspect
 from agentkit.cli.memory_commands import memory_app, recall
 from agentkit.cli.new_command import new
@@ -85,6 +86,7 @@ app.command("export")(export_rows)
 app.command()(new)
 app.command()(schema)
 app.command()(inspect)
+app.command("eval")(evaluate)
 app.command()(worker)
 app.add_typer(runs_app, name="runs")
 

@@ -23,6 +23,7 @@ model: offline  # openai:gpt-5-mini, anthropic:..., or http://localhost:8000/v1#
 layers: prompts
 tools:
   - ./tools.py:order_status
+# memory: true  # documents (agentkit ingest FILES) and earlier conversations, in .agentkit
 limits:
   steps: 8
   seconds: 60
@@ -33,6 +34,21 @@ role: system
 ---
 You answer questions about orders, briefly and in the language of the question.
 Look orders up with your tools instead of guessing.
+Name the documents that you use by their labels, as they stand there in brackets.
+"""
+_DOCUMENTS = """\
+---
+role: before_input
+kind: memo
+fence: true
+---
+"""
+_EARLIER = """\
+---
+role: before_input
+kind: recalled
+fence: true
+---
 """
 _TOOLS = '''\
 """The tools of the agent."""
@@ -87,6 +103,8 @@ def new(
         "agent.yaml": _AGENT.format(name=name[:64]),
         "agent.schema.json": json.dumps(agent_file_schema(), indent=2) + "\n",
         "prompts/system.prompt.j2": _SYSTEM,
+        "prompts/documents.prompt.j2": _DOCUMENTS,
+        "prompts/earlier.prompt.j2": _EARLIER,
         "tools.py": _TOOLS,
         "test_agent.py": _TEST,
     }
@@ -98,4 +116,4 @@ def new(
         return
     for path in files:
         put(str(folder / path))
-    note(f"next: cd {folder} && agentkit chat --agent agent.yaml, and pytest")
+    note(f"next: cd {folder} && agentkit chat --agent agent.yaml; pip install pytest && pytest")

@@ -85,6 +85,7 @@ def serve_agents(
         if not any(one.memory for one in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
         store: RunRecords = StoredRuns(home / "runs.db")
+        durable = None
         if runs is not None:
             from agentkit.server.durable_records import DurableRecords
             from agentkit.server.durable_runs import DurableRuns
@@ -100,7 +101,7 @@ def serve_agents(
             store=store,
             access=Access(known, tenant=TENANT),
             options=options,
-            runs=None if runs is None else durable,
+            runs=durable,
         )
         running = uvicorn_server(made, host=host, port=port)
 

@@ -14,7 +14,7 @@ from agentkit.durable.durable_errors import RunFailed, WorkerError
 from agentkit.durable.durable_store import JOURNAL
 from agentkit.durable.run_request import AddedAgent, RunRequest
 from agentkit.durable.runs import Runs
-from agentkit.errors import JournalError, Paused, SessionBusy
+from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keeper
 from agentkit.threads import in_thread
@@ -184,7 +184,7 @@ class Attempt:
                 return await added.agent.resume(
                     journal, journal=self._keeper, session=session, deps=added.deps, approve=decisions or None
                 )
-            except SessionBusy:  # an attempt that was left has not ended
+            except (RunBusy, SessionBusy):  # an attempt that was left has not ended
                 if self._loop.time() > until:
                     raise
                 await asyncio.sleep(_PAUSE)

@@ -16,7 +16,7 @@ OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
 
 @contextmanager
 def showing(progress: bool | OnProgress) -> Iterator[OnProgress | None]:
-    """Return what is called with every row, while the block runs.
+    """Return what is called after every row, while the block runs.
 
     Raises:
         AgentDefinitionError: A bar is wanted and `rich` is not installed, or it is neither a bool nor a function.

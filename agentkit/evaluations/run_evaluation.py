@@ -29,11 +29,11 @@ from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.infer_cfg import read_reader
+from agentkit_prompts.evaluation.infer_cfg import read_reader, shows_examples
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["run", "run_sync"]
+__all__ = ["configured", "run", "run_sync"]
 
 T = TypeVar("T")
 
@@ -75,7 +75,8 @@ async def run(
         retries: Further attempts at a request that failed for the moment, beside those of the model itself.
         tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
         embedder: Makes the vectors of a `TopkRetriever` in a configuration.
-        progress: True draws a bar on stderr (extra `cli`); or a function that is called with every row.
+        progress: True draws a bar on stderr (extra `cli`); or a function, called with an `EvaluationProgress` after
+            every row.
 
     Raises:
         InContextError: The evaluation cannot be asked like that: names everything, before anything is sent.
@@ -87,7 +88,7 @@ async def run(
         if isinstance(asked, Mapping):
             raise InContextError("rows: expected the rows that are asked; splits by name go with a configuration")
     else:
-        icl, asked = _configured(evaluation, rows, embedder)
+        icl, asked = configured(evaluation, rows, embedder)
     limit = concurrency if concurrency is not None else icl.inferencer.batch_size or _CONCURRENCY
     for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
         if type(value) is not int or value < least:
@@ -116,10 +117,14 @@ def run_sync(
     return run_blocking(run(evaluation, rows, model, **options))
 
 
-def _configured(
+def configured(
     cfg: Mapping[str, Any], rows: Sequence[Row] | Mapping[str, Sequence[Row]], embedder: Embedder | None
 ) -> tuple[InContext, Sequence[Row]]:
-    """Return the evaluation of a dataset's configuration, and the rows that it asks."""
+    """Return the evaluation of a dataset's configuration, and the rows that it asks.
+
+    Raises:
+        InContextError: The configuration, or its rows, cannot be used.
+    """
     if not isinstance(cfg, Mapping):
         raise InContextError(f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}")
     missing = [name for name in ("infer_cfg", "reader_cfg") if name not in cfg]
@@ -130,7 +135,10 @@ def _configured(
         )
     if not isinstance(rows, Mapping):
         return InContext.from_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder=embedder), rows
-    train, test = read_reader(cfg["reader_cfg"]).split(rows)
+    reader = read_reader(cfg["reader_cfg"])
+    if reader.train_split not in rows and not shows_examples(cfg["infer_cfg"]):
+        rows = {**rows, reader.train_split: ()}
+    train, test = reader.split(rows)
     return InContext.from_cfg(cfg["infer_cfg"], cfg["reader_cfg"], train=train, embedder=embedder), test
 
 

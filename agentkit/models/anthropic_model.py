@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from agentkit.errors import AgentDefinitionError
 from agentkit.models.anthropic_reader import AnthropicReader
 from agentkit.models.claude_models import ClaudeRules, claude_rules
 from agentkit.models.endpoint import EndpointModel, EndpointOptions, Heard
@@ -87,12 +86,13 @@ class AnthropicModel(EndpointModel):
 
     def _set(self, settings: ModelSettings) -> None:
         super()._set(settings)
-        rules = claude_rules(self.name)
-        if wrong := [*_refused(settings, rules), *_conflicts(settings)]:
-            raise AgentDefinitionError(f"model {self.name!r}: settings: {'; '.join(wrong)}")
         if settings.effort == "none" or settings.thinking_tokens == 0:
-            self._fixed = patched({"thinking": {"type": rules.no_thinking}}, self._fixed)
+            self._fixed = patched({"thinking": {"type": claude_rules(self.name).no_thinking}}, self._fixed)
         self._fixed.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
+
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        yield from _not_taken(settings, claude_rules(self.name))
+        yield from _conflicts(settings)
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         body = {"model": self.name, **composition.to_anthropic()}
@@ -133,7 +133,7 @@ class AnthropicModel(EndpointModel):
         return left if left is None or left > (self.settings.thinking_tokens or 0) else 0
 
 
-def _refused(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+def _not_taken(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
     """Yield what the model does not take."""
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "top_k")}
     given = [f"{name}={value}" for name, value in sampling.items() if value is not None]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OutputMode
 from agentkit.models.openai_chat import OpenAIModel
 from agentkit.models.sdk_clients import Sdk
@@ -43,12 +42,9 @@ class GeminiModel(OpenAIModel):
     def _fields(self) -> Fields:
         return {**_COMMON, "effort": "reasoning_effort", "thinking_tokens": _budget}
 
-    def _set(self, settings: ModelSettings) -> None:
-        super()._set(settings)
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
         if settings.effort is not None and settings.thinking_tokens is not None:
-            raise AgentDefinitionError(
-                f"model {self.name!r}: settings: effort cannot be beside thinking_tokens: leave one of them out"
-            )
+            yield "effort cannot be beside thinking_tokens: leave one of them out"
 
 
 class DeepSeekModel(OpenAIModel):

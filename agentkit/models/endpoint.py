@@ -7,7 +7,7 @@ import json
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
@@ -120,11 +120,16 @@ class EndpointModel(ABC):
     def _set(self, settings: ModelSettings) -> None:
         self.settings = settings
         self._timeout = _SECONDS if settings.timeout is None else settings.timeout
-        self._fixed = patched(body_of(settings, self._fields(), self.name), settings.extra, keep_none=True)
+        body = body_of(settings, self._fields(), self.name, self._refused(settings))
+        self._fixed = patched(body, settings.extra, keep_none=True)
 
     def _fields(self) -> Fields:
         """Return the settings that it can do."""
         return {}
+
+    def _refused(self, settings: ModelSettings) -> Iterable[str]:
+        """Return what this model does not take of the settings that the endpoint has."""
+        return ()
 
     def _tool_choice(self, composition: Composition) -> str | None:
         """Return which tools the model may call; None where the endpoint is to decide.

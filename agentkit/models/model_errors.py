@@ -87,16 +87,18 @@ class ModelUnavailable(ModelError):
     """The endpoint cannot be reached, took too long or failed on its side (5xx)."""
 
 
-class ModelInterrupted(ModelError):
+class _PartialReply(ModelError):
+    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
+        super().__init__(message, **where)
+        self.text = text
+
+
+class ModelInterrupted(_PartialReply):
     """The connection ended in the middle of a streamed reply.
 
     Attributes:
         text: The text received until then. Tool calls are not kept: half a call must not run.
     """
-
-    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
-        super().__init__(message, **where)
-        self.text = text
 
     @classmethod
     def after(cls, text: str, reason: str, **where: Unpack[Where]) -> ModelInterrupted:
@@ -109,16 +111,12 @@ class ModelReplyError(ModelError):
     """A reply that does not follow the protocol."""
 
 
-class ModelReplyCut(ModelError):
+class ModelReplyCut(_PartialReply):
     """The reply reached its limit of tokens where half of it cannot be used: inside a tool call, or while thinking.
 
     Attributes:
         text: The text of the reply until then.
     """
-
-    def __init__(self, message: str, *, text: str = "", **where: Unpack[Where]) -> None:
-        super().__init__(message, **where)
-        self.text = text
 
     @classmethod
     def inside(cls, place: str, text: str, **where: Unpack[Where]) -> ModelReplyCut:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.model_errors import ModelRequestError
+from agentkit.models.openai_models import openai_rules, refused_settings
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.sdk_clients import Clients
-from agentkit.models.settings import Fields, by_request
+from agentkit.models.settings import Fields, ModelSettings, by_request
 from agentkit_prompts.context.wire.write_openai_chat import Required
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class OpenAIModel(EndpointModel):
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that the endpoint does not have.
+        AgentDefinitionError: Names every setting that the endpoint does not have, or, behind OpenAI's own, the model.
     """
 
     path = "/chat/completions"
@@ -66,7 +67,12 @@ class OpenAIModel(EndpointModel):
     def _fields(self) -> Fields:
         return _OF_OPENAI if self._clients.is_official else _OF_OTHERS
 
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
+            yield from refused_settings(settings, rules, is_chat=True)
+
     def _body(self, composition: Composition) -> dict[str, Any]:
+        self._check_calls(composition)
         body = {"model": self.name, **composition.to_openai(self.host, required=self._required())}
         choice = self._tool_choice(composition)
         if choice is not None:
@@ -75,6 +81,24 @@ class OpenAIModel(EndpointModel):
         if self.settings.parallel_tool_calls is not None and composition.tools:
             body["parallel_tool_calls"] = self.settings.parallel_tool_calls
         return body
+
+    def _check_calls(self, composition: Composition) -> None:
+        """Refuse tools where the model calls none behind this API.
+
+        Raises:
+            ModelRequestError: Says which model does.
+        """
+        if not composition.tools or not self._clients.is_official or (rules := openai_rules(self.name)) is None:
+            return
+        can = rules.chat
+        if can == "no calls" or (can == "calls without effort" and self.settings.effort != "none"):
+            other = "" if can == "no calls" else ", or set effort='none'"
+            raise ModelRequestError(
+                "this model calls tools behind the Responses API only: make an OpenAIResponsesModel of that name"
+                f"{other}",
+                model=self.name,
+                host=self.host,
+            )
 
     def _required(self) -> Required | None:
         return self.required or _REQUIRED.get(self.host)

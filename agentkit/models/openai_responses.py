@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.openai_models import openai_rules, refused_settings
 from agentkit.models.responses_reader import ResponsesReader
-from agentkit.models.settings import Fields, by_request
+from agentkit.models.settings import Fields, ModelSettings, by_request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -39,7 +41,7 @@ class OpenAIResponsesModel(EndpointModel):
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that the API does not have.
+        AgentDefinitionError: Names every setting that the API does not have, or, behind OpenAI's own, the model.
     """
 
     path = "/responses"
@@ -51,13 +53,15 @@ class OpenAIResponsesModel(EndpointModel):
     def _fields(self) -> Fields:
         return _FIELDS
 
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
+            yield from refused_settings(settings, rules, is_chat=False)
+
     def _body(self, composition: Composition) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "model": self.name,
-            "store": False,
-            "include": ["reasoning.encrypted_content"],
-            **composition.to_responses(),
-        }
+        body: dict[str, Any] = {"model": self.name, "store": False, **composition.to_responses()}
+        rules = openai_rules(self.name) if self._clients.is_official else None
+        if rules is None or rules.reasons:  # the API refuses it for a model that does not think
+            body["include"] = ["reasoning.encrypted_content"]
         choice = self._tool_choice(composition)
         if choice is not None:
             is_word = choice in ("auto", "none", "required")

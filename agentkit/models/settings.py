@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -218,8 +218,8 @@ def checked_settings(settings: object, where: str = "settings") -> ModelSettings
     )
 
 
-def body_of(settings: ModelSettings, table: Fields, model: str) -> dict[str, Any]:
-    """Return what settings put into the body of every request.
+def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what settings put into the body of every request; `refused` is what the model does not take of them.
 
     Raises:
         AgentDefinitionError: Names every field that the table does not have, and every value the endpoint refuses.
@@ -239,6 +239,7 @@ def body_of(settings: ModelSettings, table: Fields, model: str) -> dict[str, Any
             wrong.append(f"{name}={value!r:.40}: {error}")
             continue
         body = patched(body, made)
+    wrong += refused
     if wrong:
         raise AgentDefinitionError(f"model {model!r}: settings: {'; '.join(wrong)}")
     return body

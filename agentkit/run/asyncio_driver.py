@@ -101,15 +101,23 @@ class AsyncDriver:
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
                 if isinstance(effect, CallModel):
-                    answer = await self._call_model(effect)
+                    if self.resumes:
+                        self._check_decisions()
+                    self.sent = effect.composition
+                    answer = await self._request(self.model, effect.composition, effect.step)
                 elif isinstance(effect, CallTools):
                     effect = await self._call_tools(effect, loop)
                     continue
                 elif isinstance(effect, Append):
-                    await self._append(effect)
+                    if self.session is not None:
+                        await self._append(self.session, effect)
                     answer = None
                 elif isinstance(effect, Begin):
-                    answer = await self._begin(effect)
+                    if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
+                        answer = Beginning(self.conversation if self.session is None else self.session.conversation)
+                    else:
+                        begin = partial(beginning, effect, self.session, self.conversation, is_new=self.is_new)
+                        answer = await in_thread(begin)
                 elif isinstance(effect, AskApproval):
                     answer = await self._ask(effect)
                 elif isinstance(effect, Recall):
@@ -136,11 +144,6 @@ class AsyncDriver:
         """Note what was sent before this run goes on."""
         self.sent = composition
 
-    async def _begin(self, effect: Begin) -> Beginning:
-        if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
-            return Beginning(self.conversation if self.session is None else self.session.conversation)
-        return await in_thread(partial(beginning, effect, self.session, self.conversation, is_new=self.is_new))
-
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
         assert self.equip is not None
         self.tools = await self.equip(effect.ctx)
@@ -160,16 +163,6 @@ class AsyncDriver:
         self.beside += reply.usage
         return reply
 
-    async def _call_model(self, effect: CallModel) -> Reply:
-        if self.resumes:
-            self._check_decisions()
-        self.sent = effect.composition
-        reply = await self._request(self.model, effect.composition, effect.step)
-        emit = self.nesting.emit
-        if emit is not None and (taken := emit(events.ModelReplied(effect.step, reply))) is not None:
-            await taken
-        return reply
-
     async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
         """Send a composition and count what that takes; listeners hear of it where it is a step."""
         nesting, emit = self.nesting, self.nesting.emit
@@ -184,7 +177,8 @@ class AsyncDriver:
 
                 heard = DeltaListener(emit, step, composition.output)
                 reply = await model.request(composition, on_delta=heard)
-                await heard.end()
+                if (taken := heard.end()) is not None:
+                    await taken
             if not isinstance(reply, Reply) or getattr(reply.message, "role", "") != "assistant":
                 raise ModelReplyError(_no_reply(reply), model=model.name)
             if price is not None:
@@ -192,6 +186,8 @@ class AsyncDriver:
             usage = reply.usage
         finally:
             nesting.spend(usage, reserved)
+        if emit is not None and step is not None and (taken := emit(events.ModelReplied(step, reply))) is not None:
+            await taken
         return reply
 
     async def _tell(self, event: events.Event) -> None:
@@ -202,7 +198,7 @@ class AsyncDriver:
     async def _call_tools(self, effect: CallTools, loop: Generator[Effect, Any, Any]) -> Effect:
         """Run calls, tell the loop each result as it comes, and return what it asks for then."""
         nesting, approve = self.nesting, self.nesting.approve
-        if isinstance(approve, Mapping):
+        if approve is not None and isinstance(approve, Mapping):
             ignored = [named(call) for call in effect.calls if call.id in approve and call.id not in effect.decisions]
             if ignored:  # the tools have changed since the run paused
                 raise ApprovalError(
@@ -214,7 +210,7 @@ class AsyncDriver:
         nesting.calls = effect.calls
         round_ = self._round(effect, loop)
         try:
-            calls = await round_.allowed()
+            calls = effect.calls if not effect.decisions else await round_.allowed()
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
         except CallWaits:
             pass
@@ -253,16 +249,14 @@ class AsyncDriver:
         try:
             last = round_.cut_short()
             if isinstance(last, Append):
-                await self._append(last)
+                if self.session is not None:
+                    await self._append(self.session, last)
                 with suppress(StopIteration):  # one of them was the answer
                     round_.loop.send(None)
         except Exception as failure:
             error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
 
-    async def _append(self, effect: Append) -> None:
-        session = self.session
-        if session is None:
-            return
+    async def _append(self, session: Session, effect: Append) -> None:
         try:
             if session.append_now(*effect.messages, key=effect.key):
                 return

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from agentkit.errors import ApprovalError
+from agentkit.errors import ApprovalError, Paused
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "checked_approver",
     "decision",
     "decision_data",
+    "inner_pause",
     "read_decision",
 ]
 
@@ -71,12 +72,34 @@ def checked_approver(approve: object) -> Approver | Decisions | None:
     Raises:
         ApprovalError: It can decide nothing.
     """
-    if approve is None or callable(approve) or isinstance(approve, Mapping):
-        return cast("Approver | Decisions | None", approve)
+    if approve is None:
+        return None
+    if callable(approve) or isinstance(approve, Mapping):
+        return cast("Approver | Decisions", approve)
     raise ApprovalError(
         "approve: expected a function of a call, such as `lambda call: True`, or decisions by the ids of calls, "
         f"got {approve!r:.80}"
     )
+
+
+def inner_pause(error: BaseException) -> ApprovalError | None:
+    """Return what ends a run where plain code in it ran an agent that paused; None where `error` is something else.
+
+    What runs an agent in a line of its own cannot be gone on with in the middle: an agent as a tool can.
+    """
+    found: Any = error.subgroup(Paused) if isinstance(error, BaseExceptionGroup) else error
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    if not isinstance(found, Paused) or found.journal is None:  # without one, it is this run that pauses
+        return None
+    calls = ", ".join(f"{call.name} ({call.id})" for call in found.calls)
+    raised = ApprovalError(
+        f"the agent {found.journal.agent!r}, which plain code runs, waits for a decision about {calls}, and the run "
+        "around it cannot wait there. Give the agent as a tool, tools=[inner.as_tool(name=..., description=...)]: then "
+        "both pause, and resume together. Or give its run approve=, or catch Paused where it is run"
+    )
+    raised.__cause__ = found
+    return raised
 
 
 def decision_data(made: Decision) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-from agentkit.errors import JournalError
+from agentkit.errors import JournalError, RunBusy
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 
@@ -23,16 +23,22 @@ __all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 class Keeper:
     """Lines that are written in order, in threads, so that no other run waits for the disk.
 
+    Args:
+        write: Is given each line.
+        close: Is called when there are no more.
+
     Attributes:
         is_taken: Whether another process goes on with the run: nothing more is done in this one.
+        count: How many lines were written.
     """
 
-    __slots__ = ("_close", "_lines", "_lock", "_write", "is_taken")
+    __slots__ = ("_close", "_lines", "_lock", "_write", "count", "is_taken")
 
     def __init__(self, write: Callable[[str], object], close: Callable[[], object] = lambda: None) -> None:
         self._write = write
         self._close = close
         self.is_taken = False
+        self.count = 0
         self._lines: deque[str] = deque()
         self._lock = Lock()
 
@@ -55,6 +61,7 @@ class Keeper:
             while self._lines:
                 self._write(self._lines[0])
                 self._lines.popleft()
+                self.count += 1
 
     def close(self) -> None:
         """Write what is left, and close what they are written to."""
@@ -76,10 +83,12 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
     Args:
         journal: What is kept.
         keep: Where it is kept.
-        known: What the file holds of it, where the run goes on; a last line that was cut is overwritten.
+        known: What the run goes on from, where it is no new one. What its file holds of it is not written again; a
+            last line that was cut is overwritten.
 
     Raises:
-        JournalError: The file is not empty, and the run is a new one; or another run keeps its journal there.
+        RunBusy: The run is going on already, and its journal is kept in that file.
+        JournalError: The file holds another journal, or is that of a run that went on since it was read.
         OSError: The file cannot be written.
     """
     if isinstance(keep, Keeper):
@@ -97,6 +106,11 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
             raise
         keeper = opening.result()
     journal.kept_by(keeper.add, is_new=known is None)
+    file = Path(keep).absolute() if isinstance(keep, Path | str) else None
+    if file is not None and known is not None and known.file is None:
+        for line in known.dumps().splitlines(keepends=True):
+            keeper.add(line)
+    before = 0 if known is None else known.lines
     try:
         yield keeper
     except BaseException as error:
@@ -108,6 +122,7 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
                 error.add_note("The end of the journal is not written yet: the writer hangs.")
             else:
                 closing.result()
+                journal.file, journal.lines = file, before + keeper.count
         except CancelledError:
             raise
         except BaseException as failure:
@@ -115,30 +130,43 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
                 error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
         raise
     await in_thread(keeper.close)
+    journal.file, journal.lines = file, before + keeper.count
 
 
 def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
-    file = os.fdopen(os.open(keep, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    goes_on = known is not None and known.file is not None
+    try:
+        opened = os.open(keep, os.O_RDWR | (0 if goes_on else os.O_CREAT), 0o600)
+    except FileNotFoundError:
+        if not goes_on:
+            raise
+        raise JournalError(f"{keep}: the file of the journal is gone: resume Journal.loads(journal.dumps())") from None
+    file = os.fdopen(opened, "r+b", buffering=0)
     try:
         if not locked(file.fileno()):
+            if goes_on and known is not None:
+                raise RunBusy(known.run_id)
             raise JournalError(f"{keep}: another run is keeping its journal there now")
-        text = file.read()
-        if known is not None and text.count(b"\n") != known.lines:
+        text = file.readall()
+        if goes_on and known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
-        if text and known is None:
-            raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for the new run")
-        whole = text.rfind(b"\n") + 1
-        file.truncate(whole)
-        file.seek(whole)
+        if text and not goes_on:
+            raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for this run")
     except BaseException:
         file.close()
         raise
+    end = text.rfind(b"\n") + 1
 
     def write(line: str) -> None:
-        file.write(line.encode("ascii"))
-        file.flush()
+        nonlocal end
+        data, sent = line.encode("ascii"), 0
+        file.seek(end)  # what failed before is written over
+        file.truncate()
+        while sent < len(data):
+            sent += file.write(data[sent:])
         os.fsync(file.fileno())
+        end += sent
 
     def close() -> None:
         with file:

@@ -68,7 +68,7 @@ class Listening:
         self._listener = listener
         self._raises = errors == "raise"
         self._is_async = False
-        self._waiting: deque[Event[Any] | _Text | Awaitable[object]] = deque()
+        self._waiting: deque[Event[Any] | _Text | Awaitable[object]]  # where the listener is async
         self._lock: asyncio.Lock | None = None  # where the listener is async
         self._failure: Exception | None = None
 
@@ -76,7 +76,6 @@ class Listening:
         """Pass an event on. What is returned has to be awaited before there is another one."""
         if self._failure is not None:  # it was raised where it did not end the run, as in a tool
             raise self._failure
-        waiting = self._waiting
         if not self._is_async:
             try:
                 answer = self._listener(event)
@@ -85,9 +84,11 @@ class Listening:
                 return None
             if answer is None or not isawaitable(answer):
                 return None
-            self._is_async, self._lock = True, asyncio.Lock()
-            waiting.append(answer)
-        elif type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
+            self._is_async, self._lock, self._waiting = True, asyncio.Lock(), deque()
+            self._waiting.append(answer)
+            return _Taken(self)
+        waiting = self._waiting
+        if type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
             waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
@@ -231,12 +232,11 @@ class DeltaListener:
         event = PartialOutput(self._step, grown)
         return self._emit(event) if taken is None else _Then(taken, self._emit, event)
 
-    async def end(self) -> None:
+    def end(self) -> Awaitable[None] | None:
         """Pass on what of an answer was not seen yet."""
-        if self._growing is not None and (grown := self._growing.now()) is not None:
-            taken = self._emit(PartialOutput(self._step, grown))
-            if taken is not None:
-                await taken
+        if self._growing is None or (grown := self._growing.now()) is None:
+            return None
+        return self._emit(PartialOutput(self._step, grown))
 
 
 class _Then:

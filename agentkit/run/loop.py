@@ -132,10 +132,10 @@ def run_loop(
     messages = begun.done
     answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
     repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
-    output, repair = cast(Output, None), cast("Message | None", None)
+    read: tuple[Output, Message | None] | None = None
     if answer is not None:
-        output, repair = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
-    if goes_on and answer is not None and repair is None:
+        read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
+    if goes_on and read is not None and read[1] is None:
         raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
         if not goes_on and messages[0] != ctx.user_input.message:
@@ -161,7 +161,8 @@ def run_loop(
     if not messages:
         messages = (ctx.user_input.message,)
         yield Append(messages, f"{run_id}:0")
-    elif answer is not None:
+    elif read is not None:
+        output, repair = read
         if repair is None:
             return RunResult(output, messages, composition, usage, step, "stop", run_id, journal)
         yield Append((repair,), f"{run_id}:{step}:repair")
@@ -228,9 +229,9 @@ def run_loop(
             if repair is None:
                 may_repair = repairs < limits.repairs
                 output, repair = yield from _read(chain, reply, (), step, may_repair=may_repair)
-            if repair is None:
-                messages += (message,)
-                return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
+                if repair is None:
+                    messages += (message,)
+                    return RunResult(output, messages, composition, usage, step, reply.finish_reason, run_id, journal)
             repairs += 1
             yield Append((repair,), f"{run_id}:{step}:repair")
             fresh = (message, repair)

@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from agentkit.chain import Output
-from agentkit.errors import LimitExceeded, SessionBusy
+from agentkit.errors import LimitExceeded, RunBusy, SessionBusy
 from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.decisions import inner_pause
 from agentkit.run.effects import Effect
 from agentkit.run.events import RunFinished
 from agentkit.run.journal import Journal
@@ -68,6 +69,7 @@ class Run(Generic[Output]):
 
         Raises:
             SessionBusy: Another run is using the session.
+            RunBusy: The run is going on already.
             LimitExceeded: It took longer than it may.
             BaseException: Whatever ended it; it has the attributes `messages`, `usage` and `journal`.
         """
@@ -78,11 +80,18 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:
-            with _Alone(driver):
-                work = self._driven(loop) if self._keep is None else self._kept(loop, self._keep)
-                result = await self._within(seconds, work)
-        except BaseException as error:
+            with _Alone(driver, journal.agent), nesting:
+                if self._keep is None:
+                    nesting.record(journal, self._known)
+                    work = driver.drive(loop)
+                else:
+                    work = self._kept(loop, self._keep)
+                result = await (work if seconds is None else self._within(seconds, work))
+        except BaseException as raised:
+            error = inner_pause(raised) or raised
             self._complete(error)
+            if error is not raised:
+                raise error from error.__cause__
             if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
                 raise
             result = self._cut(error, driver.sent)
@@ -91,7 +100,7 @@ class Run(Generic[Output]):
             left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
             try:
                 if (taken := self._listening.emit(RunFinished(result))) is not None:
-                    await self._within(left, as_coroutine(taken))
+                    await (taken if left is None else self._within(left, as_coroutine(taken)))
             except BaseException as error:
                 self._complete(error)
                 raise
@@ -112,9 +121,7 @@ class Run(Generic[Output]):
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])
         return RunResult(output, journal.messages, sent, journal.usage, steps, "limit", journal.run_id, journal, error)
 
-    async def _within(self, seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
-        if seconds is None:
-            return await work
+    async def _within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         # What the driver awaits is cancelled first and closed soon; then it can still keep what was done.
         result, error = await outcome(work, seconds, grace=_GRACE)
         if isinstance(error, DeadlineError):
@@ -126,23 +133,20 @@ class Run(Generic[Output]):
 
     async def _kept(self, loop: Generator[Effect, Any, RunResult[Output]], keep: Keep) -> RunResult[Output]:
         """Perform the effects of the loop, keeping the journal."""
-        async with keeping(self.journal, keep, self._known) as self._driver.nesting.keeper:
-            return await self._driven(loop)
-
-    async def _driven(self, loop: Generator[Effect, Any, RunResult[Output]]) -> RunResult[Output]:
         nesting = self._driver.nesting
-        nesting.record(self.journal, self._known)
-        with nesting:
+        async with keeping(self.journal, keep, self._known) as nesting.keeper:
+            nesting.record(self.journal, self._known)
             return await self._driver.drive(loop)
 
 
 class _Alone:
-    """Has the conversation of a session to itself: also when others have sessions of their own on it."""
+    """Has the run to itself, and the conversation of its session: also when others have sessions of their own on it."""
 
-    __slots__ = ("_driver", "_key")
+    __slots__ = ("_driver", "_key", "_run")
 
-    def __init__(self, driver: AsyncDriver) -> None:
+    def __init__(self, driver: AsyncDriver, agent: str) -> None:
         self._driver = driver
+        self._run = (agent, driver.run_id)
 
     def __enter__(self) -> None:
         session = self._driver.session
@@ -150,18 +154,23 @@ class _Alone:
             self._key = getattr(session, "address", None) or id(session)
             if _RUNNING.setdefault(self._key, self) is not self:
                 raise SessionBusy(session.id)
+        if _RUNNING.setdefault(self._run, self) is not self:
+            if session is not None:
+                del _RUNNING[self._key]
+            raise RunBusy(self._driver.run_id)
 
     def __exit__(self, *_: object) -> None:
+        _RUNNING.pop(self._run, None)
         if self._driver.session is None:
             return
         if (writing := self._driver.writing) is None:
-            del _RUNNING[self._key]
+            _RUNNING.pop(self._key, None)
         else:  # a write that hangs was left behind: nobody may use the conversation before it has ended
             writing.add_done_callback(lambda _: _RUNNING.pop(self._key, None))
 
 
 _RUNNING: dict[object, object] = {}
-"""Which conversations have a run. `setdefault` is atomic, also between threads."""
+"""Which runs are going on, and which conversations have one. `setdefault` is atomic, also between threads."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_RUNNING.clear)  # those runs go on in the parent only

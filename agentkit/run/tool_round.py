@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agentkit.errors import AgentError, JournalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run import events
-from agentkit.run.decisions import Approved, Denied
+from agentkit.run.decisions import Approved, Denied, inner_pause
 from agentkit.run.effects import CallTools, Effect
 from agentkit.run.journal import inner_id
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -114,8 +114,6 @@ class ToolRound:
         """Return the calls that may run, as they were approved; the others end here."""
         assert isinstance(self.effect, CallTools)
         calls, decisions = self.effect.calls, self.effect.decisions
-        if not decisions:
-            return calls
         found: list[ToolCall] = []
         for call in calls:
             made = decisions.get(call.id)
@@ -149,6 +147,8 @@ class ToolRound:
         nesting = self._nesting
         if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
             nesting.stopped[result.call_id] = JournalError(_changed(result))
+        if result.error is not None and (paused := inner_pause(result.error)) is not None:
+            nesting.stopped.setdefault(result.call_id, paused)
         if not self._is_heard or result.call_id in nesting.stopped:
             return None  # the loop has ended: what was answered could not be written down; or it is no answer
         assert isinstance(self.effect, CallTools)
@@ -211,7 +211,9 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
                 waiting.append(replace(inner, id=own))
                 agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
         elif isinstance(error, AgentError):
-            return type(error)(f"{named(call)}: {error}").with_traceback(error.__traceback__)
+            named_error = type(error)(f"{named(call)}: {error}").with_traceback(error.__traceback__)
+            named_error.__cause__ = error.__cause__
+            return named_error
         elif error is not None:
             return error
     return Paused(waiting, agents)

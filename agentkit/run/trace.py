@@ -78,14 +78,11 @@ class SentLayers(NamedTuple):
         """
         try:
             tokens, trimmed, money = data["tokens"], data["trimmed"], data["money"]
-            whole = all(type(count) is int for count in tokens.values()) and all(
-                isinstance(one, str) for one in trimmed
-            )
+            if all(type(count) is int for count in tokens.values()) and all(isinstance(one, str) for one in trimmed):
+                return cls(tokens, trimmed, money)
         except (KeyError, TypeError, AttributeError):
-            whole = False
-        if not whole:
-            raise TypeError("layers: expected an object with `tokens` by layer, a list `trimmed`, and `money`")
-        return cls(tokens, trimmed, money)
+            pass
+        raise TypeError("layers: expected an object with `tokens` by layer, a list `trimmed`, and `money`")
 
 
 class _Entry(Protocol):

@@ -221,10 +221,19 @@ def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) ->
         def close(self) -> None:
             closed.append("memory")
 
-    path = written(folder, "model: offline\nmemory: true\nlayers: prompts\n")
-    with pytest.raises(AgentFileError, match="no prompt of the layers shows"):
+    path = written(folder, "model: offline\nmemory: true\ntools: [./tools.py:price, ./tools.py:price]\n")
+    with pytest.raises(AgentFileError, match="price"):
         load_agent(path, open_memory=lambda *_, **__: Opened())
     assert closed == ["memory"]
+
+
+def test_memory_that_no_prompt_file_shows_is_named_with_its_line_before_it_is_opened(folder: Path) -> None:
+    path = written(folder, "model: offline\nlayers: prompts\nmemory: true\n")
+    (problem,) = problems(path)
+    assert problem.startswith("3: memory") and "`kind: memo`" in problem
+    assert not (folder / ".agentkit").exists()
+    (folder / "prompts" / "earlier.prompt.j2").write_text("---\nkind: recalled\nrole: before_input\n---\n")
+    load_agent(path).close()
 
 
 def test_a_module_is_taken_where_a_file_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,6 @@ def test_every_help_has_an_example(run: Run) -> None:
     import typer
 
     command = typer.main.get_command(app)
-    own = ("run", "serve", "token", "export", "new", "schema", "chat", "compose", "ingest", "inspect")
+    own = ("run", "serve", "token", "export", "new", "schema", "chat", "compose", "ingest", "inspect", "eval")
     found = {name: getattr(command, "commands")[name].help or "" for name in own}  # noqa: B009
     assert [name for name, text in found.items() if "Example: agentkit" not in text] == []

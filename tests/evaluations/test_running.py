@@ -83,7 +83,7 @@ class TestGenerating:
             "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
             "ice_template": {"template": "x"},
         }
-        with pytest.raises(InContextError, match="of 0 training rows"):
+        with pytest.raises(InContextError, match="there are no training rows"):
             await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
 
     async def test_settings_of_the_inferencer_and_the_meta_template_reach_the_endpoint(

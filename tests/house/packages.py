@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
 from pathlib import Path
 
 from tests.paths import ROOT
@@ -13,6 +15,12 @@ PACKAGES = [
     ROOT / "memory/agentkit_memory",
 ]
 MODULES = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax of a module: several tests look at every one."""
+    return ast.parse(path.read_text("utf-8"))
 
 
 def module_name(path: Path) -> str:

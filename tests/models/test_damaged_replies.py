@@ -19,7 +19,7 @@ from agentkit_prompts.context.wire.write_anthropic import anthropic_message
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN, ask, composed
-from tests.models.wires import WIRES, Wire, every_wire, model_of
+from tests.models.wires import COMPLETION, WIRES, Wire, every_form, model_of
 from tests.servers import ChatServer, sends
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -68,7 +68,7 @@ def check(reply: Reply) -> None:
     assert reply.usage.input_tokens >= 0
 
 
-@every_wire
+@every_form
 @pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_reply_is_refused_or_can_be_kept(wire: Wire, seed: int) -> None:
     chance = random.Random(seed)
@@ -97,12 +97,12 @@ def test_a_damaged_reply_is_refused_or_can_be_kept(wire: Wire, seed: int) -> Non
     assert {Reply, ProtocolError} <= outcomes
 
 
-@every_wire
+@every_form
 @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
 def test_a_number_that_is_none_does_not_spoil_the_next_request(server: ChatServer, wire: Wire, number: bytes) -> None:
     body = json.dumps(wire.whole("Hm.", "Five.", ())).encode()
-    at = body.index(b'"Five."')
-    odd = body[: at + len(b'"Five."')] + b', "score": ' + number + body[at + len(b'"Five."') :]
+    at = body.index(b'Five."') + len(b'Five."')
+    odd = body[:at] + b', "score": ' + number + body[at:]
     name = server.on("odd-number", sends(odd))
     model = model_of(wire, server, name)
     reply = ask(model)
@@ -119,7 +119,7 @@ def test_a_message_behind_one_without_content_is_read() -> None:
 
 
 def test_a_body_that_is_no_reply_is_one_error_for_every_adapter(server: ChatServer) -> None:
-    for wire in WIRES:
+    for wire in (*WIRES, COMPLETION):
         for body in (b"[]", b"5", b'"x"', b"null", b'{"choices": 5}', b'{"content": 5}', b'{"output": 5}'):
             name = server.on("no-reply", sends(body))
             with pytest.raises(ModelReplyError):

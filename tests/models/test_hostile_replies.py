@@ -17,7 +17,7 @@ from agentkit import Agent, InMemorySession, ModelError, tool
 from agentkit.models.reply_reader import ErrorReply, IncompleteCall, ProtocolError, Reader
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN
 from tests.models.test_model_secrets import everything
-from tests.models.wires import WIRES, Wire, as_event, every_wire, model_of, speaks
+from tests.models.wires import COMPLETION, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -67,7 +67,7 @@ def read(reader: Reader, documents: list[Any]) -> None:
     assert len({call.id for call in message.tool_calls}) == len(message.tool_calls)
 
 
-@every_wire
+@every_form
 def test_any_value_in_any_place_is_read_or_refused(wire: Wire) -> None:
     whole = wire.whole("Hm", "Let me see.", CALLS)
     events = wire.events("Hm", "Let me see.", CALLS)
@@ -83,7 +83,7 @@ def test_any_value_in_any_place_is_read_or_refused(wire: Wire) -> None:
                 read(wire.reader(), [*events[:number], changed(event, path, junk), *events[number + 1 :]])
 
 
-@every_wire
+@every_form
 @given(data=st.data())
 def test_events_in_any_order_are_read_or_refused(wire: Wire, data: st.DataObject) -> None:
     events = wire.events("Hm", "Let me see.", CALLS)
@@ -122,25 +122,24 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
         "a page": [b"<html>Welcome to nginx!</html>"],
         "an error with a key": [as_event({"error": {"message": f"key {KEY}", "code": 401}})],
         "another form": [
-            as_event(event) for other in WIRES if other is not wire for event in other.events("", "x", CALLS)
+            as_event(event)
+            for other in [*WIRES, COMPLETION]
+            if other is not wire
+            for event in other.events("", "x", CALLS)
         ],
         "done at once": [b"data: [DONE]\n\n"],
         "no ends": [b"".join(good).replace(b"\n\n", b"\n")],
     }
 
 
-@every_wire
+@every_form
 @pytest.mark.parametrize("name", [*bad_streams(WIRES[0])])
-@pytest.mark.parametrize("ending", ["closed", "cut"])
-def test_a_bad_stream_ends_typed_and_the_history_can_go_on(
-    server: ChatServer, wire: Wire, name: str, ending: str
-) -> None:
-    bad = streams(*bad_streams(wire)[name], cut=b"ff\r\nx" if ending == "cut" else None, done=False)
-    served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
-    agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
-    session = InMemorySession()
-
-    async def main() -> str:
+def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer, wire: Wire, name: str) -> None:
+    async def main(cut: bytes | None) -> str:
+        bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
+        served = server.on("bad", in_turn(bad, speaks(wire, "", "Fine.")))
+        agent = Agent(model_of(wire, server, served, api_key=KEY), tools=[add])
+        session = InMemorySession()
         try:
             await agent.run("2+3?", session=session, on_event=lambda event: None)
         except ModelError as error:
@@ -148,7 +147,8 @@ def test_a_bad_stream_ends_typed_and_the_history_can_go_on(
                 assert KEY not in text
         return (await agent.run("Again?", session=session, on_event=lambda event: None)).output
 
-    assert asyncio.run(main()) == "Fine."
+    for cut in (None, b"ff\r\nx"):  # it is closed, or cut
+        assert asyncio.run(main(cut)) == "Fine."
 
 
 WHOLE = [
@@ -157,7 +157,7 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@every_wire
+@every_form
 @pytest.mark.parametrize("body", WHOLE, ids=lambda body: str(body[:12]))
 def test_a_bad_body_is_a_typed_error(server: ChatServer, wire: Wire, body: bytes) -> None:
     async def main() -> None:

@@ -8,15 +8,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agentkit import AnthropicModel, ModelSettings, OpenAIModel, OpenAIResponsesModel
+from agentkit import AnthropicModel, CompletionModel, ModelSettings, OpenAIModel, OpenAIResponsesModel
 from agentkit.models import Model
 from agentkit.models.anthropic_reader import AnthropicReader
 from agentkit.models.reply_reader import Reader, ReplyReader
 from agentkit.models.responses_reader import ResponsesReader
-from tests.servers import Asked, ChatServer, Handler, chunk, completion, sends, streams
+from tests.models.asking import ADD, composed
+from tests.models.raw import ChatML
+from tests.servers import USAGE, Asked, ChatServer, Handler, chunk, completion, sends, streams
 from tests.servers import calls as chat_calls
 
-__all__ = ["WIRES", "Wire", "every_wire", "model_of", "speaks"]
+__all__ = ["COMPLETION", "WIRES", "Wire", "every_form", "every_wire", "model_of", "speaks"]
 
 Calls = Sequence[tuple[str, str, str]]
 
@@ -182,7 +184,42 @@ WIRES = (
          _thoughts_of_anthropic),
 )  # fmt: skip
 
+
+def _raw_text(thought: str, text: str, calls: Calls) -> str:
+    written = [f'<tool_call>{{"name": "{name}", "arguments": {given}}}</tool_call>' for _, name, given in calls]
+    return "".join([f"<think>{thought}</think>" if thought else "", text, *written])
+
+
+def _raw_choice(text: str, reason: str | None) -> Any:
+    choice = {"index": 0, "text": text, "finish_reason": reason, "logprobs": None}
+    return {"id": "cmpl_1", "object": "text_completion", "created": 1, "model": "served", "choices": [choice]}
+
+
+def _raw_whole(thought: str, text: str, calls: Calls) -> Any:
+    return {**_raw_choice(_raw_text(thought, text, calls), "stop"), "usage": USAGE}
+
+
+def _raw_events(thought: str, text: str, calls: Calls) -> list[Any]:
+    whole = _raw_text(thought, text, calls)
+    size = max(7, len(whole) // 16)
+    made = [_raw_choice(whole[at : at + size], None) for at in range(0, len(whole), size)]
+    return [*made, _raw_choice("", "stop"), {**_raw_choice("", None), "choices": [], "usage": USAGE}]
+
+
+def _raw_model(name: str, **options: Any) -> CompletionModel:
+    return CompletionModel(name, ChatML(), **options)
+
+
+def _raw_reader() -> Reader:
+    return _raw_model("m")._reader(composed(tools=[ADD]))
+
+
+COMPLETION = Wire(
+    "completion", _raw_model, _raw_reader, _raw_whole, _raw_events, True, _thoughts_of_chat
+)  # calls and thoughts are text of the model
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
+every_form = pytest.mark.parametrize("wire", [*WIRES, COMPLETION], ids=lambda wire: wire.name)
+"""Raw completions too: for what any server may send."""
 
 
 def model_of(wire: Wire, server: ChatServer, name: str, **options: Any) -> Model:

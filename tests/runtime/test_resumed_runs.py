@@ -25,7 +25,7 @@ from agentkit import (
     Usage,
     tool,
 )
-from agentkit.errors import ApprovalError, JournalError, SessionBusy
+from agentkit.errors import ApprovalError, JournalError, RunBusy, SessionBusy
 from agentkit.memory import Memory
 from agentkit.testing import Delayed
 from tests.runtime.scripts import calling
@@ -157,7 +157,7 @@ async def test_a_file_that_two_resume_at_once_is_gone_on_with_once(tmp_path: Pat
     agents = [Agent(ScriptedModel([Delayed(0.05, "done")]), tools=[paying(paid)]) for _ in range(2)]
     runs = [agent.resume(path, approve={"c1": True}) for agent in agents]
     ended = await asyncio.gather(*runs, return_exceptions=True)
-    assert sum([isinstance(one, JournalError) for one in ended]) == 1 and paid == [30]
+    assert sum([isinstance(one, RunBusy) for one in ended]) == 1 and paid == [30]
     assert (await Agent(ScriptedModel([]), tools=[paying(paid)]).resume(path)).output == "done"
 
 

@@ -78,12 +78,13 @@ function go(place, { replaceState = false } = {}) {
 // --- theme
 
 const THEME = "agentkit-inspector-theme";
+const paint = (theme) => { document.getElementById("dark").media = theme === "dark" ? "all" : "not all"; };
 const themeButton = h("button", { type: "button", class: "quiet round", "aria-label": "Switch between light and dark", onclick: () => {
-  const isDark = getComputedStyle(document.documentElement).colorScheme === "dark";
-  document.documentElement.dataset.theme = isDark ? "light" : "dark";
-  localStorage.setItem(THEME, isDark ? "light" : "dark");
+  const other = getComputedStyle(document.documentElement).colorScheme === "dark" ? "light" : "dark";
+  localStorage.setItem(THEME, other);
+  paint(other);
 } }, icon("sun"));
-document.documentElement.dataset.theme = localStorage.getItem(THEME) || "auto";
+if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
 const side = new Side(document.getElementById("side"), { go, theme: themeButton });
 

@@ -198,7 +198,7 @@ class EdgeIndex:
         self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
     ) -> list[Hit]:
         if not self._mutex.acquire(timeout=_MAX_WAIT):
-            raise IndexBusy(f"{self.folder}: the index is being rewritten or flushed; ask again")
+            raise self._busy()
         try:  # as `_using` does, in half the time
             if self._shard is None:
                 raise self._closed()
@@ -223,6 +223,25 @@ class EdgeIndex:
         finally:
             self._mutex.release()
         return [Hit(repr(found)[_ID], found.score) for found in best]
+
+    def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
+        if not self._mutex.acquire(timeout=_MAX_WAIT):
+            raise self._busy()
+        try:
+            with self._using() as shard:
+                records = shard.retrieve(list(ids), with_payload=False, with_vector=[SPARSE])
+        finally:
+            self._mutex.release()
+        found: dict[str, dict[int, float]] = {}
+        for record in records:
+            held = record.vector
+            vector = held.get(SPARSE) if isinstance(held, dict) else None
+            if isinstance(vector, edge.SparseVector):
+                indices = vector.indices
+                shared = terms & set(indices)
+                values = vector.values if shared else []
+                found[str(record.id)] = {term: values[indices.index(term)] for term in shared}
+        return found
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: int | uuid.UUID | str | None = None
@@ -366,6 +385,9 @@ class EdgeIndex:
                 f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
                 "space, or give the index a folder on another disk"
             )
+
+    def _busy(self) -> IndexBusy:
+        return IndexBusy(f"{self.folder}: the index is being rewritten or flushed; ask again")
 
     def _closed(self) -> StoreClosed:
         return StoreClosed(f"{self.folder}: this index {self._inherited or 'was closed; open the memory again'}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -16,6 +16,7 @@ __all__ = [
     "CountsWrites",
     "Hit",
     "IndexOpener",
+    "KeepsTerms",
     "Point",
     "VectorIndex",
     "as_floats",
@@ -123,6 +124,15 @@ class CountsWrites(Protocol):
 
     def keep_written(self, writes: int) -> None:
         """Keep a number, unless a greater one is kept."""
+        ...
+
+
+@runtime_checkable
+class KeepsTerms(Protocol):
+    """An index that returns the BM25 weights it holds, in less time than a text is analysed again."""
+
+    def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
+        """Return the weights of these terms in those of the points that it holds."""
         ...
 
 

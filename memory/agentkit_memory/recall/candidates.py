@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from agentkit_memory.store.records import TURN
 
 if TYPE_CHECKING:
+    from agentkit_memory.recall.question import Question
     from agentkit_memory.store.item_rows import StoredItem
 
 __all__ = ["Pool", "ScoredItem", "Slot"]
@@ -76,6 +77,8 @@ class Pool:
         """The fused scores of the retrievers, once they are known."""
         self.floors: dict[str, float] = {}
         """Per retriever, the highest score that an item it did not find can have."""
+        self.stored_weights: Callable[[Sequence[str]], Mapping[str, Mapping[int, float]]] | None = None
+        """Returns of some of the items, by id, the weights of the question's terms, where the index keeps them."""
 
     def __len__(self) -> int:
         return len(self.candidates)
@@ -85,17 +88,27 @@ class Pool:
         floor = self.floors.get(retriever, 0.0)
         return [each.retrieved.get(retriever, floor) for each in self.candidates]
 
+    def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
+        """Return of these candidates the stored weights of the question's terms, see `Question.held_by`."""
+        items = {number: self.candidates[number].item for number in which}
+        new = [item.id for item in items.values() if not question.knows(item)]
+        if self.stored_weights is not None and new:
+            question.learn(self.stored_weights(new))
+        return {number: question.held_by(item) for number, item in items.items()}
+
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
         """Per candidate the others within two places: how far after this one (negative: before), and which."""
         at: dict[tuple[str, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
             at.setdefault(each.place, []).append(number)  # parts of a long turn share a place
-        near = []
-        for each in self.candidates:
-            where, position = each.place
-            around = [(step, at.get((where, position + step), ())) for step in (-2, -1, 1, 2)]
-            near.append([(step, other) for step, others in around for other in others])
+        near: list[list[tuple[int, int]]] = [[] for _ in self.candidates]
+        for (where, position), here in at.items():
+            for step in (1, 2):
+                for other in at.get((where, position + step), ()):
+                    for number in here:
+                        near[number].append((step, other))
+                        near[other].append((-step, number))
         return near
 
     @cached_property

@@ -65,6 +65,7 @@ def choose(
     used: list[ScoredItem] = []
     asked = _Wording(question.words)
     kept: list[tuple[_Wording, ScoredItem]] = []
+    known: set[str] = set()  # the words of all that are kept: a text with many others is like none of them
     for each in order:
         each.used = False
         is_fact = each.slot == "knowledge"
@@ -82,10 +83,11 @@ def choose(
             if each.item.kind == TURN and _alike(wording, asked) and _asks(each.item.text, question.text):
                 each.reason = "repeats the question"
                 continue
-            twin = next((other for there, other in kept if _alike(wording, there)), None)
-            if twin is not None:
-                each.reason = f"{_TWIN} {twin.id}"
-                continue
+            if len(known & wording.words) >= _MIN_SHARED * len(wording.words):
+                twin = next((other for there, other in kept if _alike(wording, there)), None)
+                if twin is not None:
+                    each.reason = f"{_TWIN} {twin.id}"
+                    continue
         size = 0 if tokens is None else ESTIMATE.count(each.item.text)
         if tokens is not None and size > tokens:
             each.reason = f"has {size} tokens, {tokens} were left"
@@ -93,6 +95,7 @@ def choose(
         if tokens is not None:
             tokens -= size
         kept.append((wording, each))
+        known |= wording.words
         left[is_fact] -= 1
         each.used, each.reason = True, each.why()
         used.append(each)

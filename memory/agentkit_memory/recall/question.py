@@ -82,6 +82,16 @@ class Question:
             held = self._held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
         return held
 
+    def knows(self, item: StoredItem) -> bool:
+        """Return whether `held_by` has the answer already."""
+        return item.id in self._held
+
+    def learn(self, weights: Mapping[str, Mapping[int, float]]) -> None:
+        """Take the stored weights of its terms in items, by the ids of these, so that no text is analysed."""
+        asked = self.asked
+        for item, terms in weights.items():
+            self._held[item] = {term: asked[term] * weight for term, weight in terms.items()}
+
     def among(self, speakers: Iterable[str]) -> Question:
         """Return the question with the speakers it names, whose names are no longer among its terms.
 

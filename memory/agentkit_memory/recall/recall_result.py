@@ -88,11 +88,14 @@ class Recall(Sequence[Document | RecalledMessage]):
         """Messages of users and assistants, best first; each has its role."""
         self.knowledge = tuple([_fact(each) for each in used if each.slot == "knowledge"])
         """Facts, best first."""
-        self.turns = tuple(_excerpts(considered, used))
-        """The recalled turns with their neighbours, best first."""
         self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
-        self._considered = considered
+        self._considered, self._used = considered, used
+
+    @cached_property
+    def turns(self) -> tuple[Excerpt, ...]:
+        """The recalled turns with their neighbours, best first."""
+        return tuple(_excerpts(self._considered, self._used))
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:

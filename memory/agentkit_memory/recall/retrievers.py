@@ -105,22 +105,22 @@ class BM25Retriever(PolicyPart):
         if not named and not beside:
             return own, lent
         apart = range(len(pool)) if named else sorted(beside.union(best))
-        items = ((n, pool.candidates[n].item) for n in apart)
-        held = {n: question.held_by(item) for n, item in items}
+        held = pool.held_terms(question, apart)
         weights = term_weights([own[n] for n in best], [held[n] for n in best])
+        kept = {term: weight for term, weight in weights.items() if term in question.terms}
         worth = {
-            n: {term: weights.get(term, 0.0) * value for term, value in terms.items() if term in question.terms}
-            for n, terms in held.items()
+            n: {term: kept[term] * value for term, value in terms.items() if term in kept} for n, terms in held.items()
         }
         lenders = _lenders(pool, self.share, self.answer)
         for n, terms in worth.items():
             own[n] = sum(terms.values())
-            best_of: dict[int, float] = {}
+            gained: dict[int, float] = {}
             for other, share in lenders[n]:
                 for term, value in worth[other].items():
-                    best_of[term] = max(best_of.get(term, 0.0), share * value)
-            if best_of:
-                lent[n] = sum([max(0.0, value - terms.get(term, 0.0)) for term, value in best_of.items()])
+                    lent_value = share * value - terms.get(term, 0.0)
+                    if lent_value > gained.get(term, 0.0):
+                        gained[term] = lent_value
+            lent[n] = sum(gained.values())
         return own, lent
 
 
@@ -170,14 +170,15 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
     for row, terms in enumerate(held):
         for term, value in terms.items():
             columns.setdefault(term, []).append((row, value))
+    ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))  # so that equal texts count equally
     total = sum(map(sum, (terms.values() for terms in held)))
     start = sum(scores) / total if total else 0.0
     weights = dict.fromkeys(columns, start)
     left = [score - start * sum(terms.values()) for score, terms in zip(scores, held, strict=True)]
-    squares = {term: sum([value * value for _, value in column]) for term, column in columns.items()}
+    squares = {term: sum([value * value for _, value in column]) for term, column in ordered}
     for _ in range(_MAX_SWEEPS):
         furthest = 0.0
-        for term, column in columns.items():
+        for term, column in ordered:
             step = max(sum([value * left[row] for row, value in column]) / squares[term], -weights[term])
             weights[term] += step
             furthest = max(furthest, abs(step))
@@ -194,5 +195,7 @@ def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, fl
     asking = pool.ends_asking
     return [
         [(other, leaning * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
+        if near
+        else []
         for leaning, near in zip(pool.leaning, pool.near, strict=True)
     ]

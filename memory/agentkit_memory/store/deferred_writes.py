@@ -24,8 +24,8 @@ Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 256
-_GATHER = 0.05
-"""Seconds between the first write of a batch and its transaction."""
+_GATHER = 0.25
+"""Seconds between the first write of a batch and its transaction, after which readers of SQLite read pages anew."""
 _MAX_WAITING = 4096
 """While the database cannot be written, so many are kept; after that the oldest are dropped."""
 _LATER = (StoreLocked, StoreFull, StoreReadOnly, StoreUnavailable)

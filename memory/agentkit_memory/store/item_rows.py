@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
+from agentkit_memory.store.prepared import Prepared
 from agentkit_memory.store.records import CHUNK, FACT, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import (
@@ -141,7 +142,7 @@ _VALID = (wanted(), _SHOWN, lasting())
 _unsettled = (vector_state.c.space == bindparam("space"), vector_state.c.want != vector_state.c.have)
 _OF_SCOPES = _COLUMNS.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _NEWEST = _OF_SCOPES.where(*_VALID).order_by(items.c.created_at.desc(), items.c.id).limit(bindparam("most"))
-_PENDING = (
+_PENDING = Prepared(
     _ITEM.join(vector_state, vector_state.c.item_id == items.c.id)
     .where(*_unsettled, vector_state.c.scope_id.in_(bindparam("scopes", expanding=True)), vector_state.c.want > 0)
     .where(*_VALID)
@@ -149,25 +150,31 @@ _PENDING = (
     .limit(bindparam("most"))
 )
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
-_READ = _ITEM.where(_THESE, *_VALID)
-_READ_SETTLED = _READ.where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled))
-_seed, _near = items.alias("seed"), items.alias("near")
-_within = _near.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach"))
-_AROUND = _ITEM.where(
-    items.c.id.in_(
-        select(_near.c.id)
-        .join_from(_seed, _near, and_(_near.c.branch_id == _seed.c.branch_id, _within))
-        .where(_seed.c.id.in_(bindparam("ids", expanding=True)))
-    ),
-    ~_THESE,
-    items.c.start == 0,  # of a long turn the first part
-    *_VALID,
+_READ = Prepared(_ITEM.where(_THESE, *_VALID))
+_READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
+_seed = items.alias("seed")
+_AROUND = Prepared(  # a turn near two of them is found twice
+    _ITEM.join(
+        _seed,
+        and_(
+            items.c.branch_id == _seed.c.branch_id,
+            items.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach")),
+        ),
+    ).where(
+        _seed.c.id.in_(bindparam("seeds", expanding=True)),
+        items.c.position != _seed.c.position,
+        items.c.start == 0,  # of a long turn the first part
+        *_VALID,
+    )
 )
-_AT_PLACES = _ITEM.where(  # at any of these positions of any of these branches
-    items.c.branch_id.in_(bindparam("branches", expanding=True)),
-    items.c.position.in_(bindparam("positions", expanding=True)),
-    items.c.start == 0,
-    *_VALID,
+_READ_WITH_AROUND = Prepared(*_READ.selects, *_AROUND.selects)
+_AT_PLACES = Prepared(
+    _ITEM.where(  # at any of these positions of any of these branches
+        items.c.branch_id.in_(bindparam("branches", expanding=True)),
+        items.c.position.in_(bindparam("positions", expanding=True)),
+        items.c.start == 0,
+        *_VALID,
+    )
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
@@ -183,6 +190,8 @@ def read_items(
     unreadable: dict[str, str] | None = None,
     *,
     settled_in: str | None = None,
+    seeds: Sequence[str] = (),
+    reach: int = 0,
 ) -> list[StoredItem]:
     """Return those of the items that are in the given scopes, valid now and not superseded.
 
@@ -193,14 +202,20 @@ def read_items(
         now: Time of the question.
         unreadable: Gets the id of each item that is left out as its row is damaged, and why.
         settled_in: A space: items are left out that wait for its index, which may hold another version of them.
+        seeds: Ids of items. Those that are turns are returned with the turns up to `reach` places away; not together
+            with `settled_in`.
+        reach: How far around.
 
     Raises:
         ScopeError: No scope was given.
     """
-    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now}
-    if settled_in is None:
-        return _readable(connection, _READ, bound, ids, unreadable)
-    return _readable(connection, _READ_SETTLED, bound | {"space": settled_in}, ids, unreadable)
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "ids": list(ids)}
+    if settled_in is not None:
+        return _readable(connection, _READ_SETTLED, bound | {"space": settled_in}, unreadable)
+    if seeds:
+        found = _readable(connection, _READ_WITH_AROUND, bound | {"seeds": list(seeds), "reach": reach}, unreadable)
+        return [*{item.id: item for item in found}.values()]
+    return _readable(connection, _READ, bound, unreadable)
 
 
 def read_pending(
@@ -213,7 +228,7 @@ def read_pending(
 ) -> list[StoredItem]:
     """Return the newest items, at most so many, that wait for the index of a space; see `read_items`."""
     bound: dict[str, object] = {"space": space, "scopes": required(scope_ids), "now": now, "most": most}
-    return _readable(connection, _PENDING, bound, [], unreadable)
+    return _readable(connection, _PENDING, bound, unreadable)
 
 
 def read_newest(
@@ -226,30 +241,26 @@ def read_newest(
 ) -> list[StoredItem]:
     """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`."""
     newest = _NEWEST.where(*where) if where else _NEWEST
-    return _readable(connection, newest, {"scopes": required(scope_ids), "now": now, "most": most}, [], unreadable)
+    return _readable(connection, newest, {"scopes": required(scope_ids), "now": now, "most": most}, unreadable)
 
 
 def _readable(
-    connection: Connection,
-    which: Select[Any],
-    bound: dict[str, object],
-    ids: Sequence[str],
-    unreadable: dict[str, str] | None,
+    connection: Connection, which: Prepared | Select[Any], bound: dict[str, Any], unreadable: dict[str, str] | None
 ) -> list[StoredItem]:
     """Read items, each by itself where the driver cannot decode one of them."""
     unreadable = {} if unreadable is None else unreadable
     try:
-        rows = connection.execute(which, bound | {"ids": list(ids)}).all()
+        rows = which.rows(connection, bound) if isinstance(which, Prepared) else connection.execute(which, bound).all()
     except OperationalError as error:
         if _UNDECODABLE not in str(error.orig):
             raise
-        if which is not _READ:
-            near = connection.scalars(which.with_only_columns(items.c.id), bound | {"ids": list(ids)}).all()
-            return _readable(connection, _READ, bound, near, unreadable)
-        if len(ids) == 1:
-            unreadable[ids[0]] = "it is not UTF-8 text"
+        if which is _READ and len(bound["ids"]) == 1:
+            unreadable[bound["ids"][0]] = "it is not UTF-8 text"
             return []
-        return [item for each in ids for item in _readable(connection, which, bound, [each], unreadable)]
+        selects = which.selects if isinstance(which, Prepared) else (which,)
+        ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
+        one = {name: bound[name] for name in ("scopes", "now")}
+        return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
     found = []
     for row in rows:
         item = StoredItem._make(row)
@@ -322,11 +333,13 @@ def read_around(
     if not found:
         return []
     if stored:
-        return _readable(connection, _AROUND, bound | {"reach": reach}, [each.id for each in found], unreadable)
+        seeds = [each.id for each in found]
+        near = _readable(connection, _AROUND, bound | {"reach": reach, "seeds": seeds}, unreadable)
+        return [item for item in {item.id: item for item in near}.values() if item.id not in seeds]
     branches_ = {each.branch_id for each in found if each.branch_id is not None}
     positions = {each.position + step for each in found for step in range(-reach, reach + 1)}
     bound |= {"branches": sorted(branches_), "positions": sorted(positions)}
-    return _readable(connection, _AT_PLACES, bound, [], unreadable)
+    return _readable(connection, _AT_PLACES, bound, unreadable)
 
 
 @dataclass(slots=True)

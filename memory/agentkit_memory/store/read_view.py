@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, select, tuple_
+from sqlalchemy import Connection, bindparam, func, select, tuple_
 
 from agentkit_memory.scope import NAMES, Scope
+from agentkit_memory.store.prepared import Prepared
 from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -35,7 +35,7 @@ _behind = (
     .correlate(scopes)
     .exists()
 )
-_VIEW: Select[Any] = (
+_VIEW = Prepared(
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
@@ -62,7 +62,7 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = [tuple(row) for row in connection.execute(_VIEW, {"names": [each.names for each in scope.readable()]})]
+    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": [each.names for each in scope.readable()]})]
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)

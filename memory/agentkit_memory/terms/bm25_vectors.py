@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from struct import Struct
 
 from agentkit_memory.terms.analysis import count_terms, find_terms
 
@@ -15,6 +16,7 @@ __all__ = ["SPACE", "SparseVector", "document_vector", "held_terms", "indexed_te
 SPACE = "bm25-2"
 """Name of the vectors made here. Another analysis or other constants need another name."""
 
+_FLOAT = Struct("f")
 _K1 = 1.2
 _B = 0.75
 _MEAN_LENGTH = 120
@@ -61,4 +63,5 @@ def query_vector(text: str) -> SparseVector:
 def _weights(counts: Iterable[int], length: int) -> dict[int, float]:
     """Return the weight of a term in a text of that many terms, by how often it occurs."""
     norm = _K1 * (1 - _B + _B * length / _MEAN_LENGTH)
-    return {count: count * (_K1 + 1) / (count + norm) for count in set(counts)}
+    # In 32 bits, as an index keeps them: a text counts the same, whether its weights are read there or made here.
+    return {count: _FLOAT.unpack(_FLOAT.pack(count * (_K1 + 1) / (count + norm)))[0] for count in set(counts)}

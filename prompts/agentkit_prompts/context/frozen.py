@@ -83,13 +83,16 @@ class FrozenList(list[Any]):
         return FrozenList, (list(self),)
 
 
+_AS_THEY_ARE = (*_ATOMS, FrozenDict, FrozenList)
+
+
 def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     """Return a deeply read-only copy of JSON-like data; other values pass through untouched, unless `json_only`.
 
     Raises:
         ContextError: The data is cyclic or nests deeper than 100 levels, or a value has no place in JSON.
     """
-    if type(value) in (FrozenDict, FrozenList):
+    if type(value) in _AS_THEY_ARE:
         return value
     if depth > _MAX_DEPTH:
         raise ContextError("data", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels; pass flatter data")])

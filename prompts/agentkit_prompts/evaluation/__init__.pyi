@@ -8,6 +8,8 @@ from agentkit_prompts.evaluation.config_names import FixKRetriever as FixKRetrie
 from agentkit_prompts.evaluation.config_names import GenInferencer as GenInferencer
 from agentkit_prompts.evaluation.config_names import LLInferencer as LLInferencer
 from agentkit_prompts.evaluation.config_names import MultiTurnGenInferencer as MultiTurnGenInferencer
+from agentkit_prompts.evaluation.config_names import ParallelChatInferencer as ParallelChatInferencer
+from agentkit_prompts.evaluation.config_names import ParallelGenInferencer as ParallelGenInferencer
 from agentkit_prompts.evaluation.config_names import PPLInferencer as PPLInferencer
 from agentkit_prompts.evaluation.config_names import RandomRetriever as RandomRetriever
 from agentkit_prompts.evaluation.config_names import SlidingWindowRetriever as SlidingWindowRetriever

@@ -9,6 +9,8 @@ __all__ = [
     "LLInferencer",
     "MultiTurnGenInferencer",
     "PPLInferencer",
+    "ParallelChatInferencer",
+    "ParallelGenInferencer",
     "RandomRetriever",
     "SlidingWindowRetriever",
     "TopkRetriever",
@@ -25,3 +27,5 @@ ChatInferencer: Final = "ChatInferencer"
 MultiTurnGenInferencer: Final = "MultiTurnGenInferencer"
 PPLInferencer: Final = "PPLInferencer"
 LLInferencer: Final = "LLInferencer"
+ParallelGenInferencer: Final = "ParallelGenInferencer"
+ParallelChatInferencer: Final = "ParallelChatInferencer"

@@ -348,7 +348,8 @@ def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: 
     if type(retriever) is StaticSelector:
         odd = [name for name in retriever.ids or () if not name.isdecimal() or int(name) >= len(train)]
         if odd:
-            problems.append(f"the retriever shows row {', '.join(odd)}, of {len(train)} training rows, counted from 0")
+            held = f"of {len(train)} training rows, counted from 0" if len(train) else "and there are no training rows"
+            problems.append(f"the retriever shows row {', '.join(odd)}, {held}")
     try:
         reader.check(train, ())
     except InContextError as error:

@@ -21,7 +21,7 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["read_cfg", "read_reader"]
+__all__ = ["read_cfg", "read_reader", "shows_examples"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
@@ -75,6 +75,14 @@ def read_cfg(
     if problems:
         raise InContextError("; ".join(problems))
     return made
+
+
+def shows_examples(infer_cfg: Mapping[str, Any]) -> bool:
+    """Return whether an `infer_cfg` names a retriever that chooses worked examples."""
+    retriever = infer_cfg.get("retriever") if isinstance(infer_cfg, Mapping) else None
+    return retriever is not None and not (
+        isinstance(retriever, Mapping) and _name(retriever.get("type")) == "ZeroRetriever"
+    )
 
 
 def read_reader(cfg: Mapping[str, Any] | DatasetReader) -> DatasetReader:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.columns import safe_format
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import located, problems_of
@@ -26,6 +26,9 @@ _END = "<AIS_CONTENT_TAG>"
 """Tag behind each piece."""
 
 _TAG = re.compile("|".join(map(re.escape, (*_STARTS, _END))))
+
+_TWO_SCHEMES = re.compile(r"(?:file://|data:[^,]{0,80};base64,)(?:file|https?|data):")
+"""An address behind `file://`, or in place of base64."""
 
 _CONTENT = ("content", "question")
 """Columns that hold the tagged content: the first that a row has."""
@@ -58,9 +61,15 @@ class MMPromptTemplate(PromptTemplate):
         for item in found:
             parts = item.get("prompt_mm") if isinstance(item, dict) else None
             if isinstance(item, dict) and isinstance(parts, Mapping):  # those of examples are filled already
-                item["prompt_mm"] = [
+                item["prompt_mm"] = filled = [
                     _fill(parts[kind], {**row, KINDS[kind]: piece}) for kind, piece in content if kind in parts
                 ]
+                if any(map(_has_two_schemes, filled)):
+                    warn(
+                        "MMPromptTemplate: an address has two schemes, that of the template and its own; take the one "
+                        "of the template out",
+                        InContextWarning,
+                    )
         return found
 
     def _content(self, row: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
@@ -127,6 +136,12 @@ def read_tags(content: str) -> list[tuple[str, str]]:
     if kind or held.strip():
         found.append((kind or "text", held))
     return found
+
+
+def _has_two_schemes(part: Mapping[str, Any]) -> bool:
+    held = part[part["type"]]
+    address = held.get("url") if isinstance(held, Mapping) else held
+    return isinstance(address, str) and _TWO_SCHEMES.match(address) is not None
 
 
 def _fill(part: Any, values: Mapping[str, Any]) -> Any:

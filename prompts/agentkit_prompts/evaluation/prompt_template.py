@@ -60,17 +60,8 @@ class PromptTemplate(RowTemplate):
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         if problems:
             raise InContextError(f"{type(self).__name__}: {'; '.join(problems)}")
-        texts = [
-            repr(item[:40])
-            for where, item in located(template)
-            if where.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
-        ]
-        if texts:
-            warn(
-                f"{type(self).__name__}: {', '.join(texts)} in `round` has no role, so it stands before all turns; "
-                "give it a role",
-                InContextWarning,
-            )
+        if problem := _doubts(template, ice_token):
+            warn(f"{type(self).__name__}: {problem}", InContextWarning)
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None
@@ -218,3 +209,19 @@ class PromptTemplate(RowTemplate):
 
 def _is_labelled(template: object) -> bool:
     return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
+
+
+def _doubts(template: Any, ice_token: str | None) -> str:
+    """Return what of a template is probably meant in another way."""
+    if _is_labelled(template):
+        foreign = [key for key in template if key not in SECTIONS]
+        if len(foreign) == len(template):
+            return ""
+        names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in foreign)
+        return f"`{'` and `'.join(key for key in template if key in SECTIONS)}` are labels beside {names}"
+    texts = [
+        repr(item[:40])
+        for where, item in located(template)
+        if where.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
+    ]
+    return f"{', '.join(texts)} in `round` has no role, so it stands before all turns; give it a role" if texts else ""

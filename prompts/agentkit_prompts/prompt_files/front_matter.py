@@ -52,7 +52,9 @@ class FrontMatter(_Strict):
 
     schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     role: Literal[Place, "none"] = "system"
-    kind: Literal["text", "info", "input", "conversation", "memo", "knowledge", "tools", "examples"] = "text"
+    kind: Literal[
+        "text", "info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"
+    ] = "text"
     budget: _Budget = _Budget()
     volatility: Volatility | None = None
     fence: bool | None = None

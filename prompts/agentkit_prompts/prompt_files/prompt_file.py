@@ -155,7 +155,7 @@ def _default(kind: type[BasePrompt]) -> BasePrompt:
 def _size(front: FrontMatter) -> Size:
     kind = _kind(front)
     if front.budget.cut == "items" and kind.items is None:
-        raise PromptError("cut: items needs a kind that shows items: memo, knowledge or examples")
+        raise PromptError("cut: items needs a kind that shows items: memo, recalled, knowledge or examples")
     return replace(_default(kind).size, **front.budget.model_dump(exclude_unset=True))
 
 

@@ -46,8 +46,9 @@ class PromptFolder(Mapping[str, BasePrompt]):
 
     - `role`: the place of `Layers` it goes to; `system` when not given, `none` to be taken by name only.
     - `order`: a number; prompts of one place stand in ascending order, equal ones by name.
-    - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo`, `knowledge`, `tools` or `examples`. Without
-      text of its own, a kind has its default template.
+    - `kind`: `text` (the default), `info`, `input`, `conversation`, `memo` (documents), `recalled` (messages of earlier
+      conversations), `knowledge` (facts), `summary`, `tools` or `examples`. Without text of its own, a kind has its
+      default template.
     - `schema`: JSON Schema of the additional kwargs, each of which the template sees by its name (`text`, `info`); of
       what the template sees (other kinds).
     - `budget`: fields of `Size`. `volatility`, `fence`: as in `BasePrompt`. `engine`: `jinja` or `fstring`.

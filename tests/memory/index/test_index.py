@@ -24,8 +24,9 @@ from sqlalchemy import text
 from agentkit_memory import IndexBroken, IndexBusy, Memory, StoreClosed, StoreLocked
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
-from agentkit_memory.index.vector_index import Hit, Point
-from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, query_vector
+from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
+from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
+from agentkit_prompts.context.messages import Message
 from tests.effort import tries
 
 HOLD = """if True:
@@ -435,3 +436,18 @@ def test_without_the_extra_conversations_work_and_ingestion_says_what_to_install
     assert said == "recall needs Qdrant Edge: install the extra `vector`\n" * 2
     with Memory.open(home) as memory:
         assert check(memory) == 0
+
+
+def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memory) -> None:
+    texts = ["Ada planted the zebra garden", "zebra zebra", "im Garten", "서울에서 zebra", "nothing of it", "x" * 9000]
+    session = memory.session("s")
+    session.append(*[Message("user", each) for each in texts])
+    memory.worker().drain()
+    index = memory._store.indexes.catch_up()
+    assert isinstance(index, KeepsTerms)
+    with memory._store.database.read() as connection:
+        items = dict(connection.execute(text("SELECT id, text FROM items")).all())
+    asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
+    found = index.term_weights([*items, str(UUID(int=1))], asked.keys())
+    assert found == {each: held_terms(items[each], asked) for each in items}
+    assert sum(map(bool, found.values())) == 4

@@ -166,6 +166,30 @@ def test_a_model_that_fills_in_is_given_one_prompt() -> None:
         made.render(TALK)
 
 
+def test_the_registry_of_the_document() -> None:
+    own = ChatTemplateRegistry()
+
+    @own.register_module(name="llama2")
+    class Llama2(Derived):
+        pass
+
+    assert own.get("llama2")().get_prompt("hi") == "<U>hi<A>"
+    assert "[INST]" in CHAT_TEMPLATES.get("llama2")().get_prompt("hi")
+    with pytest.raises(ChatTemplateError, match="did you mean 'llama2'"):  # a model's name has to be registered
+        CHAT_TEMPLATES.get("llama22")
+
+
+def test_the_rounds_of_the_document() -> None:
+    made = CHAT_TEMPLATES.get("internlm-chat-7b")(meta_instruction="I")
+    turns = [{"role": role, "content": f"{role[0].upper()}{n}"} for n in (1, 2) for role in ("user", "assistant")]
+    text = made.render([*turns, {"role": "user", "content": "Un"}])
+    # Printed with a line end behind each answer; the end token of the model stands before it in the text that is sent.
+    assert (
+        text.replace("<eoa>", "")
+        == "<|System|>:I\n<|User|>:U1\n<|Bot|>:A1\n<|User|>:U2\n<|Bot|>:A2\n<|User|>:Un\n<|Bot|>:"
+    )
+
+
 def blocks() -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 

@@ -12,7 +12,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
 
 LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
-SELECTORS = [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0xE0000, 0xE0080), 0x3164, 0x115F, 0x1160, 0xFFA0]
+SELECTORS = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0xE0000, 0xE0080), 0x3164, 0x115F, 0x1160, 0xFFA0}
 INHERITED = (
     *("0300-036f", "0485-0486", "064b-0655", "0670", "0951-0954", "1ab0-1ace", "1cd0-1cd2", "1cd4-1ce0", "1ce2-1ce8"),
     *("1ced", "1cf4", "1cf8-1cf9", "1dc0-1dff", "20d0-20f0", "302a-302d", "3099-309a", "fe20-fe2d", "101fd", "102e0"),

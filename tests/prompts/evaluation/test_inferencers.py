@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import InContext, InContextError, Inferencer
+from agentkit_prompts.evaluation.infer_cfg import _RETRIEVERS
+from agentkit_prompts.evaluation.inferencer import ASKED
 
 READER = {"input_columns": ["question"], "output_column": "answer"}
 TURNS = {"round": [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]}
@@ -154,3 +158,20 @@ def test_the_names_of_the_originals_can_be_written_bare() -> None:
         )
         assert icl.ids([{"question": "x"}]) == [(0,) if more else ()]
     assert configured({"A": "x"}, type=bare.PPLInferencer).mode == "ppl"
+
+
+class _Lengths:
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, float(len(text))] for text in texts]
+
+
+def test_every_class_that_a_configuration_may_name_is_there_to_be_written_bare() -> None:
+    for name in (*_RETRIEVERS, *ASKED):
+        bare = getattr(evaluation, name)
+        assert name in evaluation.__all__
+        part = "retriever" if name in _RETRIEVERS else "inferencer"
+        needs = {"fix_id_list": [0]} if name == "FixKRetriever" else {}
+        cfg = {part: {"type": bare, **needs}, "ice_template": {"template": "</E>{q}", "ice_token": "</E>"}}
+        rows = [{"q": "x", "a": "y"}]
+        made = InContext.from_cfg(cfg, {"input_columns": "q", "output_column": "a"}, train=rows, embedder=_Lengths())
+        assert part == "retriever" or made.inferencer.name == name

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
     InContextError,
+    InContextWarning,
     MetaTemplate,
     MMPromptTemplate,
     PromptList,
@@ -105,6 +106,12 @@ class TestTheDocument:
         assert parts_of(template(human(parts)).item(row)) == [
             [{"type": "image_url", "image_url": "a.png"}, {"type": "image_url", "image_url": "b.png"}]
         ]
+
+    @pytest.mark.parametrize("parts", [BY_URL, BY_BASE64], ids=["url", "base64"])
+    def test_an_address_with_two_schemes_is_named(self, parts: dict[str, Any]) -> None:
+        row = {"anything": "x", "content": "<AIS_IMAGE_START>https://x/y.jpg<AIS_CONTENT_TAG>"}
+        with pytest.warns(InContextWarning, match="an address has two schemes"):
+            template(human(parts)).item(row)
 
 
 class TestFilling:

@@ -57,3 +57,9 @@ def test_labels_without_template_are_an_error_that_says_where_they_go() -> None:
         InContext.from_cfg({"prompt_template": target}, {"input_columns": "question"})
     icl = InContext.from_cfg({"prompt_template": {"template": target}}, {"input_columns": "question"})
     assert icl.labels() == ["A"]
+
+
+def test_sections_beside_a_key_that_is_none_are_labels_and_named() -> None:
+    with pytest.warns(InContextWarning, match="`begin` and `round` are labels beside 'ende'; did you mean 'end'"):
+        template = PromptTemplate({"begin": "x", "round": "y", "ende": "z"})
+    assert template.labels == ("begin", "round", "ende")

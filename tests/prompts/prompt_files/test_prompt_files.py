@@ -129,7 +129,10 @@ def test_layers_takes_other_fields_and_prompts_stand_behind_those_of_the_folder(
     assert prompts.layers(after_input=["z"]) is not prompts.layers(after_input=more)
 
 
-@pytest.mark.parametrize("kind", ["info", "input", "conversation", "memo", "knowledge", "tools", "examples"])
+@pytest.mark.parametrize(
+    "kind",
+    ["info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"],
+)
 def test_a_kind_without_text_has_its_default_template(folder: Path, kind: str) -> None:
     write(folder, it=f"---\nkind: {kind}\nrole: before_input\n---\n")
     prompt = PromptFolder.load(folder)["it"]

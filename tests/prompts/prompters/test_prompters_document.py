@@ -4,12 +4,19 @@ test says what differs.
 
 from __future__ import annotations
 
+import ast
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from agentkit import Chain, CompletionModel, OpenAIModel
 from agentkit.prompts.prompters import LAZYLLM_SYSTEM, AlpacaPrompter, ChatPrompter, PrompterError
+from tests.paths import SHARED
+from tests.servers import completes, says, serve
 
+DOCUMENT = SHARED / "seeds" / "lazyllm_prompter.md"
 SYSTEM = "You are an AI-Agent developed by LazyLLM."
 ALPACA = (
     "Below is an instruction that describes a task, paired with extra messages such as input that provides further "
@@ -151,3 +158,67 @@ def test_alpaca_has_no_history() -> None:
     with pytest.raises(PrompterError, match="history"):
         alpaca(ADD).generate_prompt("", history=[BEFORE])
     assert alpaca(ADD).generate_prompt("", history=[]) == alpaca(ADD).generate_prompt("")
+
+
+def test_tools_may_have_every_field_of_the_document_and_be_incomplete() -> None:
+    parameters = {"type": "object", "properties": {"arg-1": {"type": "string", "description": "x"}, "arg-2": {}}}
+    function = {"name": "f", "description": "d", "parameters": parameters, "required": ["arg-1", "arg-2"]}
+    tools = [{"type": "function", "function": function}]
+    assert ChatPrompter(PICK, tools=tools).generate_prompt("x", return_dict=True)["tools"] == tools
+
+
+async def test_a_prompter_with_a_hosted_and_with_a_local_model() -> None:
+    with serve() as server:
+        server.on("hosted", says("Fine."))
+        server.on("local", completes("Fine too."))
+        hosted = Chain(OpenAIModel("hosted", base_url=server.url), AlpacaPrompter(QUESTION))
+        assert await hosted.run(SLOTS) == "Fine."
+        local = ChatPrompter(QUESTION).for_model("internlm2-chat-7b")
+        model = CompletionModel("local", local.chat_template, base_url=server.url)
+        assert await Chain(model, local).run(SLOTS) == "Fine too."
+        (asked,) = server.to("hosted")
+        assert asked.body["messages"] == AlpacaPrompter(QUESTION).generate_prompt(SLOTS, return_dict=True)["messages"]
+        (asked,) = server.to("local")
+        assert asked.body["prompt"] == local.generate_prompt(SLOTS) and ANSWERED in asked.body["prompt"]
+
+
+@pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")
+def test_what_the_document_prints_for_its_own_calls() -> None:
+    """Its calls are run as they stand, and what they print is compared with what stands behind them."""
+    scope: dict[str, Any] = {"lazyllm": SimpleNamespace(AlpacaPrompter=alpaca, ChatPrompter=chat)}
+    compared: list[str] = []
+    found: Any = None
+    for line in DOCUMENT.read_text("utf-8").splitlines():
+        call = re.match(r" *>>?> *(.+)", line)
+        if call and "generate_prompt" in call[1]:
+            found = eval(call[1], scope)
+        elif call and call[1].startswith(("p =", "prompter =", "tools=")):
+            exec(call[1], scope)
+            # One prompt is printed without a call in front of it: that of the call before.
+            made = scope.get("p") if call[1].startswith("p =") else None
+            found = made.generate_prompt("a+b") if made is not None else None
+        elif found is not None and re.match(r" *['{]", line):
+            printed = _literal(line.strip())
+            if isinstance(found, dict):
+                found = {"messages": found["messages"]}
+            compared.append(type(found).__name__)
+            assert _normal(found) == _normal(printed), line
+            found = None
+    assert compared == ["str"] * 4 + ["str"] * 4 + ["dict", "str", "dict", "dict"]
+
+
+def _literal(printed: str) -> Any:
+    """Return a value that is printed whole, without its closing quote, or with its tools on the next line."""
+    closed = printed if printed[-1] in "'}" else printed + ("'" if printed[0] == "'" else "}")
+    return ast.literal_eval(closed)
+
+
+def _normal(value: Any) -> Any:
+    """Return a printed value without what is known to differ: written-out line ends, white space around headings."""
+    if isinstance(value, dict):
+        return {key: _normal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_normal(item) for item in value]
+    text = value.replace("\\n", "\n").replace("\n\n ### Instruction:", "\n\n### Instruction:")
+    text = re.sub(r"\n+### (Response|Function-call)", r"\n### \1", text)
+    return text + ":\n" if text.endswith("<|Assistant|>") else text  # one print breaks off there

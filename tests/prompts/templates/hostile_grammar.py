@@ -11,8 +11,17 @@ import json
 from pathlib import Path
 from random import Random
 
+from agentkit_prompts.templates.engine.costs import COSTS
+
 CORPUS = Path(__file__).parent / "hostile_templates.json"
 CASES = 1600
+
+
+def offered_names(kind: str) -> tuple[str, ...]:
+    """Return what templates can ask for of one kind, such as `filter`: every row of the table of costs."""
+    return tuple(sorted(row.removeprefix(f"{kind}.") for row in COSTS if row.startswith(f"{kind}.")))
+
+
 SIZES = (0, 1, 3, 50, 99, 101, 999, 2_499, 9_999, 29_999, 100_000, 1_000_000, 3_000_000)
 UNITS = (
     "a",
@@ -60,157 +69,13 @@ NUMBERS = (
     "none",
     "true",
 )
-STR_METHODS = (
-    "capitalize",
-    "casefold",
-    "center",
-    "count",
-    "encode",
-    "endswith",
-    "expandtabs",
-    "find",
-    "format",
-    "format_map",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "isidentifier",
-    "islower",
-    "isnumeric",
-    "isprintable",
-    "isspace",
-    "istitle",
-    "isupper",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "maketrans",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "translate",
-    "upper",
-    "zfill",
-)
+STR_METHODS = (*offered_names("str"), "maketrans", "translate")
 OTHER_METHODS = (
-    "append",
-    "as_integer_ratio",
-    "bit_length",
-    "copy",
-    "count",
-    "decode",
-    "fromkeys",
-    "get",
-    "hex",
-    "index",
-    "isoformat",
-    "items",
-    "keys",
-    "pop",
-    "sort",
-    "strftime",
-    "to_bytes",
-    "update",
-    "values",
+    *(name for kind in ("bytes", "date", "dict", "float", "int", "list", "range") for name in offered_names(kind)),
+    *("append", "fromkeys", "pop", "sort", "to_bytes", "update"),
 )
-FILTERS = (
-    "abs",
-    "attr",
-    "batch",
-    "capitalize",
-    "center",
-    "count",
-    "d",
-    "default",
-    "dictsort",
-    "e",
-    "escape",
-    "filesizeformat",
-    "first",
-    "float",
-    "forceescape",
-    "format",
-    "groupby",
-    "indent",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "pprint",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "safe",
-    "select",
-    "selectattr",
-    "slice",
-    "sort",
-    "string",
-    "striptags",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "truncate",
-    "unique",
-    "upper",
-    "urlencode",
-    "urlize",
-    "wordcount",
-    "wordwrap",
-    "xmlattr",
-)
-TESTS = (
-    "boolean",
-    "callable",
-    "defined",
-    "divisibleby",
-    "eq",
-    "even",
-    "ge",
-    "gt",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "lower",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sameas",
-    "sequence",
-    "string",
-    "undefined",
-    "upper",
-)
+FILTERS = offered_names("filter")
+TESTS = tuple(name for name in offered_names("test") if name.isalpha())
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", ">=", "in", "not in", "and", "or")
 CODECS = ("utf-8", "ascii", "idna", "punycode", "unicode_escape", "utf-7", "base64", "rot13", "utf-32")
 ERRORS = ("strict", "namereplace", "xmlcharrefreplace", "backslashreplace", "ignore")
@@ -387,5 +252,29 @@ def hostile_values() -> dict[str, object]:
     }
 
 
+def with_every_row() -> list[str]:
+    """Return templates that give each row of the table of costs what nests deeply, and names that are long."""
+    made: list[str] = []
+    for row in COSTS:
+        kind, _, name = row.partition(".")
+        for value, argument in (("deep_tuple", ""), ("rows", "deep_tuple"), ("rows", "'a' * 3000000")):
+            given = f"({argument})" if argument else ""
+            match kind:
+                case "filter":
+                    made.append(f"{{{{ {value}|{name}{given} }}}}")
+                case "test" if name.isalpha():
+                    made.append(f"{{{{ {value} is {name}{given} }}}}")
+                case "function":
+                    made.append(f"{{{{ {name}({argument or value}) }}}}")
+                case "operator" if not name.isalpha() and "[" not in name:
+                    made.append(f"{{{{ {value} {name} ({argument or value}) }}}}")
+                case "str" | "dict" | "list" | "bytes":
+                    owner = {"str": "text", "dict": "mapping", "list": "rows", "bytes": "text.encode()"}[kind]
+                    made.append(f"{{{{ {owner}.{name}({argument or value}) }}}}")
+    return list(dict.fromkeys(made))
+
+
 if __name__ == "__main__":
-    CORPUS.write_text(json.dumps([Grammar(Random(seed)).template() for seed in range(CASES)], indent=0) + "\n")
+    kept = with_every_row()
+    kept += [Grammar(Random(seed)).template() for seed in range(CASES - len(kept))]
+    CORPUS.write_text(json.dumps(kept, indent=0) + "\n")

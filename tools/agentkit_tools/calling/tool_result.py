@@ -65,6 +65,10 @@ class ToolResult:
         return replace(self, content=to_content(self.content, nothing=""))
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None), dict, list))
+"""Types that a look tells to be no iterators: most results."""
+
+
 def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
     """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
     limit = policy.max_result_chars
@@ -73,7 +77,7 @@ def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> To
             return _shortened(value.answering(call).checked(), limit)
         if isinstance(value, BaseException):
             return failed(call, value, policy)
-        if isinstance(value, Iterator):
+        if type(value) not in _PLAIN and isinstance(value, Iterator):
             value = gather(partial(iter, value), limit, join=False)
         value, ended = value if isinstance(value, Collected) else (value, True)
         content = to_content(value, nothing=nothing)

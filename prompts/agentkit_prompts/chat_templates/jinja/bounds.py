@@ -105,6 +105,7 @@ class Bounds(Meter):
         if isinstance(left, str | bytes) and isinstance(right, str | bytes):
             self.room(len(left) + len(right))
             return left + right  # type: ignore[operator]
+        refuse_large_numbers(left, right)
         self.pay("operator.+", left, right)
         made = left + right
         if type(made) is int:

@@ -161,8 +161,8 @@ _OF_TEXT = frozenset(
     )
 )
 """Filters that read the text of what they get."""
-_SHALLOW = frozenset(("items", "map", "reject", "rejectattr", "select", "selectattr"))
-"""Filters that leave what is inside of items alone."""
+_SHALLOW = frozenset(("attr", "items", "map", "reject", "rejectattr", "select", "selectattr"))
+"""Filters that leave what is inside of the value, or of its items, alone."""
 
 
 def bounded_filters(filters: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
@@ -199,7 +199,7 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
             bounds.percent(operand if isinstance(operand, str) else str(operand), kwargs or args)
         elif hasattr(value, "__len__"):
             bounds.walk(row, list(value.items()) if isinstance(value, dict) else value)
-        if name in _SHALLOW and name != "items" and not value:  # to Jinja, None and 0 hold nothing here
+        if name in _SHALLOW and name not in ("attr", "items") and not value:  # to Jinja, None and 0 hold nothing here
             value = ()
         if wanted is None:
             made = run(value, *args, **kwargs)
@@ -257,12 +257,14 @@ _PLAIN: dict[str, Callable[..., Any]] = dict(JINJA_TESTS)  # type: ignore[arg-ty
 _WALKING = {name for name, run in _PLAIN.items() if run.__module__ == "_operator"} | {
     "divisibleby",
     "even",
+    "filter",
     "in",
     "lower",
     "odd",
+    "test",
     "upper",
 }
-"""Tests that compare, or read a text through."""
+"""Tests that compare or hash, or read a text through."""
 TESTS = offered("test", {name: _bounded_test(name, run) if name in _WALKING else run for name, run in _PLAIN.items()})
 """The tests of templates, those charged that walk through what they get. Loops charge the others by
 `NODE_STEPS`, as they take the same time whatever they get."""

@@ -19,7 +19,7 @@ from agentkit_prompts.templates.engine.objects import Loop
 
 __all__ = ["DICT_NAMES", "FREE", "BoundedCodeGenerator", "QuickCodeGenerator"]
 
-FREE = frozenset(("attr", "count", "d", "default", "first", "last", "length"))
+FREE = frozenset(("count", "d", "default", "first", "last", "length"))
 """Filters that take the same time whatever they get: a loop charges them with its rounds."""
 
 DICT_NAMES = frozenset(dir(dict))
@@ -72,10 +72,6 @@ def _is_small(node: nodes.Node) -> bool:
 def _is_few(node: nodes.Node) -> bool:
     """Tell whether a node is a list of constants that holds little enough to be looked through for nothing."""
     return isinstance(node, _LITERALS) and len(node.items) < _MAX_FREE and all(map(_is_small, node.items))
-
-
-def _is_number(node: nodes.Node) -> bool:
-    return isinstance(node, nodes.Const) and isinstance(node.value, int | float)
 
 
 class QuickCodeGenerator(CodeGenerator):
@@ -252,9 +248,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         return made
 
     def _plain_add(self, node: nodes.BinExpr, frame: Frame) -> None:
-        is_number = _is_number(node.left) or _is_number(node.right)
-        self._call("(" if is_number else "added(", [node.left], frame)
-        self._call(" + " if is_number else ", ", [node.right], frame)
+        self._call("added(", [node.left, node.right], frame)
         self.write(")")
 
     @staticmethod

@@ -98,7 +98,7 @@ def attribute(meter: Meter, value: Any, name: str) -> Any:
 def element(meter: Meter, value: Any, key: Any) -> Any:
     """Return `value[key]` as templates see it; a text key that is no element is read as an attribute."""
     kind = type(value)
-    meter.charge(4)
+    meter.charge(4 if kind in MAPPINGS else 14)
     if isinstance(key, tuple | frozenset) or (isinstance(key, str) and len(key) > _MAX_FREE_KEY):
         meter.key(key, len(value) if kind in MAPPINGS else 0)
     if kind in MAPPINGS:

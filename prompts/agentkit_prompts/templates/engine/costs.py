@@ -89,6 +89,7 @@ _NUMBER = Cost(worst.fixed(16), "one operation on a number, of at most 8,192 bit
 _SELECT = Cost(worst.named(12), "an attribute and a test for each item; the test charges for itself")
 _EXTREME = Cost(worst.named(10), "compares each item with the one that is ahead", "measure")
 _COMPARED = Cost(worst.fixed(8), "walks through both values until they differ", "measure")
+_NAMED = Cost(worst.fixed(10), "hashes the value, which is looked up as a name", "measure")
 _DIVIDED = Cost(worst.divided, "dividing is quadratic in the digits")
 _FOUND = Cost(worst.each(1), "compares every item with the value", "search")
 _LIST = Cost(worst.each(2), "a reference for each item")
@@ -156,7 +157,7 @@ COSTS: dict[str, Cost] = {
     "filter.wordwrap": Cost(worst.wordwrap, "a long word is copied for each line that it is cut into"),
     # filters of numbers
     **dict.fromkeys([f"filter.{name}" for name in ("abs", "filesizeformat")], _NUMBER),
-    "filter.float": Cost(worst.linear(4), "digits of other scripts are looked up one by one"),
+    "filter.float": Cost(worst.linear(4, 24), "digits of other scripts are looked up one by one; an error costs 1 us"),
     "filter.int": Cost(worst.whole_number, "reading digits is quadratic, but in bases that are powers of two"),
     "filter.round": Cost(worst.rounded, "a power of ten with as many digits as are kept"),
     # filters of lists and mappings
@@ -189,7 +190,6 @@ COSTS: dict[str, Cost] = {
                 "defined",
                 "escaped",
                 "false",
-                "filter",
                 "float",
                 "integer",
                 "iterable",
@@ -199,7 +199,6 @@ COSTS: dict[str, Cost] = {
                 "sameas",
                 "sequence",
                 "string",
-                "test",
                 "true",
                 "undefined",
             )
@@ -207,6 +206,9 @@ COSTS: dict[str, Cost] = {
         _KIND_OF,
     ),
     **dict.fromkeys([f"test.{name}" for name in ("divisibleby", "even", "odd")], _DIVIDED),
+    **dict.fromkeys(
+        ("test.filter", "test.test"), Cost(worst.fixed(10), "hashes the value to look its name up", "measure")
+    ),
     "test.in": Cost(worst.sought, "compares every item with the value, or searches a text", "search"),
     **dict.fromkeys(("test.lower", "test.upper"), _CASE),
     **dict.fromkeys([f"test.{name}" for name in _COMPARISONS], _COMPARED),

@@ -140,6 +140,7 @@ def _int(meter: Meter, value: Any, /, default: Any = 0, base: int = 10) -> Any:
     refuse_large_numbers(value)
     try:
         if isinstance(value, str) and len(value) > 4000:
+            meter.pay("filter.int", "")
             return default
         meter.pay("filter.int", value, default, base)
         if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > 1000:

@@ -101,6 +101,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def _number(meter: Meter, value: object) -> str:
+    meter.charge(4)
     if isinstance(value, int):
         if not -_MAX_INT < value < _MAX_INT:
             raise Fault("the number has too many digits to be printed")
@@ -183,6 +184,9 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if kind in _LEAVES:
         meter.charge(3)
         return value
+    if kind is int and -_MAX_SHORT < value < _MAX_SHORT:  # type: ignore[operator]
+        meter.charge(10)
+        return value
     if depth > _MAX_DEPTH:
         raise Fault(f"the data is cyclic or nests deeper than {_MAX_DEPTH} levels")
     deeper = depth + 1
@@ -195,7 +199,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         meter.chars(sum([len(item) for item in listed if type(item) is str]))
         return listed
     if kind is dict or isinstance(value, Mapping):
-        meter.charge(60 + 10 * len(value))  # type: ignore[arg-type]
+        meter.charge(60 + 14 * len(value))  # type: ignore[arg-type]
         made = {
             key if type(key) is str else _key(key): item if type(item) in _LEAVES else _as_data(meter, item, deeper)
             for key, item in value.items()  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ __all__ = ["DEFAULT", "Limits", "Meter"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
-_CALL = 6
+_CALL = 10
 """Steps of calling anything at all."""
 _SECONDS_BETWEEN_CLOCKS = 0.005
 _MAX_CALL_DEPTH = 100

@@ -55,6 +55,8 @@ __all__ = [
 _QUICK_SEARCH = 30_000
 _QUICK_NEEDLE = 100
 _SHORT_SEARCH = 2_500
+_MAX_PARTS = 1_000
+"""Texts of a tuple that are looked at one by one."""
 _RUN = re.compile(r"\s+|\S+")
 _MAX_LOOKED_AT = 150_000
 """Characters in which the longest word is looked for; a longer text may be one word."""
@@ -66,6 +68,10 @@ def size_of(value: object) -> int:
 
 def _whole(value: object) -> int:
     return max(0, value) if isinstance(value, int) else 0
+
+
+def _digits(number: int) -> int:
+    return 1 + number.bit_length() // 3
 
 
 def linear(chars_per_step: int, base: int = 1) -> Callable[..., int]:
@@ -101,6 +107,8 @@ def strip(value: Any, chars: Any = None, *args: Any, **_: Any) -> int:
 
 def affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
     parts = part if isinstance(part, tuple) else (part,)
+    if len(parts) > _MAX_PARTS:
+        return len(parts) * (8 + size_of(value) // 16)
     return 4 + 4 * len(parts) + sum([min(size_of(value), size_of(one)) for one in parts]) // 16
 
 
@@ -146,7 +154,7 @@ def title(value: str, *args: Any, **_: Any) -> int:
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
     start = size_of(width) if isinstance(width, str) else _whole(width)
-    return 10 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
+    return 6 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
 
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
@@ -182,9 +190,11 @@ def each(steps: int, base: int = 10) -> Callable[..., int]:
 
 def named(steps: int, base: int = 40) -> Callable[..., int]:
     def worst(value: Any, *args: Any, **keywords: Any) -> int:
-        names = [one for one in (*args, *keywords.values()) if isinstance(one, str)]
-        parts = sum([1 + one.count(".") + one.count(",") for one in names])
-        return base + count_of(value) * (steps + (10 if parts < 4 else 25) * parts) + 8 * parts
+        given = (*args, *keywords.values())
+        names = [one for one in given if isinstance(one, str)]
+        parts = len(given) + sum([one.count(".") + one.count(",") for one in names])
+        missing = sum(map(len, names)) // 16  # the name is written into an error for each item that lacks it
+        return base + count_of(value) * (steps + (16 if parts < 4 else 25) * parts + missing) + 8 * parts
 
     return worst
 
@@ -198,8 +208,11 @@ def columns(value: Any, count: Any = 1, fill: Any = None, *args: Any, **keywords
 
 
 def joined(value: Any, glue: Any = "", *args: Any, **keywords: Any) -> int:
-    names = sum([1 + one.count(".") for one in (*args, *keywords.values()) if isinstance(one, str)])
-    return 40 + count_of(value) * (4 + 10 * names + size_of(glue) // 16)
+    given = (*args, *keywords.values())
+    names = [one for one in given if isinstance(one, str)]
+    parts = len(given) - given.count(None) + sum([one.count(".") for one in names])
+    between = (_digits(glue) if isinstance(glue, int) else size_of(glue)) + sum(map(len, names))
+    return 40 + count_of(value) * (4 + 10 * parts + between // 16)
 
 
 def summed(value: Any, attribute: Any = None, start: Any = 0, *args: Any, **keywords: Any) -> int:

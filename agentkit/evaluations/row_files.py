@@ -1,0 +1,138 @@
+"""Rows of a dataset from files: JSON lines, JSON or CSV, one file for each split."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from agentkit_prompts.errors import InContextError
+
+__all__ = ["load_rows"]
+
+_Rows = list[dict[str, Any]]
+_MAX_FILE = 2_000_000_000
+"""Bytes of one file."""
+_MAX_NAMED = 5
+
+
+def load_rows(path: str | os.PathLike[str]) -> _Rows | dict[str, _Rows]:
+    """Return the rows of a file, or those of each split.
+
+    Args:
+        path: A file with a row on each line (`.jsonl`), a list of rows (`.json`) or a row of column names and then rows
+            (`.csv`, `.tsv`; every value is text). A `.json` file may be an object of splits by name, and a folder is
+            one split for each such file, named as the file is.
+
+    Raises:
+        InContextError: It cannot be read, or something in it is no row: names the lines.
+    """
+    home = Path(path)
+    if home.is_dir():
+        files = sorted(file for file in home.iterdir() if file.suffix.lower() in _READERS)
+        twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
+        if twice:
+            raise InContextError(f"{home}: there are several files of the split {', '.join(twice)}")
+        if not files:
+            raise InContextError(f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}")
+        return {file.stem: _of_file(file) for file in files}
+    found = _read(home)
+    if isinstance(found, dict):
+        return {name: _checked(rows, f"{home}: split {name!r}") for name, rows in found.items()}
+    return _checked(found, str(home))
+
+
+def _of_file(file: Path) -> _Rows:
+    return _checked(_read(file), str(file))
+
+
+def _read(file: Path) -> Any:
+    read = _READERS.get(file.suffix.lower())
+    if read is None:
+        raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
+    try:
+        if file.stat().st_size > _MAX_FILE:
+            raise InContextError(f"{file}: is larger than {_MAX_FILE:,} bytes")
+        return read(file.read_text("utf-8-sig"), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InContextError(f"{file}: cannot be read ({error})") from error
+
+
+def _checked(rows: Any, where: str) -> _Rows:
+    if not isinstance(rows, list):
+        raise InContextError(f"{where}: expected a list of rows, got {type(rows).__name__}")
+    odd = [f"row {number} is a {type(row).__name__}" for number, row in enumerate(rows) if not isinstance(row, dict)]
+    if odd:
+        raise InContextError(f"{where}: expected objects with a value for each column: {_listed(odd)}")
+    if not rows:
+        raise InContextError(f"{where}: there are no rows in it")
+    return rows
+
+
+def _of_lines(text: str, file: Path) -> _Rows:
+    rows, wrong = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = from_json(line)
+        except ValueError as error:
+            wrong.append(f"line {number} is not JSON ({error})")
+            continue
+        if isinstance(row, dict):
+            rows.append(row)
+        else:
+            wrong.append(f"line {number} is a {type(row).__name__}, expected an object")
+    if wrong:
+        raise InContextError(f"{file}: {_listed(wrong)}")
+    return rows
+
+
+def _of_json(text: str, file: Path) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise InContextError(f"{file}: is not JSON ({error})") from error
+
+
+def _of_table(text: str, file: Path) -> _Rows:
+    reader = csv.reader(
+        io.StringIO(text, newline=""), "excel-tab" if file.suffix.lower() == ".tsv" else "excel", strict=True
+    )
+    rows, wrong = [], []
+    try:
+        names = next(reader, [])
+        unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if unnamed:
+            wrong.append(f"column {', '.join(unnamed)} has no name")
+        if twice:
+            wrong.append(f"several columns are called {', '.join(twice)}")
+        for cells in reader:
+            if len(cells) == len(names):
+                rows.append(dict(zip(names, cells, strict=True)))
+            elif cells:
+                wrong.append(f"line {reader.line_num} has {len(cells)} cells, and there are {len(names)} columns")
+    except csv.Error as error:
+        wrong.append(f"line {reader.line_num}: {error}")
+    if wrong:
+        raise InContextError(f"{file}: {_listed(wrong)}")
+    return rows
+
+
+def _listed(problems: list[str]) -> str:
+    more = f"; and {len(problems) - _MAX_NAMED} more" if len(problems) > _MAX_NAMED else ""
+    return "; ".join(problems[:_MAX_NAMED]) + more
+
+
+_READERS: Mapping[str, Callable[[str, Path], Any]] = {
+    ".jsonl": _of_lines,
+    ".json": _of_json,
+    ".csv": _of_table,
+    ".tsv": _of_table,
+}

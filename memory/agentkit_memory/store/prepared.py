@@ -1,0 +1,86 @@
+"""`Prepared`: a SELECT whose SQL is written once, as for the few rows of a recall that takes longer than the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, union_all
+
+__all__ = ["Prepared"]
+
+
+class Prepared:
+    """A SELECT, or several whose rows follow each other, with parameters that are numbers, texts, or lists of either.
+
+    There are at least two parameters; lists may also be of tuples of texts. The SQL is kept for each dialect and some
+    lengths of the lists; others are filled up to the next.
+    """
+
+    def __init__(self, *selects: Select[Any]) -> None:
+        self.selects = selects
+        self._texts: dict[tuple[object, ...], _Text] = {}
+
+    def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Row[Any]]:
+        """Return the rows for these values of the parameters."""
+        given = {name: _filled_up(value) if isinstance(value, list) else value for name, value in values.items()}
+        lengths = [(name, len(value)) for name, value in given.items() if isinstance(value, list)]
+        key = (connection.dialect.name, *lengths)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = _Text(self.selects, connection, given)
+        return connection.exec_driver_sql(text.sql, text.arguments(given)).all()
+
+
+class _Text:
+    """The SQL for lists of certain lengths, and which value goes where in it."""
+
+    def __init__(self, selects: Sequence[Select[Any]], connection: Connection, values: Mapping[str, object]) -> None:
+        statement = selects[0] if len(selects) == 1 else union_all(*selects)
+        numbers = count()
+        numbered = {name: _numbered(value, numbers) for name, value in values.items()}
+        state = statement.compile(dialect=connection.dialect).construct_expanded_state(numbered)
+        self.sql = state.statement
+        self._given = [*values]
+        constants = {name: value for name, value in state.parameters.items() if not isinstance(value, _Number)}
+        self._constants = [*constants.values()]
+        places = dict(zip(constants, numbers, strict=False)) | {
+            name: value.number for name, value in state.parameters.items() if isinstance(value, _Number)
+        }
+        self._names = [*places] if state.positiontup is None else None
+        self._ordered = itemgetter(*[places[name] for name in state.positiontup or places])
+
+    def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:
+        """Return what the driver takes: a tuple, or a dict where parameters have names."""
+        flat = chain.from_iterable([_flat(values[name]) for name in self._given])
+        ordered: tuple[Any, ...] = self._ordered([*flat, *self._constants])
+        return ordered if self._names is None else dict(zip(self._names, ordered, strict=True))
+
+
+class _Number:
+    """Stands for a value while the SQL is written."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _numbered(value: object, numbers: Iterator[int]) -> object:
+    if isinstance(value, list):
+        return [_numbered(each, numbers) for each in value]
+    return tuple([_Number(next(numbers)) for _ in value]) if isinstance(value, tuple) else _Number(next(numbers))
+
+
+def _flat(value: object) -> Sequence[object]:
+    if not isinstance(value, list):
+        return (value,)
+    return [*chain.from_iterable(value)] if value and isinstance(value[0], tuple) else value
+
+
+def _filled_up(value: list[Any]) -> list[Any]:
+    """Return a list with its last value repeated, up to one of a few lengths."""
+    length = 1
+    while length < len(value):
+        length += max(1, length // 2)
+    return value + value[-1:] * (length - len(value))

@@ -1,0 +1,196 @@
+"""`agentkit eval`: from a configuration file to a table of scores."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import MAIN, Run
+from tests.evaluations.evaluation_servers import answers, likely, texts_of
+from tests.servers import ChatServer, sends
+
+SUMS = """
+from opencompass.openicl.icl_prompt_template import PromptTemplate
+from opencompass.openicl.icl_retriever import FixKRetriever, ZeroRetriever
+from opencompass.openicl.icl_inferencer import GenInferencer
+from opencompass.openicl.icl_evaluator import AccEvaluator
+
+datasets = [
+    dict(
+        abbr=name, path=name,
+        reader_cfg=dict(input_columns=['question'], output_column='answer'),
+        infer_cfg=dict(
+            prompt_template=dict(type=PromptTemplate, template=prompt + 'Q: {question}', ice_token='</E>'),
+            ice_template=dict(type=PromptTemplate, template='Q: {question} A: {answer}'),
+            retriever=retriever, inferencer=dict(type=GenInferencer)),
+        eval_cfg=dict(evaluator=dict(type=AccEvaluator)))
+    for name, prompt, retriever in [
+        ('few', '</E>', dict(type=FixKRetriever, fix_id_list=[0])), ('zero', '</E>', dict(type=ZeroRetriever))]
+]
+"""
+MOOD = """
+datasets:
+  - abbr: mood
+    path: mood.csv
+    reader_cfg: {input_columns: [text], output_column: label}
+    infer_cfg:
+      prompt_template: {type: PromptTemplate, template: {good: "{text} good", bad: "{text} bad"}}
+      inferencer: {type: PPLInferencer}
+"""
+
+
+@pytest.fixture
+def sums(folder: Path) -> Path:
+    """A configuration with two datasets, and their rows beside it."""
+    (folder / "sums.py").write_text(SUMS)
+    for name in ("few", "zero"):
+        (folder / name).mkdir()
+        (folder / name / "test.csv").write_text("question,answer\n2+2,4\n3+3,6\n")
+    (folder / "few" / "train.jsonl").write_text('{"question": "1+1", "answer": "2"}\n')
+    return folder
+
+
+def right(texts: list[str]) -> str:
+    return str(2 * int(texts[-1][-1]))
+
+
+def test_every_dataset_of_a_file_is_asked_and_scored(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("eval", answers(lambda texts: right(texts) if "1+1" in texts[-1] or "2+2" in texts[-1] else "?"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    done = run("eval", "sums.py", "--model", "eval", "--out", "answers", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["model"] == "eval"
+    shown = [(one["dataset"], one["rows"], one["failed"], one["score"]) for one in found["datasets"]]
+    assert shown == [("few", 2, 0, 1.0), ("zero", 2, 0, 0.5)]
+    assert texts_of(server.to("eval")[0])[0] == "Q: 1+1 A: 2\nQ: 2+2"
+    again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
+    assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "1.0000", "0", "0"]
+    assert len(server.to("eval")) == 4  # nothing was asked again
+
+
+def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
+    named = ("--rows", "train=few/train.jsonl", "--rows", "test=few/test.csv")
+    done = run("eval", "sums.py", "--dataset", "few", "--score", "exact", "--json", *named)
+    assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 0.0), done.stderr
+    (sums / "all.json").write_text('{"train": [{"question": "q", "answer": "a"}], "test": [{"question": "p"}]}')
+    done = run("eval", "sums.py", "-d", "few", "--rows", "all.json")
+    assert done.exit_code == 0 and done.stdout.splitlines()[1].split()[3] == "none"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reported"),
+    [
+        (("--rows", "few/test.csv"), "has 2 datasets: name the one of these rows with --dataset; there is: few, zero"),
+        (("--rows", "few/test.csv", "-d", "few"), "shows row 0, and there are no training rows"),
+        (("--dataset", "fewer"), "no dataset 'fewer'; did you mean 'few'"),
+        (("--score", "exakt"), "did you mean 'exact'"),
+        (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
+        (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
+        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_reported_before_anything_is_asked(
+    run: Run, sums: Path, arguments: tuple[str, ...], reported: str
+) -> None:
+    done = run("eval", "sums.py", *arguments)
+    assert done.exit_code == 1 and reported in done.stderr, done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_wrong_with_several_datasets_is_reported_at_once(run: Run, sums: Path) -> None:
+    for name in ("few", "zero"):
+        (sums / name / "test.csv").write_text("quest\nx\n")
+    done = run("eval", "sums.py")
+    assert done.exit_code == 1
+    assert "dataset few: " in done.stderr and "dataset zero: dataset: no row of test has a column" in done.stderr
+
+
+def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = answers(right)
+    bad = sends({"error": {"message": "no"}}, 400)
+    server.on("half", lambda asked: (bad if "3+3" in texts_of(asked)[-1] else good)(asked))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    command = ("eval", "sums.py", "-d", "zero", "-m", "half", "--out", "out.jsonl", "--concurrency", "1")
+    done = run(*command)
+    assert done.exit_code == 1 and "1 of 2 rows could not be asked: row 1" in done.stderr
+    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "1", "1.0000"]
+    server.on("half", good)
+    done = run(*command)
+    assert done.exit_code == 0 and len(server.to("half")) == 3
+    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "0", "1.0000"]
+
+
+def test_labels_are_scored_by_a_model_of_raw_completions(
+    run: Run, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mood.yaml").write_text(MOOD)
+    (folder / "mood.csv").write_text('text,label\n"I laugh,",good\n"I cry,",bad\n')
+    refused = run("eval", "mood.yaml")
+    assert refused.exit_code == 1 and "log probabilities" in refused.stderr
+    server.on("ppl", likely(lambda token, before: -0.1 if (token == " good") == ("laugh" in before) else -3.0))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    done = run("eval", "mood.yaml", "--model", "ppl", "--chat-template", "base", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 1.0), done.stderr
+
+
+def test_the_meta_template_of_the_configuration_is_used_where_it_is_for_such_a_model(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meta = "dict(round=[dict(role='HUMAN', begin='<h>'), dict(role='BOT', begin='<b>', generate=True)])"
+    (sums / "own.py").write_text(
+        SUMS.replace(
+            "prompt + 'Q: {question}'",
+            "dict(round=[dict(role='HUMAN', prompt='{question}'), dict(role='BOT', prompt='{answer}')])",
+        ).replace(
+            "template='Q: {question} A: {answer}'",
+            "template=dict(round=[dict(role='HUMAN', prompt='{question}'), dict(role='BOT', prompt='{answer}')])",
+        )
+        + f"\nmodels = [dict(abbr='m', meta_template={meta})]\n"
+    )
+    server.on("metal", answers(lambda texts: "4"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    done = run("eval", "own.py", "-d", "zero", "-m", "metal", "--chat-template", "base")
+    assert done.exit_code == 0, done.stderr
+    assert sorted(texts_of(asked)[0] for asked in server.to("metal")) == ["<h>2+2<b>", "<h>3+3<b>"]
+    done = run("eval", "own.py", "-d", "zero", "-m", "metal")
+    assert "no meta_template of the configuration is used" in done.stderr
+    assert texts_of(server.to("metal")[-1]) == ["3+3"] or texts_of(server.to("metal")[-1]) == ["2+2"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f'{{"question": "{one}+{one}", "answer": "{2 * one}"}}\n' for one in range(1, 9))
+    (sums / "many.jsonl").write_text(rows)
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    good = answers(right)
+    server.on("slow", lambda asked: (time.sleep(0.2), good(asked))[1])
+    command = ["eval", "sums.py", "-d", "zero", "-m", "slow", "-r", "test=many.jsonl", "--out", "kept.jsonl"]
+    command += ["--concurrency", "1", "--json"]
+    first = subprocess.Popen(
+        [sys.executable, "-c", MAIN, *command], cwd=sums, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while len(server.to("slow")) < 3 and first.poll() is None:
+        time.sleep(0.02)
+    first.send_signal(signal.SIGINT)
+    printed, noted = first.communicate(timeout=60)
+    assert (first.returncode, printed, "stopped" in noted) == (130, "", True), noted
+    kept = len((sums / "kept.jsonl").read_text().splitlines()) - 1
+    before = len(server.to("slow"))
+    server.on("slow", good)
+    done = run(*command)
+    assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 1.0)
+    assert 0 < kept < 8 and len(server.to("slow")) - before == 8 - kept

@@ -1,0 +1,87 @@
+"""Rows come from files of lines, JSON and tables, and everything wrong in one is reported with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentkit import ScriptedModel
+from agentkit.prompts import evaluation
+from agentkit.prompts.evaluation import InContextError, load_rows
+
+ROWS = [{"question": "1+1?", "answer": "2"}, {"question": 'a, "b"\nc', "answer": "é"}]
+FORMS = {
+    "rows.jsonl": '{"question": "1+1?", "answer": "2"}\n\n{"question": "a, \\"b\\"\\nc", "answer": "é"}\r\n',
+    "rows.json": '[{"question": "1+1?", "answer": "2"}, {"question": "a, \\"b\\"\\nc", "answer": "é"}]',
+    "rows.csv": '\ufeffquestion,answer\n1+1?,2\n\n"a, ""b""\nc",é\n',
+    "rows.TSV": 'question\tanswer\n1+1?\t2\n"a, ""b""\nc"\té\n',
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_rows_are_the_same_from_every_kind_of_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(FORMS[name], "utf-8", newline="")
+    assert load_rows(tmp_path / name) == ROWS
+
+
+def test_splits_are_an_object_or_the_files_of_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "all.json").write_text('{"train": [{"a": 1}], "test": [{"a": 2}, {"a": 3}]}')
+    splits = {"train": [{"a": 1}], "test": [{"a": 2}, {"a": 3}]}
+    assert load_rows(tmp_path / "all.json") == splits
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"a": 1}')
+    (folder / "test.json").write_text('[{"a": 2}, {"a": 3}]')
+    (folder / "README.md").write_text("of other kinds nothing is read")
+    assert load_rows(folder) == splits
+
+
+async def test_a_configuration_that_shows_no_examples_needs_no_training_split() -> None:
+    cfg = {
+        "reader_cfg": {"input_columns": ["q"], "output_column": "a"},
+        "infer_cfg": {"prompt_template": {"template": "{q}"}, "retriever": {"type": "x.ZeroRetriever"}},
+    }
+    found = await evaluation.run(cfg, {"test": [{"q": "1", "a": "x"}]}, ScriptedModel(["x"]), score="exact")
+    assert found.score == 1.0
+    cfg["infer_cfg"] = {**cfg["infer_cfg"], "retriever": {"type": "FixKRetriever", "fix_id_list": [0]}}
+    with pytest.raises(InContextError, match="no split 'train'"):
+        await evaluation.run(cfg, {"test": [{"q": "1", "a": "x"}]}, ScriptedModel(["x"]), score="exact")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reported"),
+    [
+        ("x.jsonl", '{"a": 1}\n[1]\n{"a": \n', r"line 2 is a list, expected an object; line 3 is not JSON"),
+        ("x.json", "{", r"x\.json: is not JSON"),
+        ("x.json", '"a"', r"expected a list of rows, got str"),
+        ("x.json", '{"test": {"a": 1}}', r"split 'test': expected a list of rows, got dict"),
+        ("x.json", "[1, {}, null]", r"row 0 is a int; row 2 is a NoneType"),
+        ("x.json", "[]", r"there are no rows in it"),
+        ("x.csv", "a,,a\n1,2,3\n1,2\n1,2,3,4\n", r"column 2 has no name; .* called a; line 3 has 2 cells.*3 columns"),
+        ("x.csv", 'a,b\n"1', r"line 2: unexpected end of data"),
+        ("x.csv", "", r"there are no rows in it"),
+        ("x.parquet", "PAR1", r"expected the name of a file that ends in \.jsonl, \.json, \.csv, \.tsv"),
+        ("x.jsonl", "\n", r"there are no rows in it"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_reported_with_its_place(
+    tmp_path: Path, name: str, text: str, reported: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InContextError, match=reported):
+        load_rows(tmp_path / name)
+
+
+def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InContextError, match="no file of rows in it"):
+        load_rows(tmp_path)
+    for name in ("test.json", "test.csv"):
+        (tmp_path / name).write_text("[]")
+    with pytest.raises(InContextError, match="several files of the split test"):
+        load_rows(tmp_path)
+    with pytest.raises(InContextError, match="cannot be read"):
+        load_rows(tmp_path / "none.csv")
+    (tmp_path / "latin.csv").write_bytes(b"a\n\xff")
+    with pytest.raises(InContextError, match=r"latin\.csv: cannot be read"):
+        load_rows(tmp_path / "latin.csv")

@@ -1,0 +1,128 @@
+"""What each family of OpenAI models takes: an error when the model is made, not a 400 in the middle of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openai
+import pytest
+from openai.types.shared import all_models
+
+from agentkit import Agent, ModelSettings, OpenAIModel, OpenAIResponsesModel, model
+from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelRequestError
+from agentkit.models.openai_models import openai_rules
+from tests.models.asking import ADD, ask, composed
+from tests.models.wires import WIRES, model_of, speaks
+from tests.servers import ChatServer
+
+CHAT, RESPONSES = OpenAIModel, OpenAIResponsesModel
+THINKS = "as it thinks"
+REFUSED: list[tuple[Any, str, dict[str, Any], str]] = [
+    (CHAT, "o3", {"temperature": 0.5, "top_p": 0.5}, f"temperature=0.5.*{THINKS}.*top_p=0.5"),
+    (CHAT, "o4-mini-2025-04-16", {"stop": "X"}, "stop='X': this model does not take it"),
+    (CHAT, "o3-mini", {"parallel_tool_calls": False}, "parallel_tool_calls=False"),
+    (CHAT, "o1", {"effort": "minimal"}, "expected one of low, medium, high"),
+    (CHAT, "o1-mini", {"effort": "low"}, "no effort"),
+    (RESPONSES, "o3-pro", {"effort": "none"}, "expected one of low"),
+    (CHAT, "o1-pro", {}, "make an OpenAIResponsesModel"),
+    (CHAT, "gpt-5-pro", {"effort": "low"}, "Responses API only.*expected one of high"),
+    (CHAT, "gpt-5-mini", {"temperature": 0}, "temperature=0: this model does not take it, as it thinks"),
+    (CHAT, "gpt-5", {"effort": "none"}, "expected one of minimal, low, medium, high"),
+    (CHAT, "gpt-5-nano", {"effort": "minimal", "parallel_tool_calls": True}, "cannot be beside effort='minimal'"),
+    (CHAT, "gpt-5", {"stop": ["X"]}, "stop"),
+    (CHAT, "gpt-5", {"extra": {"logprobs": True, "top_logprobs": 3}}, r"extra\['logprobs'\].*extra\['top_logprobs'\]"),
+    (CHAT, "gpt-5", {"extra": {"max_tokens": 5}}, r"max_completion_tokens: give ModelSettings\(max_tokens="),
+    (CHAT, "gpt-5.1", {"effort": "minimal"}, "expected one of none, low, medium, high"),
+    (CHAT, "gpt-5.1", {"effort": "low", "temperature": 0}, "set effort='none' beside it"),
+    (CHAT, "gpt-5.1", {"effort": "xhigh"}, "xhigh"),
+    (RESPONSES, "gpt-5.2-pro", {"effort": "low"}, "expected one of medium, high, xhigh"),
+    (CHAT, "gpt-5.2-chat-latest", {"effort": "high"}, "expected one of medium"),
+    (CHAT, "gpt-5.4-mini", {"effort": "max"}, "expected one of none, low, medium, high, xhigh"),
+    (CHAT, "gpt-5.5", {"temperature": 1}, "set effort='none' beside it"),
+    (CHAT, "gpt-5.6-sol", {"effort": "max"}, "expected .*xhigh; the Responses API has it"),
+    (RESPONSES, "gpt-6-astra", {"effort": "none"}, "expected one of low"),
+    (RESPONSES, "gpt-6.2-sol", {"top_p": 0.5}, "set effort='none' beside it"),
+    (CHAT, "gpt-4o", {"effort": "low"}, "this model has no effort"),
+    (RESPONSES, "ft:gpt-4.1-mini:acme::1", {"effort": "low"}, "no effort"),
+    (CHAT, "gpt-4o-mini-search-preview", {"temperature": 0}, "temperature"),
+    (CHAT, "gpt-5", {"top_k": 3, "temperature": 0, "stop": "X"}, "top_k.*temperature.*stop"),
+]
+
+
+@pytest.fixture(autouse=True)
+def openai_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+
+@pytest.mark.parametrize(("kind", "name", "settings", "words"), REFUSED)
+def test_what_a_model_does_not_take_is_an_error_when_it_is_made(
+    kind: Any, name: str, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(AgentDefinitionError, match=f"(?s)model '{name}': settings: .*{words}"):
+        kind(name, settings=ModelSettings(**settings))
+    if settings and "Responses API only" not in words:
+        with pytest.raises(AgentDefinitionError, match=words):
+            Agent(kind(name)).run_sync("Hi", settings=ModelSettings(**settings))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "settings"),
+    [
+        (CHAT, "o1", {"stop": "X", "effort": "high", "max_tokens": 9}),
+        (CHAT, "gpt-5-mini", {"effort": "minimal", "parallel_tool_calls": False, "seed": 1}),
+        (CHAT, "gpt-5.1", {"temperature": 0, "top_p": 0.5, "extra": {"logprobs": True}}),
+        (CHAT, "gpt-5.2", {"effort": "none", "temperature": 0}),
+        (CHAT, "gpt-5.5", {"effort": "none", "temperature": 0}),
+        (RESPONSES, "o4-mini", {"parallel_tool_calls": False}),
+        (RESPONSES, "gpt-5.6", {"effort": "max"}),
+        (RESPONSES, "gpt-5-pro", {"effort": "high"}),
+        (CHAT, "gpt-4.1", {"temperature": 0, "stop": "X", "extra": {"max_tokens": 5, "logprobs": True}}),
+        (CHAT, "gpt-5-chat-latest", {"temperature": 0}),
+        (CHAT, "gpt-5", {"extra": {"temperature": 0}}),
+        (CHAT, "gpt-5000", {"temperature": 0, "effort": "none"}),
+        (CHAT, "a-model-nobody-knows", {"temperature": 0, "effort": "max", "stop": "X"}),
+    ],
+)
+def test_what_a_model_takes_is_taken(kind: Any, name: str, settings: dict[str, Any]) -> None:
+    assert kind(name, settings=ModelSettings(**settings)).settings == ModelSettings(**settings)
+
+
+def test_a_name_and_another_server_follow_the_same_table_or_none() -> None:
+    with pytest.raises(AgentDefinitionError, match="temperature"):
+        model("openai:gpt-5-mini", settings=ModelSettings(temperature=0))
+    with pytest.raises(AgentDefinitionError, match="temperature"):
+        OpenAIModel("o3", client=openai.AsyncOpenAI(api_key="k" * 20), settings=ModelSettings(temperature=0))
+    theirs = OpenAIModel(
+        "gpt-5-mini", base_url="http://localhost:1/v1", settings=ModelSettings(temperature=0, stop="X")
+    )
+    assert theirs.settings.temperature == 0
+
+
+@pytest.mark.parametrize(("name", "effort"), [("gpt-6-astra", None), ("gpt-6.1-sol", None), ("gpt-6-luna", "low")])
+def test_a_model_that_calls_tools_behind_the_other_api_only_says_so_before_anything_is_sent(
+    name: str, effort: Any
+) -> None:
+    made = OpenAIModel(name, api_key="k" * 20, settings=ModelSettings(effort=effort))
+    with pytest.raises(ModelRequestError, match="make an OpenAIResponsesModel"):
+        ask(made, composed(tools=[ADD]))
+    for fine in (made._body(composed()), OpenAIModel("gpt-5-mini")._body(composed(tools=[ADD]))):
+        assert fine["messages"]
+
+
+def test_reasoning_is_asked_for_where_there_may_be_some(server: ChatServer) -> None:
+    name = server.on("gpt-4.1", speaks(WIRES[1], "", "Hi"))
+    ask(model_of(WIRES[1], server, name))
+    assert server.to(name)[-1].body["include"] == ["reasoning.encrypted_content"]  # another server: nothing is known
+    assert "include" not in OpenAIResponsesModel("gpt-4.1")._body(composed())
+    assert "include" in OpenAIResponsesModel("gpt-5-mini")._body(composed())
+
+
+def test_every_model_that_the_sdk_names_is_in_the_table() -> None:
+    known = [name for part in all_models.AllModels.__args__ for name in getattr(part, "__args__", ())]  # type: ignore[attr-defined]
+    names = [one for name in known for one in (getattr(name, "__args__", None) or [name]) if isinstance(one, str)]
+    assert len(names) > 80
+    unknown = [name for name in names if openai_rules(name) is None]
+    assert [
+        name for name in unknown if not name.startswith(("gpt-audio", "computer-use", "gpt-daybreak", "gpt-rosalind"))
+    ] == []

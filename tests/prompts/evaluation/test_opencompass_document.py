@@ -1,0 +1,106 @@
+"""The snippets of the OpenCompass document about meta prompts, in our names, with what the document prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.evaluation import InContext, InContextWarning, MetaTemplate, PromptTemplate
+
+META: dict[str, Any] = {
+    "begin": "meta instruction\nYou are an AI assistant.\n",
+    "round": [
+        {"role": "HUMAN", "begin": "<|HUMAN|>:", "end": "脷\n"},
+        {"role": "THOUGHTS", "begin": "<|Inner Thoughts|>:", "end": "茔\n", "prompt": "None"},
+        {"role": "COMMANDS", "begin": "<|Commands|>:", "end": "蝮\n", "prompt": "None"},
+        {"role": "RESULTS", "begin": "<|Results|>:", "end": "兒\n", "prompt": "None"},
+        {"role": "BOT", "begin": "<|MOSS|>:", "generate": True, "end": "氡\n"},
+    ],
+    "end": "end of conversion",
+    "reserved_roles": [{"role": "SYSTEM", "begin": "<|SYSTEM|>: ", "end": "\n"}],
+    "eos_token_id": 65605,
+}
+INNER = "<|Inner Thoughts|>:None茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
+ASKED = "</input>\nA. </A>\nB. </B>\nC. </C>\nD. </D>\nAnswer: "
+HINT = "The following are multiple choice questions (with answers) about "
+READER = {"input_columns": ["input", "A", "B", "C", "D"], "output_column": "target"}
+ROW = {"input": "Which?", "A": "Low", "B": "High", "C": "Shallow", "D": "Sand", "target": "A"}
+QUESTION = "Which?\nA. Low\nB. High\nC. Shallow\nD. Sand\nAnswer: "
+COLUMNS = {name: f"</{name}>" for name in ("input", "A", "B", "C", "D", "target")}
+
+
+def system(topic: str) -> dict[str, str]:
+    return {"role": "SYSTEM", "fallback_role": "HUMAN", "prompt": f"{HINT}{topic}."}
+
+
+MMLU = {
+    "type": "PromptTemplate",
+    "template": {
+        "begin": [system("physics"), "</E>"],
+        "round": [{"role": "HUMAN", "prompt": ASKED}, {"role": "BOT", "prompt": "</target>"}],
+        "end": "end of dataset prompt template.",
+    },
+    "column_token_map": COLUMNS,
+    "ice_token": "</E>",
+}
+SCORES = {"type": "PPLInferencer"}
+
+
+def test_a_meta_template_alone() -> None:
+    # Printed with a space behind each colon and `\n` written out, and without the line end behind "meta instruction".
+    meta = MetaTemplate(META)
+    turns = PromptTemplate({"round": [{"role": "HUMAN", "prompt": ""}, {"role": "BOT", "prompt": ""}]}).item({})
+    begin = "meta instruction\nYou are an AI assistant.\n<|HUMAN|>:脷\n"
+    assert meta.parse(turns, "ppl") == f"{begin}{INNER}<|MOSS|>:氡\nend of conversion"
+    assert meta.parse(turns, "gen") == f"{begin}{INNER}<|MOSS|>:"
+    assert meta.eos_token_id == 65605
+
+
+def test_a_dataset_s_template_within_the_meta_template() -> None:
+    # Printed with a line end between the two ends, which neither of them has.
+    begin = "meta instruction\nYou are an AI assistant.\n"
+    expected = f"{begin}<|SYSTEM|>: {HINT}physics.\n<|HUMAN|>:{QUESTION}脷\n{INNER}<|MOSS|>:"
+    meta = MetaTemplate(META)
+    asks = InContext.from_cfg({"prompt_template": MMLU}, READER)
+    assert asks.final(ROW, meta) == expected
+    scores = InContext.from_cfg({"prompt_template": MMLU, "inferencer": SCORES}, READER)
+    end = "氡\nend of dataset prompt template.end of conversion"
+    assert scores.final(ROW, meta, label="A") == f"{expected}A{end}"
+
+
+def test_labels_may_be_dialogues() -> None:
+    labels = {
+        target: {
+            "begin": [system("college biology"), "</E>"],
+            "round": [{"role": "HUMAN", "prompt": ASKED}, {"role": "BOT", "prompt": target}],
+        }
+        for target in "ABCD"
+    }
+    made = {"template": labels, "column_token_map": COLUMNS, "ice_token": "</E>"}
+    icl = InContext.from_cfg({"prompt_template": made, "inferencer": SCORES}, READER)
+    assert icl.labels() == list("ABCD")
+    found = [icl.final(ROW, MetaTemplate(META), label=label) for label in "ABCD"]
+    assert [text.partition("<|MOSS|>:")[2] for text in found] == [f"{one}氡\nend of conversion" for one in "ABCD"]
+    assert all(f"{HINT}college biology.\n<|HUMAN|>:{QUESTION}" in text for text in found)
+
+
+def test_what_the_document_says_of_keys_and_models_without_a_meta_template() -> None:
+    assert PromptTemplate({"begin": "x", "round": []}).labels == ()
+    with pytest.warns(InContextWarning, match="are labels beside 'A'"):
+        assert PromptTemplate({"begin": "x", "round": "y", "A": "z"}).labels == ("begin", "round", "A")
+    icl = InContext.from_cfg(
+        {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt": "{input}"}]}}}, READER
+    )
+    assert icl.final({**ROW, "input": "Hi"}) == "Hi"
+    fallback = {key: value for key, value in META.items() if key != "reserved_roles"}
+    text = InContext.from_cfg({"prompt_template": MMLU}, READER).final(ROW, MetaTemplate(fallback))
+    assert f"<|HUMAN|>:{HINT}physics.脷\n" in text
+
+
+def test_a_dataset_s_field_goes_before_that_of_the_meta_template() -> None:
+    turns = [{"role": "HUMAN", "prompt": "x"}, {"role": "THOUGHTS", "prompt": "Hm.", "end": "!"}]
+    text = MetaTemplate(META).parse(PromptTemplate({"round": turns}).item({}))
+    assert "<|Inner Thoughts|>:Hm.!" in text and "<|Commands|>:None蝮" in text
+    with pytest.warns(InContextWarning, match="'HUMAN' has no prompt"):
+        MetaTemplate(META).parse(PromptTemplate({"round": [{"role": "HUMAN"}]}).item({}))
