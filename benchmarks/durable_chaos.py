@@ -140,6 +140,7 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
         await fill()
         await asyncio.sleep(random.uniform(0.3, args.pause))
         kind = kinds.pop()
+        blows[kind] += 1
         if kind == "kill":
             workers.kill()
         elif kind == "restart":
