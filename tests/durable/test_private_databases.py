@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import DurableError, Runs
+from agentkit.durable import DurableError, Runs
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
