@@ -24,6 +24,7 @@ from agentkit.durable.runs import Runs
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled
 from agentkit.run.journal_file import locked, unlock
 from agentkit.threads import in_thread
+from agentkit_memory.process.private_files import private_file
 
 __all__ = ["Worker"]
 
@@ -333,6 +334,7 @@ class Worker:
         if not self._runs.store.tables.is_sqlite:
             return
         path = Path(f"{self._runs.store.url.database}-worker")
+        private_file(path)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not locked(file):
             about = path.read_text() or "{}"

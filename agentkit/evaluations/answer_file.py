@@ -13,6 +13,7 @@ from typing import Any, Self
 from pydantic_core import from_json, to_json
 
 from agentkit.run.journal_file import locked, unlock
+from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import InContextError
 
 __all__ = ["AnswerFile", "Answered", "Key", "as_json"]
@@ -56,6 +57,7 @@ class AnswerFile:
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
+        private_file(self.path)
         self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
         self._number = self._file.fileno()
         try:

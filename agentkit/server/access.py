@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import threading
 import time
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agentkit.agent_files.yaml_lines import Problem, read_yaml
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
+from agentkit_memory.process.private_files import private_file
 
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "TenantPart", "TokenPart", "add_token", "token_hash"]
 
@@ -195,8 +195,8 @@ def add_token(
     made = "".join([*lines[:at], entry, *lines[at:]])
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(made)
+        private_file(fresh)
+        fresh.write_text(made, "utf-8")
         _callers(fresh, shown=path)
         fresh.replace(path)
     finally:

@@ -302,6 +302,7 @@ def _hold(path: Path) -> int:
         StoredRunsError: Another process has it.
     """
     lock = path.with_name(f"{path.name}.lock")
+    private_file(lock)
     file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
     if not locked(file):
         os.close(file)

@@ -71,6 +71,7 @@ class RecordedModel:
         except FileExistsError as error:
             message = "there is a recording already: replay it with ReplayModel, or delete it to record anew"
             raise FileExistsError(f"{self._path}: {message}") from error
+        self._path.chmod(0o600)  # the umask may have taken rights of the owner away
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(_line({"recording": _FORMAT, "model": model.name, "output_modes": self.output_modes}, ()))
 

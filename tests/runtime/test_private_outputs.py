@@ -1,0 +1,61 @@
+"""What runs, servers, evaluations and recordings write may be read by its owner alone, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentkit import ScriptedModel
+from agentkit.evaluations.answer_file import AnswerFile
+from agentkit.memory import Memory
+from agentkit.server.access import add_token
+from agentkit.server.stored_runs import StoredRuns
+from agentkit.testing import RecordedModel
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+
+
+def run_store(path: Path) -> None:
+    StoredRuns(path).close()
+
+
+def access_file(path: Path) -> None:
+    add_token(path, "a", "tenant")
+
+
+def answers(path: Path) -> None:
+    AnswerFile(path, {"model": "m"})._file.close()
+
+
+def recording(path: Path) -> None:
+    RecordedModel(ScriptedModel(["Hi"]), path)
+
+
+def export(path: Path) -> None:
+    with Memory.open(path.parent / "home") as memory:
+        memory.facts.add("a fact")
+        memory.admin.export(path)
+
+
+def backup(path: Path) -> None:
+    with Memory.open(path.parent / "home") as memory:
+        memory.admin.backup(path)
+
+
+@pytest.fixture(params=[0o000, 0o777], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize("write", [run_store, access_file, answers, recording, export, backup])
+def test_what_is_written_is_private(tmp_path: Path, umask: None, write: Callable[[Path], None]) -> None:
+    write(tmp_path / "out")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
+    assert "out" in modes
+    assert set(modes.values()) == {0o600}
