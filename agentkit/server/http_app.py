@@ -1,4 +1,4 @@
-"""`create_app`: a Starlette application that serves agents."""
+"""`Server`: a Starlette application that serves agents."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from agentkit.server.turn_errors import server_error
 from agentkit.server.turns import Turns
 from agentkit_memory import Memory
 
-__all__ = ["Server", "create_app"]
+__all__ = ["Server"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
@@ -199,11 +199,6 @@ class Server:
             await self.limits.written()
             if self._owns_store:
                 self.store.close()
-
-
-def create_app(agents: Iterable[Agent[Any, Any] | LoadedAgent], **options: Any) -> Starlette:
-    """Return an application that serves agents, for any ASGI server. See `Server` for what it takes."""
-    return Server(agents, **options).app
 
 
 def _cors(options: ServerOptions) -> Middleware:

@@ -32,9 +32,7 @@ _MESSAGES = (
 _DOCUMENTS = _OWNED.add_columns(func.count()).join(documents, documents.c.scope_id == scopes.c.id).group_by(_tenant)
 _SIZE = func.sum(func.length(items.c.text) + func.length(items.c.meta))
 _ITEMS = (
-    _OWNED.add_columns(
-        _kind(CHUNK), _kind(TURN), _kind(FACT), func.sum(func.length(items.c.text) + func.length(items.c.meta))
-    )
+    _OWNED.add_columns(_kind(CHUNK), _kind(TURN), _kind(FACT), _SIZE)
     .join(items, items.c.scope_id == scopes.c.id)
     .group_by(_tenant)
 )

@@ -36,7 +36,6 @@ _ONLY_FOR = {
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), "number"),
 }
 """Keywords that say something about values of one type; about whole numbers, too, where that is number."""
-_TELLS_TYPE = ("properties", "required", "additionalProperties", "items", "prefixItems")
 _SCALARS = [{"type": kind} for kind in ("string", "number", "boolean")]
 
 
