@@ -54,10 +54,7 @@ class FunctionRunner:
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
         try:
-            if self.is_direct:
-                work = function(**arguments)
-            else:
-                work = self._work(function, call, arguments, context, policy)
+            work = function(**arguments) if self.is_direct else self._work(function, call, arguments, context, policy)
             if type(work) is not CoroutineType:
                 work = as_coroutine(work)
             waiting = work.send(None)
