@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config_values import (
+    CHANGING,
     COMPARE,
     FUNCTIONS,
     OPERATORS,
@@ -32,10 +33,6 @@ _MAX_STEPS = 2_000_000
 _MAX_DEPTH = 60
 _MAX_SECONDS = 20.0
 """CPU time of the thread, for what steps do not count: a search through a million values is one."""
-_CHANGING = frozenset(
-    ("add", "append", "discard", "extend", "insert", "pop", "remove", "reverse", "setdefault", "sort", "update")
-)
-"""Methods that change what they are called on."""
 _MAKING = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Call)
 """Expressions whose value may nest one level deeper than what it is made of."""
 
@@ -444,7 +441,7 @@ def _changed(node: ast.AST) -> set[str]:
             found |= {one.id for one in ast.walk(inner.value) if isinstance(one, ast.Name)}
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
             holder = inner.func.value
-            if isinstance(holder, ast.Name) and inner.func.attr in _CHANGING:
+            if isinstance(holder, ast.Name) and inner.func.attr in CHANGING:
                 found.add(holder.id)
     return found
 

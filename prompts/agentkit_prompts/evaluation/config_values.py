@@ -15,6 +15,7 @@ from typing import Any
 from agentkit_prompts.templates.engine.costs import cost
 
 __all__ = [
+    "CHANGING",
     "COMPARE",
     "FUNCTIONS",
     "OPERATORS",
@@ -198,6 +199,11 @@ _METHODS: Mapping[type, frozenset[str]] = {
     dict: frozenset(("keys", "values", "items", "get", "copy", "update", "pop", "setdefault", "deepcopy")),
     set: frozenset(("add", "update", "union", "copy", "discard")),
 }
+
+CHANGING = frozenset(
+    ("add", "append", "discard", "extend", "insert", "pop", "remove", "reverse", "setdefault", "sort", "update")
+)
+"""Methods that change what they are called on."""
 
 
 def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
