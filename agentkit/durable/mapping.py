@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypedDict
+from typing import Any, TextIO, TypedDict
 
+from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.durable_store import PRIORITY, DurableStore
-from agentkit.durable.run_request import AddedAgent, RunRequest, check_name
+from agentkit.durable.run_request import RunRequest, StartOptions, check_name
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 from agentkit_memory.process.private_files import private_file
-
-if TYPE_CHECKING:
-    from agentkit.durable.runs import StartOptions
 
 __all__ = ["MapOptions", "MapReport", "mapped"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 from agentkit.chain import Output
+from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
-from agentkit.durable.durable_store import RunInfo
+from agentkit.durable.durable_store import DurableStore, RunInfo
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision
@@ -18,9 +19,6 @@ from agentkit.run.journal import Entry, Journal
 from agentkit.run.trace import TraceSpan
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message, ToolCall
-
-if TYPE_CHECKING:
-    from agentkit.durable.runs import Runs
 
 __all__ = ["EndedRun", "RunHandle", "entry_events"]
 
@@ -60,10 +58,10 @@ class RunHandle(Generic[Output]):
         run_id: Id of the run.
     """
 
-    __slots__ = ("_runs", "run_id")
+    __slots__ = ("_agents", "_store", "run_id")
 
-    def __init__(self, runs: Runs, run_id: str) -> None:
-        self._runs = runs
+    def __init__(self, store: DurableStore, agents: AddedAgents, run_id: str) -> None:
+        self._store, self._agents = store, agents
         self.run_id = run_id
 
     async def info(self) -> RunInfo:
@@ -72,7 +70,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        return await in_thread(lambda: self._runs.store.info(self.run_id))
+        return await in_thread(lambda: self._store.info(self.run_id))
 
     async def journal(self) -> Journal:
         """Return what the run asked for and was answered so far: its messages, usage and decisions.
@@ -80,7 +78,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        return await in_thread(lambda: self._runs.store.journal(self.run_id))
+        return await in_thread(lambda: self._store.journal(self.run_id))
 
     async def trace(self) -> TraceSpan:
         """Return the run so far as spans, as JSON data; see `TraceSpan`.
@@ -123,23 +121,23 @@ class RunHandle(Generic[Output]):
         """
         async with asyncio.timeout(timeout):
             wait = _MIN_WAIT
-            while (found := await in_thread(lambda: self._runs.store.outcome(self.run_id))) is None:
+            while (found := await in_thread(lambda: self._store.outcome(self.run_id))) is None:
                 await asyncio.sleep(wait)
                 wait = min(wait * 1.5, _MAX_WAIT)
         return await in_thread(lambda: self._ended(found))
 
     def _ended(self, found: Mapping[str, Any]) -> EndedRun[Output]:
         """Return how the run ended, from its outcome."""
-        state, journal = found["state"], self._runs.store.journal(self.run_id)
+        state, journal = found["state"], self._store.journal(self.run_id)
         error: RunFailed | RunCancelled | Paused
         if state == "finished":
             output: Any = found["output"]
-            added = self._runs.added_of(self.run_id)
+            added = self._agents.find(self._store.request(self.run_id))
             if added is not None and found["finish_reason"] != "limit":
                 output = added.agent.chain.answer.of_data(output)
             return EndedRun(output, self.run_id, journal.usage, found["steps"], found["finish_reason"], journal)
         if state == "paused":
-            waiting = [call for call in self._runs.store.tables.calls([self.run_id]) if call.decision is None]
+            waiting = [call for call in self._store.tables.calls([self.run_id]) if call.decision is None]
             agents = {call.call_id: call.agent for call in waiting if call.agent}
             error = Paused([ToolCall(call.call_id, call.tool, call.arguments) for call in waiting], agents)
         elif state == "cancelled":
@@ -175,14 +173,14 @@ class RunHandle(Generic[Output]):
         await in_thread(lambda: self._decide(call, made, by))
 
     def _decide(self, call: str | None, made: Decision, by: str) -> None:
-        runs = self._runs
-        runs.store.info(self.run_id)
-        calls = runs.store.tables.calls([self.run_id])
+        store = self._store
+        store.info(self.run_id)
+        calls = store.tables.calls([self.run_id])
         waiting = [one.call_id for one in calls if one.decision is None]
         if call is None and isinstance(made, Approved) and made.arguments is not None and len(waiting) > 1:
             raise ApprovalError(f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}")
         wanted = waiting if call is None else [call]
-        taken = runs.store.tables.decide(self.run_id, dict.fromkeys(wanted, made), by) if wanted else ["any call"]
+        taken = store.tables.decide(self.run_id, dict.fromkeys(wanted, made), by) if wanted else ["any call"]
         if taken:
             decided = {one.call_id: one.decision for one in calls if one.decision is not None}
             known = [f"{one} was decided already: {decided[one]!r:.80}" for one in taken if one in decided]
@@ -191,7 +189,7 @@ class RunHandle(Generic[Output]):
                 known.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
             raise ApprovalError(f"run {self.run_id!r}: {'; '.join(known)}; nothing was decided")
         if not set(waiting) - set(wanted):
-            runs.store.go_on(self.run_id, only_if="paused")
+            store.go_on(self.run_id, only_if="paused")
 
     async def cancel(self) -> None:
         """End the run: nothing more of it begins, and what is under way is cancelled within seconds.
@@ -201,7 +199,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        await in_thread(lambda: self._runs.store.cancel(self.run_id))
+        await in_thread(lambda: self._store.cancel(self.run_id))
 
     async def resume(self) -> None:
         """Go on with a run that failed or was cancelled: what was done is not done again.
@@ -210,7 +208,7 @@ class RunHandle(Generic[Output]):
             DurableError: It has finished, or waits for decisions.
             RunNotFound: There is no such run.
         """
-        await in_thread(lambda: self._runs.store.go_on(self.run_id))
+        await in_thread(lambda: self._store.go_on(self.run_id))
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"

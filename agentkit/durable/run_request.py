@@ -1,21 +1,21 @@
-"""What is stored of a run when it is started: enough for any worker to begin it."""
+"""What a run is started with, and what is stored of that: enough for any worker to begin it."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
-from agentkit.chain import Chain
+from typing_extensions import TypedDict
+
 from agentkit.durable.durable_errors import DurableError
-from agentkit.errors import AgentDefinitionError
 from agentkit.session import Session
-from agentkit_prompts.context.prompt_context import ToolSpec
-from agentkit_tools.tool import Tool
 
-__all__ = ["AddedAgent", "DurableAgent", "OpenSession", "RunRequest", "SessionName", "check_name", "version_of"]
+if TYPE_CHECKING:
+    from agentkit_memory import Scope
+
+__all__ = ["RunRequest", "SessionName", "StartOptions", "check_name"]
 
 _FORMAT = 1
 _MAX_NAME = 255
@@ -37,60 +37,24 @@ class SessionName:
         return json.dumps([self.id, self.scope, self.branch])
 
 
-OpenSession: TypeAlias = Callable[[SessionName], Session]
+class StartOptions(TypedDict, total=False):
+    """What a durable run may be given beside its input; all of it may be left out."""
 
-
-class DurableAgent(Protocol):
-    """What is needed of an agent."""
-
-    name: str
-    chain: Chain[Any]
-    tools: Mapping[str, Tool]
-    specs: tuple[ToolSpec, ...]
-    runs: Any
-
-    @property
-    def memory(self) -> Any: ...
-    @property
-    def resume(self) -> Callable[..., Any]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class AddedAgent:
-    """An agent that workers find by its name and version."""
-
-    agent: DurableAgent
-    version: str
-    deps: Any
-    sessions: OpenSession | None
-    approval_timeout: float | None
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.agent.name, self.version
-
-    @property
-    def queue(self) -> str:
-        """The queue of its runs."""
-        return f"{self.agent.name}@{self.version}"
-
-    def session(self, name: SessionName) -> Session:
-        """Open a conversation.
-
-        Raises:
-            AgentDefinitionError: Nobody says how.
-        """
-        if self.sessions is not None:
-            return self.sessions(name)
-        memory = self.agent.memory
-        within, base = getattr(memory, "within", None), getattr(memory, "scope", None)
-        if within is None or base is None:
-            raise AgentDefinitionError(
-                f"agent {self.agent.name!r}: nobody says how another process opens session {name.id!r}: "
-                "runs.add(agent, sessions=lambda name: memory.session(name.id))"
-            )
-        scoped = memory if name.scope is None else within(type(base)(*name.scope))
-        return cast(Session, scoped.session(name.id, branch=name.branch or "main"))
+    run_id: str | None
+    """Id of the run, unique in the database; a new one when not given. Idempotency keys derive from it."""
+    session: Session | None
+    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session are done in order,
+    one at a time."""
+    scope: Scope | str | None
+    """Whose memory is read where there is no session."""
+    tenant: str
+    """Whose run it is, for lists, costs and limits."""
+    user: str
+    """Whose it is within the tenant, for lists."""
+    priority: int
+    """Runs with a lower number begin first, from 1; 100 if it is not given."""
+    delay: float
+    """Seconds before it may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,24 +131,6 @@ class RunRequest:
             if getattr(self, name) != getattr(other, name):
                 return name
         return None if self.head == other.head else "input"
-
-
-def version_of(agent: DurableAgent) -> str:
-    """Return a version that changes with what the model is sent: prompts, tools, output type, model and settings."""
-    chain = agent.chain
-    parts = [
-        repr(chain.layers),
-        repr([_plain(spec) for spec in agent.specs]),
-        repr(chain.output_schema),
-        type(chain.model).__name__,
-        chain.model.name,
-        repr(getattr(chain.model, "settings", None)),
-    ]
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=6).hexdigest()
-
-
-def _plain(spec: ToolSpec) -> tuple[object, ...]:
-    return spec.name, spec.description, json.dumps(dict(spec.parameters), sort_keys=True, default=repr)
 
 
 def check_name(what: str, name: object, problems: list[str]) -> None:

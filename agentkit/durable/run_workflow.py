@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
-from agentkit.durable.durable_store import JOURNAL
-from agentkit.durable.run_request import AddedAgent, RunRequest
-from agentkit.durable.runs import Runs
+from agentkit.durable.durable_store import JOURNAL, DurableStore
+from agentkit.durable.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keeper
@@ -97,15 +97,16 @@ class Attempt:
     """One attempt at a run, on a worker.
 
     Args:
-        runs: Where the run is.
+        store: Where the run is.
+        agents: What its agent is found in.
         run_id: Its id.
         check: Raises `TakenOver` where the worker may not act any more.
     """
 
-    __slots__ = ("_keeper", "_loop", "_runs", "_task", "run_id")
+    __slots__ = ("_agents", "_keeper", "_loop", "_store", "_task", "run_id")
 
-    def __init__(self, runs: Runs, run_id: str, check: Callable[[], None]) -> None:
-        self._runs = runs
+    def __init__(self, store: DurableStore, agents: AddedAgents, run_id: str, check: Callable[[], None]) -> None:
+        self._store, self._agents = store, agents
         self.run_id = run_id
         self._keeper = _StepKeeper(check)
         self._loop = asyncio.get_running_loop()
@@ -133,11 +134,11 @@ class Attempt:
         except Exception as error:
             if self._keeper.is_taken:
                 raise asyncio.CancelledError from None
-            await in_thread(lambda: self._runs.store.tables.take(self.run_id))
+            await in_thread(lambda: self._store.tables.take(self.run_id))
             raise RunFailed(self.run_id, type(error).__name__, str(error)) from error
 
     async def _outcome(self, request: RunRequest) -> Mapping[str, Any]:
-        added = self._runs.agent_of(request)
+        added = self._agents.of(request)
         journal = await self._journal(request)
         named = request.session
         session = None if named is None else await in_thread(lambda: added.session(named))
@@ -149,7 +150,7 @@ class Attempt:
                 if await in_thread(partial(self._pauses, added, paused, journal)):
                     return {"state": "paused"}
                 continue
-            await in_thread(lambda: self._runs.store.tables.take(self.run_id))
+            await in_thread(lambda: self._store.tables.take(self.run_id))
             is_cut = result.limit is not None
             try:
                 output = result.output if is_cut else added.agent.chain.answer.data(result.output)
@@ -166,10 +167,8 @@ class Attempt:
         """Return the journal so far; DBOS counts the steps that are stored as it hands them out."""
         from dbos import DBOS
 
-        known = await in_thread(
-            lambda: len(self._runs.store.client.list_workflow_steps(self.run_id, load_output=False))
-        )
-        attempts = (await in_thread(lambda: self._runs.store.info(self.run_id))).attempts
+        known = await in_thread(lambda: len(self._store.client.list_workflow_steps(self.run_id, load_output=False)))
+        attempts = (await in_thread(lambda: self._store.info(self.run_id))).attempts
         if attempts > _MAX_ATTEMPTS * (known + 1):
             raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
         lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
@@ -192,14 +191,14 @@ class Attempt:
     def _decisions(self, journal: Journal) -> dict[str, Decision]:
         """Return what was decided since the run paused."""
         known = journal.decisions
-        calls = self._runs.store.tables.calls([self.run_id])
+        calls = self._store.tables.calls([self.run_id])
         return {
             call.call_id: call.decision for call in calls if call.decision is not None and call.call_id not in known
         }
 
     def _pauses(self, added: AddedAgent, paused: Paused, journal: Journal) -> bool:
         """Have the calls of a paused run wait; False where all of them have been decided meanwhile."""
-        tables = self._runs.store.tables
+        tables = self._store.tables
         tables.take(self.run_id, journal.decisions)
         wanted = [(call.id, call.name, call.arguments, paused.agents.get(call.id, "")) for call in paused.calls]
         tables.ask(self.run_id, wanted, added.approval_timeout)

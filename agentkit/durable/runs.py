@@ -3,66 +3,35 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from typing_extensions import TypedDict, Unpack
+from typing_extensions import Unpack
 
 from agentkit.deps import check_deps
+from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession, version_of
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.durable_store import APPLICATION, PRIORITY, DurableStore, RunInfo, RunState
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.run_request import (
-    AddedAgent,
-    DurableAgent,
-    OpenSession,
-    RunRequest,
-    SessionName,
-    check_name,
-    version_of,
-)
+from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.durable.schedules import ScheduleInfo, set_schedule
+from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
 from agentkit.run.begin import new_journal
-from agentkit.session import Session, checked_session
+from agentkit.session import checked_session
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 from agentkit_prompts.errors import nearest
 
-if TYPE_CHECKING:
-    from agentkit.durable.worker import Worker
-    from agentkit_memory import Scope
-
-__all__ = ["Runs", "StartOptions"]
+__all__ = ["Runs"]
 
 _MAX_NUMBER = 2**31 - 1
-
-
-class StartOptions(TypedDict, total=False):
-    """What a durable run may be given beside its input; all of it may be left out."""
-
-    run_id: str | None
-    """Id of the run, unique in the database; a new one when not given. Idempotency keys derive from it."""
-    session: Session | None
-    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session are done in order,
-    one at a time."""
-    scope: Scope | str | None
-    """Whose memory is read where there is no session."""
-    tenant: str
-    """Whose run it is, for lists, costs and limits."""
-    user: str
-    """Whose it is within the tenant, for lists."""
-    priority: int
-    """Runs with a lower number begin first, from 1; 100 if it is not given."""
-    delay: float
-    """Seconds before it may begin."""
 
 
 class Runs:
@@ -90,8 +59,7 @@ class Runs:
     def __init__(self, url: str) -> None:
         self.store = DurableStore(url)
         """The database, for what there is no handle for."""
-        self._added: dict[tuple[str, str], AddedAgent] = {}
-        self._lock = threading.Lock()
+        self._agents = AddedAgents()
 
     # Agents
 
@@ -128,45 +96,13 @@ class Runs:
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
         check_deps(agent.tools.values(), deps)
-        added = AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout)
-        with self._lock:
-            if added.key in self._added and self._added[added.key].agent is not agent:
-                raise AgentDefinitionError(
-                    f"runs.add: there is an agent {agent.name!r} of version {added.version!r}: give one of them "
-                    "another name=, or version="
-                )
-            self._added[added.key] = added
+        self._agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
         agent.runs = self
 
     @property
     def added(self) -> tuple[AddedAgent, ...]:
         """The agents."""
-        return tuple(self._added.values())
-
-    def agent_of(self, request: RunRequest) -> AddedAgent:
-        """Return the agent of a run.
-
-        Raises:
-            DurableError: It was not added, or has another version.
-        """
-        found = self._added.get((request.agent, request.version))
-        if found is not None:
-            return found
-        versions = [version for name, version in self._added if name == request.agent]
-        if versions:
-            raise DurableError(
-                f"the run began with version {request.version!r} of agent {request.agent!r}; added are "
-                f"{', '.join(map(repr, versions))}: add that version too, or cancel the run"
-            )
-        names = sorted({name for name, _ in self._added})
-        raise DurableError(
-            f"there is no agent {request.agent!r}{nearest(request.agent, names)}; runs.add(agent) adds one"
-        )
-
-    def added_of(self, run_id: str) -> AddedAgent | None:
-        """Return the agent of a run, where it was added."""
-        request = self.store.request(run_id)
-        return self._added.get((request.agent, request.version))
+        return self._agents.all
 
     # Runs
 
@@ -178,9 +114,9 @@ class Runs:
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_names("", options, StartOptions.__annotations__)
-        request, run_id = self.requested(self._found(agent), user_input, options)
+        request, run_id = self.requested(self._agents.latest(agent), user_input, options)
         self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
-        return RunHandle(self, run_id)
+        return RunHandle(self.store, self._agents, run_id)
 
     async def map(
         self,
@@ -192,22 +128,13 @@ class Runs:
         **options: Unpack[MapOptions],
     ) -> MapReport:
         """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
-        added = self._found(agent)
+        added = self._agents.latest(agent)
 
         def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
             made, run_id = self.requested(added, user_input, about)
             return replace(made, is_mapped=True), run_id
 
         return await mapped(self.store, added, request, inputs, name, Path(out), options)
-
-    def _found(self, agent: DurableAgent | str) -> AddedAgent:
-        """Return an agent as it was added; of several of a name the last one."""
-        name = agent if isinstance(agent, str) else agent.name
-        fitting = [one for one in self.added if one.agent is agent or one.agent.name == agent]
-        if not fitting:
-            known = sorted({one.agent.name for one in self.added})
-            raise DurableError(f"start: there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
-        return fitting[-1]
 
     def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> tuple[RunRequest, str]:
         """Return what is stored of a run, and its id: checked, and nothing stored yet."""
@@ -273,7 +200,7 @@ class Runs:
             raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
 
         def store() -> None:
-            request, _ = self.requested(self._found(agent), user_input, options)
+            request, _ = self.requested(self._agents.latest(agent), user_input, options)
             priority = options.get("priority", PRIORITY)
             set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
 
@@ -297,7 +224,7 @@ class Runs:
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
-        return RunHandle(self, run_id)
+        return RunHandle(self.store, self._agents, run_id)
 
     async def list_runs(
         self,
@@ -316,9 +243,7 @@ class Runs:
 
     def worker(self, **options: Any) -> Worker:
         """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
-        from agentkit.durable.worker import Worker
-
-        return Worker(self, **options)
+        return Worker(self.store, self._agents, **options)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
         """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import DurableError, RunIdTaken
 from agentkit.durable.durable_store import DurableStore
 from agentkit.durable.run_request import RunRequest, check_name
 from agentkit.run.journal import Journal
-
-if TYPE_CHECKING:
-    from agentkit.durable.runs import Runs
 
 __all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "set_schedule"]
 
@@ -77,7 +75,7 @@ def set_schedule(
     )
 
 
-def begin_scheduled(runs: Runs, at: str, context: Mapping[str, Any]) -> str:
+def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: Mapping[str, Any]) -> str:
     """Start the run of a schedule that is due, and return its id; the same however often it is called.
 
     Of the agent as this process has it, and else of the version there was when the schedule was made.
@@ -85,11 +83,11 @@ def begin_scheduled(runs: Runs, at: str, context: Mapping[str, Any]) -> str:
     request, run_id = RunRequest.of_data(context["request"]), f"{context['name']}/{at}"
     journal = Journal.loads(request.head)
     journal.run_id = run_id
-    added = [one for one in runs.added if one.agent.name == request.agent]
+    added = [one for one in agents.all if one.agent.name == request.agent]
     if added:
         journal.context = journal.context.evolve(tools=added[-1].agent.specs)
         request = replace(request, version=added[-1].version)
     request = replace(request, head=journal.dumps())
     with suppress(RunIdTaken):  # begun by a worker that has another version
-        runs.store.enqueue([(run_id, request)], priority=context["priority"])
+        store.enqueue([(run_id, request)], priority=context["priority"])
     return run_id

@@ -17,10 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW
+from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
 from agentkit.durable.run_workflow import Attempt, TakenOver
-from agentkit.durable.runs import Runs
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled
 from agentkit.run.journal_file import locked, unlock
 from agentkit.threads import in_thread
@@ -53,7 +53,8 @@ class Worker:
     """Does runs until it is stopped: `with runs.worker():`, or `agentkit worker MODULE`.
 
     Args:
-        runs: Whose runs; the agents must have been added.
+        store: Where the runs are.
+        agents: The agents whose runs it does.
         concurrency: How many runs it does at once, of each agent.
         lease: Seconds after which the others go on with its runs when it dies.
         grace: Seconds that runs have to end when it is stopped; what has not ended then is handed over.
@@ -67,7 +68,8 @@ class Worker:
 
     def __init__(
         self,
-        runs: Runs,
+        store: DurableStore,
+        agents: AddedAgents,
         *,
         concurrency: int = 20,
         lease: float = 15.0,
@@ -76,7 +78,7 @@ class Worker:
         tenant_concurrency: int | None = None,
     ) -> None:
         problems: list[str] = []
-        if not runs.added:
+        if not agents.all:
             problems.append("there is no agent: runs.add(agent)")
         if not lease >= _MIN_LEASE:
             problems.append(f"lease={lease!r}: expected {_MIN_LEASE:g} seconds or more")
@@ -89,7 +91,7 @@ class Worker:
                 problems.append(f"{name}={value!r}: expected 1 or more")
         if problems:
             raise WorkerError(f"worker: {'; '.join(problems)}")
-        self._runs = runs
+        self._store, self._agents = store, agents
         self._concurrency, self._tenant_concurrency = concurrency, tenant_concurrency
         self._lease, self._grace, self._poll = lease, grace, poll
         self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
@@ -160,13 +162,13 @@ class Worker:
         from dbos import DBOS, DBOSPortableJSONSerializer
 
         _register()
-        runs, tables = self._runs, self._runs.store.tables
-        tables.add_worker(self.id, [one.key for one in runs.added], self._lease, socket.gethostname(), os.getpid())
+        tables, added = self._store.tables, self._agents.all
+        tables.add_worker(self.id, [one.key for one in added], self._lease, socket.gethostname(), os.getpid())
         self._renewed = _now()
         self._dbos = DBOS(
             config={
                 "name": APPLICATION,
-                "system_database_url": runs.store.url.render_as_string(hide_password=False),
+                "system_database_url": self._store.url.render_as_string(hide_password=False),
                 "executor_id": self.id,
                 "application_version": VERSION,
                 "serializer": DBOSPortableJSONSerializer(),
@@ -175,10 +177,10 @@ class Worker:
                 "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
             }
         )
-        queues = {name: limits for one in runs.added for name, limits in self._queues(one.queue).items()}
+        queues = {name: limits for one in added for name, limits in self._queues(one.queue).items()}
         DBOS.listen_queues([*queues])
         for name, limits in queues.items():
-            queue = runs.store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
+            queue = self._store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
         DBOS.launch()
         if tables.is_sqlite:  # the lock of the file is ours: whoever had it is dead
@@ -217,7 +219,7 @@ class Worker:
             self._beating.join()
         if not self.is_lost:
             self._hand_over([self.id])
-            self._runs.store.tables.end_worker(self.id, "stopped")
+            self._store.tables.end_worker(self.id, "stopped")
 
     def _wait_for_attempts(self, seconds: float) -> None:
         until = _now() + seconds
@@ -228,12 +230,16 @@ class Worker:
 
     async def outcome(self, run_id: str, data: Any) -> Mapping[str, Any]:
         """Make an attempt at a run, on the event loop of DBOS."""
-        attempt = self._attempts[run_id] = Attempt(self._runs, run_id, self._check_lease)
+        attempt = self._attempts[run_id] = Attempt(self._store, self._agents, run_id, self._check_lease)
         try:
             return await attempt.outcome(data)
         finally:
             if self._attempts.get(run_id) is attempt:
                 del self._attempts[run_id]
+
+    def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
+        """Begin the run of a schedule that was due at `at`, and return its id."""
+        return begin_scheduled(self._store, self._agents, at, context)
 
     def _check_lease(self) -> None:
         """Refuse to act where another worker may go on with the runs of this one."""
@@ -261,7 +267,7 @@ class Worker:
 
     def _renew(self) -> None:
         at = _now()
-        if self._runs.store.tables.beat(self.id):
+        if self._store.tables.beat(self.id):
             self._renewed = at
         else:
             self.is_lost = True
@@ -273,16 +279,16 @@ class Worker:
             return
         self._bury()
         self._find_orphans()
-        tables = self._runs.store.tables
+        tables = self._store.tables
         tables.expire()
         for run_id in tables.decided():
-            self._runs.store.go_on(run_id, only_if="paused")
+            self._store.go_on(run_id, only_if="paused")
         tables.forget_workers(_SECONDS_KEPT)
 
     def _leave_cancelled(self) -> None:
         """Leave attempts at runs that were cancelled, or that others go on with."""
         if attempts := dict(self._attempts):
-            client = self._runs.store.client
+            client = self._store.client
             for status in client.list_workflows(workflow_ids=[*attempts], load_input=False, load_output=False):
                 if status.status == "CANCELLED":
                     attempts[status.workflow_id].leave(is_taken=False)
@@ -291,7 +297,7 @@ class Worker:
 
     def _bury(self) -> None:
         """Go on with the runs of workers whose lease has ended."""
-        tables, now = self._runs.store.tables, _now()
+        tables, now = self._store.tables, _now()
         ended: list[str] = []
         for worker in tables.workers():
             if worker.state == "alive":
@@ -309,7 +315,7 @@ class Worker:
         """Put the runs of workers that ended back into their queues; each only once, whoever does it."""
         if not workers:
             return
-        client = self._runs.store.client
+        client = self._store.client
         found = client.list_workflows(
             name=[WORKFLOW, SCHEDULED], status="PENDING", executor_id=workers, load_input=False, load_output=False
         )
@@ -318,7 +324,7 @@ class Worker:
 
     def _find_orphans(self) -> None:
         """Begin again with runs of this worker that nobody does, as where a step could not be stored."""
-        client, now = self._runs.store.client, _now()
+        client, now = self._store.client, _now()
         found = client.list_workflows(
             name=WORKFLOW, status="PENDING", executor_id=self.id, load_input=False, load_output=False
         )
@@ -331,9 +337,9 @@ class Worker:
     # One worker per SQLite file
 
     def _lock(self) -> None:
-        if not self._runs.store.tables.is_sqlite:
+        if not self._store.tables.is_sqlite:
             return
-        path = Path(f"{self._runs.store.url.database}-worker")
+        path = Path(f"{self._store.url.database}-worker")
         private_file(path)
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         if not locked(file):
@@ -341,7 +347,7 @@ class Worker:
             os.close(file)
             pid = json.loads(about).get("pid", "?")
             raise WorkerError(
-                f"worker: process {pid} works on {self._runs.store.url.database}, and a SQLite file takes one worker: "
+                f"worker: process {pid} works on {self._store.url.database}, and a SQLite file takes one worker: "
                 "raise its concurrency, or use PostgreSQL for several"
             )
         os.truncate(file, 0)
@@ -401,6 +407,6 @@ def _register() -> None:
         worker = _current
         if worker is None:
             raise WorkerError("a schedule was due without a worker")
-        return await in_thread(lambda: begin_scheduled(worker._runs, str(at), context))
+        return await in_thread(lambda: worker.scheduled(str(at), context))
 
     _is_registered = True

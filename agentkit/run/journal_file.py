@@ -135,7 +135,11 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
 
 def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
+    from agentkit_memory.process.private_files import private_file
+
     goes_on = known is not None and known.file is not None
+    if not goes_on:
+        private_file(Path(keep))
     try:
         opened = os.open(keep, os.O_RDWR | (0 if goes_on else os.O_CREAT), 0o600)
     except FileNotFoundError:

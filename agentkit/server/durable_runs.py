@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
-from agentkit.durable.run_request import AddedAgent, SessionName
-from agentkit.durable.runs import Runs, StartOptions
+from agentkit.durable.run_request import SessionName, StartOptions
+from agentkit.durable.runs import Runs
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.run.journal import Journal
 from agentkit.server.durable_records import DurableRecords

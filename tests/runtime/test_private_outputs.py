@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import ScriptedModel
+from agentkit import Agent, ScriptedModel
 from agentkit.evaluations.answer_file import AnswerFile
 from agentkit.memory import Memory
 from agentkit.server.access import add_token
@@ -35,6 +35,10 @@ def recording(path: Path) -> None:
     RecordedModel(ScriptedModel(["Hi"]), path)
 
 
+def journal(path: Path) -> None:
+    Agent(ScriptedModel(["Hi"]), "Be brief.").run_sync("Hello", journal=path)
+
+
 def export(path: Path) -> None:
     with Memory.open(path.parent / "home") as memory:
         memory.facts.add("a fact")
@@ -53,7 +57,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[None]:
     os.umask(before)
 
 
-@pytest.mark.parametrize("write", [run_store, access_file, answers, recording, export, backup])
+@pytest.mark.parametrize("write", [run_store, access_file, answers, recording, journal, export, backup])
 def test_what_is_written_is_private(tmp_path: Path, umask: None, write: Callable[[Path], None]) -> None:
     write(tmp_path / "out")
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir() if path.is_file()}
