@@ -8,18 +8,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
 CONFORMANCE = Path(os.environ.get("AGENTKIT_CONFORMANCE", SHARED / "conformance"))
-DOORS = (
-    "agentkit",
-    "agentkit.durable",
-    "agentkit.errors",
-    "agentkit.memory",
-    "agentkit.models",
-    "agentkit.prompts",
-    "agentkit.prompts.chat_templates",
-    "agentkit.prompts.evaluation",
-    "agentkit.prompts.example_selectors",
-    "agentkit.prompts.prompters",
-    "agentkit.testing",
-    "agentkit.tools",
+DOORS = sorted(
+    [
+        "agentkit.errors",
+        "agentkit.testing",
+        *(".".join(stub.relative_to(ROOT).with_suffix("").parts) for stub in (ROOT / "agentkit").rglob("[!_]*.pyi")),
+        *(".".join(stub.relative_to(ROOT).parent.parts) for stub in (ROOT / "agentkit").rglob("__init__.pyi")),
+    ]
 )
-"""The modules that users import from."""
+"""The modules that users import from: those that have a stub, and two modules."""

@@ -10,11 +10,14 @@ import pytest
 from pydantic import ValidationError
 
 import agentkit
+import agentkit.agent_files
 import agentkit.durable
 import agentkit.memory
 import agentkit.models
+import agentkit.observing
 import agentkit.prompts
 import agentkit.prompts.example_selectors
+import agentkit.server
 import agentkit.tools
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, OpenAIEmbedder
@@ -24,7 +27,7 @@ from agentkit.tools import ToolDefinitionError, file_tools
 
 WRONG: list[Any] = [5, "x", None, object(), [1], {"a": 1}, b"x", (), "", float("nan"), -1, [None], {"x"}]
 MADE_BY_THE_LIBRARY = {
-    *("Composition", "LayerTable", "Memory", "Pool", "Recall", "StoredSession", "Tool", "unknown_tool"),
+    *("Composition", "LayerTable", "Memory", "Observation", "Pool", "Recall", "StoredSession", "Tool", "unknown_tool"),
     "Url",  # pydantic's own
 }
 """Results, and what methods of others make: nobody calls these by hand."""
@@ -33,11 +36,14 @@ SERVERS = {"mcp_server", "serve_mcp"}
 
 ROOMS = (
     agentkit,
+    agentkit.agent_files,
     agentkit.durable,
     agentkit.memory,
     agentkit.models,
+    agentkit.observing,
     agentkit.prompts,
     agentkit.prompts.example_selectors,
+    agentkit.server,
     agentkit.tools,
 )
 
@@ -83,6 +89,8 @@ def raw_errors(name: str) -> list[str]:
                 found = made(*args, **keywords)
                 if inspect.iscoroutine(found):
                     found.close()
+                elif isinstance(found, agentkit.observing.Observation):
+                    found.end()
             except Exception as error:
                 is_ours = type(error).__module__.startswith("agentkit") or isinstance(error, ValidationError)
                 if not is_ours:

@@ -3,8 +3,6 @@
 `routes(source)` needs the extra `server`.
 """
 
-from agentkit.inspector.inspector_routes import routes
-from agentkit.inspector.local_source import LocalSource
-from agentkit.inspector.source import InspectedRun, InspectorSource, RunStatus, RunSummary, SourceOf
+from agentkit_prompts.lazy import exports_of_stub
 
-__all__ = ["InspectedRun", "InspectorSource", "LocalSource", "RunStatus", "RunSummary", "SourceOf", "routes"]
+__getattr__, __dir__, __all__ = exports_of_stub(__name__, __file__)

@@ -31,6 +31,7 @@ from agentkit.run.trace import (
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
+from agentkit_prompts.errors import check_types
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
@@ -88,6 +89,10 @@ def observe(
         AgentDefinitionError: OpenTelemetry is not installed, this process is observed already, or `redact` is given and
             there is nothing to redact.
     """
+    check_types(AgentDefinitionError, "observe", content=(content, bool, "True or False"))
+    for provider, method in ((tracer_provider, "get_tracer"), (meter_provider, "get_meter")):
+        if provider is not None and not hasattr(provider, method):
+            raise AgentDefinitionError(f"observe: expected a provider with {method}(), got {provider!r:.60}")
     if redact is not None and not callable(redact):
         raise AgentDefinitionError(f"observe: redact={redact!r:.60}: expected a function of a text")
     if redact is not None and not content:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agentkit.agent_files.yaml_lines import Problem, read_yaml
+from agentkit.errors import AgentDefinitionError
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.errors import check_types
 
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "TenantPart", "TokenPart", "add_token", "token_hash"]
 
@@ -111,6 +115,12 @@ class Access:
     """
 
     def __init__(self, path: Path | None = None, *, tenant: str = "local") -> None:
+        check_types(
+            AgentDefinitionError,
+            "Access",
+            path=(path, (Path, NoneType), "a Path, or None"),
+            tenant=(tenant, str, "the name of a tenant"),
+        )
         self.path = path
         self.problem: str | None = None
         """Why the file that is there now is not the one in use."""
@@ -180,12 +190,22 @@ def add_token(
 
     Raises:
         AccessFileError: The file cannot be used, or has a token of that name.
+        AgentDefinitionError: An argument is of another type.
     """
+    check_types(
+        AgentDefinitionError,
+        "add_token",
+        path=(path, Path, "a Path"),
+        name=(name, str, "the name of the token"),
+        tenant=(tenant, str, "the name of a tenant"),
+        scopes=(scopes, tuple, "a tuple of what it may do"),
+        user=(user, (str, NoneType), "the name of a user, or None"),
+    )
     text = path.read_text("utf-8") if path.exists() else ""
     token = _PREFIX + secrets.token_urlsafe(32)
-    entry = f"  - name: {name}\n    sha256: {token_hash(token)}\n    tenant: {tenant}\n"
-    entry += f"    user: {user}\n" if user else ""
-    entry += f"    scopes: [{', '.join(scopes)}]\n"
+    fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": scopes}
+    shown = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
+    entry = "  - " + "\n    ".join(shown) + "\n"
     if text.strip() and not text.endswith("\n"):
         text += "\n"
     if "tokens:" not in [line.rstrip() for line in text.splitlines()]:

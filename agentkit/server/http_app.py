@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from types import NoneType
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from starlette.routing import BaseRoute, Route
 
 from agentkit.agent import Agent
 from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.errors import AgentDefinitionError
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
 from agentkit.server.background_runs import BackgroundRuns
@@ -43,6 +45,7 @@ from agentkit.server.tenant_limits import TenantLimits
 from agentkit.server.turn_errors import server_error
 from agentkit.server.turns import Turns
 from agentkit_memory import Memory
+from agentkit_prompts.errors import check_types
 
 __all__ = ["Server"]
 
@@ -76,6 +79,16 @@ class Server:
         options: ServerOptions = _OPTIONS,
         runs: Callable[[Server], BackgroundRuns] | None = None,
     ) -> None:
+        check_types(
+            AgentDefinitionError,
+            "Server",
+            agents=(agents, Iterable, "a list of agents"),
+            memory=(memory, (Memory, NoneType), "a Memory, or None"),
+            access=(access, (Access, NoneType), "an Access, or None"),
+            options=(options, ServerOptions, "ServerOptions"),
+        )
+        if runs is not None and not callable(runs):
+            raise AgentDefinitionError(f"Server: runs: expected a function of the server, got {runs!r:.60}")
         self.options = options
         self.agents = ServedAgents(agents)
         self.access = access or Access()

@@ -31,6 +31,9 @@ class ServedAgents:
     """
 
     def __init__(self, agents: Iterable[Agent[Any, Any] | LoadedAgent]) -> None:
+        agents = list(agents)
+        if wrong := [one for one in agents if not isinstance(one, Agent | LoadedAgent)]:
+            raise AgentDefinitionError(f"server: expected agents, got {wrong[0]!r:.60}")
         loaded = [one if isinstance(one, LoadedAgent) else LoadedAgent(one, "") for one in agents]
         self._agents = {one.name: one for one in loaded}
         if not loaded:

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.http_app import Server
+from agentkit_prompts.errors import check_types
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
 
@@ -109,6 +110,13 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
     Raises:
         AgentDefinitionError: It would be open to other machines without asking for tokens.
     """
+    check_types(
+        AgentDefinitionError,
+        "serve",
+        server=(server, Server, "a Server"),
+        host=(host, str, "a name or an address"),
+        port=(port, int, "a number"),
+    )
     if server.access.is_open and not _is_loopback(host):
         raise AgentDefinitionError(
             f"serve: {host} is open to other machines, and no token is asked for: make tokens with `agentkit token`, "

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import RLock
+from types import NoneType
 from typing import Any
 
 from sqlalchemy import (
@@ -36,12 +37,13 @@ from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.exc import DatabaseError, IntegrityError
 from sqlalchemy.pool import StaticPool
 
-from agentkit.errors import AgentError
+from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
 from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunStatus, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
+from agentkit_prompts.errors import check_types
 
 __all__ = ["StoredRuns", "StoredRunsError"]
 
@@ -122,6 +124,12 @@ class StoredRuns:
     """
 
     def __init__(self, path: Path | None = None, *, keep: int | None = _MAX_KEPT) -> None:
+        check_types(
+            AgentDefinitionError,
+            "StoredRuns",
+            path=(path, (Path, NoneType), "a Path, or None"),
+            keep=(keep, (int, NoneType), "a number of runs, or None"),
+        )
         self.path = path
         self._keep = keep
         self._held: int | None = None
