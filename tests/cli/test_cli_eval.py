@@ -72,7 +72,7 @@ def test_every_dataset_of_a_file_is_asked_and_scored(
     assert found["model"] == "eval"
     shown = [(one["dataset"], one["rows"], one["failed"], one["score"]) for one in found["datasets"]]
     assert shown == [("few", 2, 0, 1.0), ("zero", 2, 0, 0.5)]
-    assert texts_of(server.to("eval")[0])[0] == "Q: 1+1 A: 2\nQ: 2+2"
+    assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in whatever order
     again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
     assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "1.0000", "0", "0"]
     assert len(server.to("eval")) == 4  # nothing was asked again
