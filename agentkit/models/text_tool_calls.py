@@ -11,7 +11,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
@@ -149,7 +149,7 @@ def partial_mark(text: str, start: int, marks: Collection[str]) -> int:
 
 def _closed(text: str, form: Form, end: int) -> int | None:
     """Return the end of calls that are read up to `end`; None where they have to be closed there, and are not."""
-    after = _SKIPPED.match(text, end).end()  # type: ignore[union-attr]
+    after = end_of(_SKIPPED, text, end)
     if form.closing and text.startswith(form.closing, after):
         return after + len(form.closing)
     return end if not form.closing or form.may_stay_open or after == len(text) else None

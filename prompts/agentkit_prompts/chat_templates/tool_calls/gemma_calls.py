@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
 
 __all__ = ["gemma_call"]
 
@@ -14,7 +14,6 @@ _KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
 _NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
-_SPACE = re.compile(r"\s*+")
 _WORDS = {"true": True, "false": False, "null": None, "None": None, "True": True, "False": False}
 _MAX_DEPTH = 50
 
@@ -112,4 +111,4 @@ def _behind_item(text: str, at: int, closing: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    return end_of(SPACE, text, at)

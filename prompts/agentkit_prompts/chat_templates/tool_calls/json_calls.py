@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["decoded", "deepseek_calls", "json_calls", "kimi_calls", "named_call", "only_json"]
@@ -15,7 +15,6 @@ _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand between two calls."""
-_SPACE = re.compile(r"\s*+")
 _FENCE = re.compile(r"\s*+```(?:json)?\s*+")
 _FENCE_END = re.compile(r"\s*+```")
 _CALL_ID = re.compile(r"\[CALL_ID\]([\w-]++)\s*+")
@@ -49,7 +48,7 @@ def only_json(reply: ReplyText, start: int) -> Found:
     for value, stop in _values(reply.text, start):
         calls += _calls(value)
         end = stop
-    if not calls or _SPACE.match(reply.text, end).end() < len(reply.text):  # type: ignore[union-attr]
+    if not calls or end_of(SPACE, reply.text, end) < len(reply.text):
         return None
     return (calls, end) if all(call.name in reply.schemas for call in calls) else None
 
@@ -88,7 +87,7 @@ def _tokened(text: str, start: int, tokens: tuple[str, str], read: Callable[[str
     end = start
     while (at := _behind(text, opening, end)) is not None and (one := read(text, at)) is not None:
         stop = _behind(text, closing, one[1])
-        if stop is None and _SPACE.match(text, one[1]).end() < len(text):  # type: ignore[union-attr]
+        if stop is None and end_of(SPACE, text, one[1]) < len(text):
             break
         calls += one[0]
         end = len(text) if stop is None else stop
@@ -144,7 +143,7 @@ def decoded(text: str, start: int) -> tuple[object, int] | None:
 def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
     """Yield objects and lists in JSON that follow each other, each with its end."""
     while True:
-        start = _SKIPPED.match(text, start).end()  # type: ignore[union-attr]
+        start = end_of(_SKIPPED, text, start)
         found = decoded(text, start) if _BEGINNING.match(text, start) else None
         if found is None:
             return
@@ -153,7 +152,7 @@ def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
 
 
 def _arguments(text: str, start: int) -> tuple[object, int] | None:
-    start = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    start = end_of(SPACE, text, start)
     return decoded(text, start) if _BEGINNING.match(text, start) else None
 
 
@@ -164,7 +163,7 @@ def _one(name: str, found: tuple[object, int] | None, id_: str = "") -> Found:
 
 def _behind(text: str, token: str, start: int) -> int | None:
     """Return where the text goes on behind a token, white space before it skipped; None where it is another."""
-    at = _SPACE.match(text, start).end()  # type: ignore[union-attr]
+    at = end_of(SPACE, text, start)
     return at + len(token) if text.startswith(token, at) else None
 
 

@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, end_of, made_call
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["fenced_python", "only_python", "python_calls", "python_value"]
 
 _FENCE = re.compile(r"\s*+```(?:python)?+\s*+")
 _FENCE_END = re.compile(r"\s*+```")
-_SPACE = re.compile(r"\s*+")
 _SEPARATOR = re.compile(r"[\s;]*+")
 _NAME = re.compile(r"[^\W\d]\w*+(?:[.:/-]\w++)*+")
 _ASSIGNED = re.compile(r"[^\W\d]\w*+\s*+=(?!=)\s*+")
@@ -66,7 +65,7 @@ def python_calls(reply: ReplyText, start: int) -> Found:
         while _NAME.match(text, at):
             call, end = _statement(reply, at)
             calls.append(call)
-            at = _SEPARATOR.match(text, end).end()  # type: ignore[union-attr]
+            at = end_of(_SEPARATOR, text, end)
     except _NotPythonError:
         return None
     return (calls, end) if calls else None
@@ -232,4 +231,4 @@ def _behind_item(text: str, at: int, closing: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    return end_of(SPACE, text, at)

@@ -11,7 +11,9 @@ from uuid import uuid4
 
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["Found", "Reader", "ReplyText", "Schemas", "made_call"]
+__all__ = ["SPACE", "Found", "Reader", "ReplyText", "Schemas", "end_of", "made_call"]
+
+SPACE = re.compile(r"\s*+")
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The JSON Schemas of the parameters of tools, by the names of the tools."""
@@ -72,3 +74,9 @@ def made_call(name: object, arguments: object, id_: str = "") -> ToolCall | None
         return None
     # Nine letters and digits: the form that Mistral's templates insist on.
     return ToolCall(id_ or uuid4().hex[:9], name, text)
+
+
+def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    """Return where what a pattern matches at `at` ends: `at` where it does not match."""
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
