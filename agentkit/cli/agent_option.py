@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from agentkit.agent_files.agent_file import is_import_path
-from agentkit.agent_files.load_agent import LoadedAgent, load_agent
+from agentkit.agent_files.loaded_agent import LoadedAgent, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8

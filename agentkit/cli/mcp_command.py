@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, EmbedderName, Home

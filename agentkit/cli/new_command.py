@@ -70,7 +70,7 @@ _TEST = '''\
 from pathlib import Path
 
 from agentkit import Message, ScriptedModel, ToolCall
-from agentkit.agent_files.load_agent import load_agent
+from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.testing import no_real_models
 
 FILE = Path(__file__).with_name("agent.yaml")

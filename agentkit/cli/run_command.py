@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
 from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SessionName, own_session, utf8
 from agentkit.cli.screen import note, put, put_json

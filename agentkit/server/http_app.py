@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from agentkit.agent import Agent
-from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller

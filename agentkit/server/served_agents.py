@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agentkit.agent import Agent
-from agentkit.agent_files.load_agent import LoadedAgent
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.access import Caller
 from agentkit.server.server_errors import UnknownResource

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from agentkit import Message, ScriptedModel, ToolCall
-from agentkit.agent_files.load_agent import load_agent
+from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.models.scripted import Delayed
 from agentkit.server.agent_reload import AgentReload
