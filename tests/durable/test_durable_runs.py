@@ -32,7 +32,6 @@ from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
 from agentkit_prompts import Composition
 
-pytestmark = pytest.mark.untraced
 Working = Callable[..., Runs]
 WAIT = 30.0
 

@@ -19,7 +19,6 @@ from agentkit.durable import DurableError, RunIdTaken
 from agentkit.errors import UnknownOption
 from agentkit_prompts import Composition
 
-pytestmark = pytest.mark.untraced
 Working = Callable[..., Runs]
 
 

@@ -11,7 +11,6 @@ import pytest
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.durable import DurableError
 
-pytestmark = pytest.mark.untraced
 Working = Callable[..., Runs]
 
 

@@ -15,7 +15,6 @@ from agentkit.models import Price
 from agentkit.run.journal import Journal
 from agentkit_prompts import Composition
 
-pytestmark = pytest.mark.untraced
 STORED = Path(__file__).parent / "stored"
 Working = Callable[..., Runs]
 

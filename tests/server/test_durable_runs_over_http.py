@@ -30,7 +30,6 @@ from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
 
-pytestmark = pytest.mark.untraced
 AGENTS = ROOT / "tests" / "durable" / "durable_agents.py"
 WAIT = 60.0
 
