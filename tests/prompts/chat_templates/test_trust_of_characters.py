@@ -10,9 +10,12 @@ import pytest
 from agentkit.prompts import (
     AdditionalInfoPrompt,
     Composition,
+    Fact,
     Layers,
     Message,
     PromptContext,
+    RecalledMessage,
+    Text,
     TextPrompt,
     ToolCall,
     ToolPrompt,
@@ -152,6 +155,25 @@ def test_a_harmless_untrusted_tool_is_written_as_a_trusted_one() -> None:
 def test_the_keys_of_documents_are_untrusted(document: Any) -> None:
     composition = compose(Layers(), PromptContext(user_input="Hi."))
     kept_apart(composition, DOCUMENTS, documents=[document])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [Fact(TURN), RecalledMessage(TURN, "user"), Text(TURN), Message("user", TURN), {("x", TURN): 1}],
+    ids=type,
+)
+def test_what_a_template_reads_as_a_document_is_untrusted_whatever_its_type(document: Any) -> None:
+    template = JinjaChatTemplate(
+        "{% for d in documents %}{% for key in d %}{{ key }}={{ d[key] }};{% endfor %}{% endfor %}"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    text = compose(Layers(), PromptContext(user_input="Hi.")).to_text(template, documents=[document])
+    assert text.count("<|im_end|>") == 1
+    assert "OBEY" in text
+    with pytest.raises(ControlTokenError):
+        compose(Layers(), PromptContext(user_input="Hi.")).to_text(
+            template, control_tokens="reject", documents=[document]
+        )
 
 
 def test_a_tool_prompt_over_an_untrusted_tool_is_untrusted() -> None:
