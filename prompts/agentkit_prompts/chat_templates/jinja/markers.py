@@ -53,25 +53,47 @@ _KEEPING = frozenset(
     )
 )
 _SPLITTING = frozenset(("split", "rsplit", "partition", "rpartition"))
+_TAKING = frozenset(("strip", "lstrip", "rstrip", "removeprefix", "removesuffix"))
+_FUNCTIONS = frozenset(
+    ("raise_exception", "strftime_now", "namespace", "dict", "range", "cycler", "joiner", "caller", "loop")
+)
 
 
 def rewrites_text(source: str) -> bool:
     """Whether a template uses a filter or method that could make a control token of text that holds nothing of one."""
-    for node in compiled(source, True).environment.parse(source).find_all((nodes.Filter, nodes.Call, nodes.Mod)):
+    tree = compiled(source, True).environment.parse(source)
+    functions = _FUNCTIONS | {macro.name for macro in tree.find_all(nodes.Macro)}
+    for node in tree.find_all((nodes.Filter, nodes.Call, nodes.Mod)):
         if isinstance(node, nodes.Mod):
             if isinstance(node.left, nodes.Const) and isinstance(node.left.value, str):
                 return True
         elif isinstance(node, nodes.Filter):
-            if node.name not in _KEEPING and node.name != "join":
+            if not _filter_keeps(node):
                 return True
-        elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr):
-            name = node.node.attr
-            by = node.args[0].value if node.args and isinstance(node.args[0], nodes.Const) else None
-            if name in _SPLITTING and isinstance(by, str) and (not by.strip() or not _BRACKETS.isdisjoint(by)):
-                continue  # text that holds what it is cut at is looked at anyway
-            if name not in _KEEPING and name != "strftime":
-                return True
+        elif isinstance(node, nodes.Call):
+            if isinstance(node.node, nodes.Getattr):
+                if not _method_keeps(node.node.attr, node.args):
+                    return True
+            elif not (isinstance(node.node, nodes.Name) and node.node.name in functions):
+                return True  # it may be a method that was looked up in another way
     return False
+
+
+def _filter_keeps(node: nodes.Filter) -> bool:
+    if node.name == "trim":
+        return _method_keeps("strip", node.args)
+    if node.name == "map" and node.args:
+        name = node.args[0]
+        return isinstance(name, nodes.Const) and (name.value in _KEEPING or name.value == "join")
+    return node.name in _KEEPING or node.name == "join"
+
+
+def _method_keeps(name: str, args: list[nodes.Expr]) -> bool:
+    if name in _SPLITTING or (name in _TAKING and args):
+        by = args[0].value if args and isinstance(args[0], nodes.Const) else None
+        # text that holds what it is cut at is looked at anyway
+        return isinstance(by, str) and (not by.strip() or not _BRACKETS.isdisjoint(by))
+    return name in _KEEPING or name == "strftime"
 
 
 def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: Probe) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from agentkit_prompts.chat_templates.guard.break_tokens import is_harmless
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, rewrite, untagged
+from agentkit_prompts.chat_templates.normalise import plain
 from agentkit_prompts.context.items import Document, ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Text
@@ -85,7 +86,9 @@ class TreeReader:
             return {self._key(key, pointer): self.untrusted(item, f"{pointer}.{key}") for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self.untrusted(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
-        return value
+        if value is None or isinstance(value, int | float):
+            return value
+        return self.untrusted(plain(value), pointer)  # a template reads a fact or a message by its fields
 
     def tool(self, tool: ToolSpec, pointer: str) -> Tree:
         """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
@@ -102,8 +105,10 @@ class TreeReader:
 
     def _key(self, text: object, pointer: str) -> Any:
         """Return a word that is part of no token as it is, since a template may look it up, anything else as runs."""
-        if not isinstance(text, str):
+        if text is None or isinstance(text, int | float):
             return text
+        if not isinstance(text, str):
+            return Runs([Run(str(plain(text)), pointer)])
         return text if text in _SPEC_WORDS or self.tokens.is_apart(text) else Runs([Run(str(text), pointer)])
 
     def _call(self, call: ToolCall, pointer: str) -> Tree:
