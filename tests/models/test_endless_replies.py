@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentkit.models.anthropic_reader import AnthropicReader
 from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
@@ -203,3 +204,18 @@ def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> N
     reader.add({"choices": [{"delta": {"reasoning_details": [{"text": "y"}], "content": ""}}]})
     assert chunk == details(1)[0]
     assert reader.reply("m").message.opaque["openai"]["reasoning_details"] == [{"text": "x"}, {"text": "y"}]
+
+
+def test_blocks_without_a_number_take_time_in_proportion_to_their_number() -> None:
+    def seconds(count: int) -> float:
+        reader, block = AnthropicReader(), {"type": "text", "text": "x"}
+        start = process_time()
+        for _ in range(count):
+            reader.add({"type": "content_block_start", "content_block": block})
+        taken = process_time() - start
+        assert reader.text == "x" * count
+        return taken
+
+    seconds(100)
+    small, large = (min(seconds(count) for _ in range(2)) for count in (1_000, 16_000))
+    assert large / small < 60  # 16 times as many; where each looks at all before it, 256 times as long
