@@ -73,6 +73,8 @@ class AnthropicReader(Reader):
         self._blocks: dict[int, _Block] = {}
         self._text: list[str] = []
         self._calls = 0
+        self._last = -1
+        """The last of the blocks."""
         self._counts: dict[str, Any] = {}
         if before is not None:
             self.earlier = before.text
@@ -180,14 +182,14 @@ class AnthropicReader(Reader):
         index = data.get("index")
         if isinstance(index, int):
             return index
-        last = max(self._blocks, default=-1)
-        return last + 1 if data.get("type") == "content_block_start" else max(last, 0)
+        return self._last + 1 if data.get("type") == "content_block_start" else max(self._last, 0)
 
     def _open(self, index: int, data: dict[str, Any]) -> list[Delta]:
         self.started = True
         if not isinstance(kind := data.get("type"), str):
             raise ProtocolError(f"content: a block without a type: {brief(data)}")
         block = self._blocks[index] = _Block(dict(data), self._calls)
+        self._last = max(self._last, index)
         self._calls += kind == "tool_use"
         if kind in ("text", "thinking"):
             begun = block.data.pop(kind, None) or ""

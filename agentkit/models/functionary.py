@@ -43,7 +43,7 @@ class FunctionaryReply:
             self._tool = "" if name == _ALL else name
             at = mark.end()
         keep = partial_mark(text, at, self._marks)
-        if not self._is_begun and not text[:keep].strip(_MARK):
+        if not self._is_begun and keep < len(_MARK) and not text[:keep].strip(_MARK):
             keep = 0
         shown.append(self._taken(text[at:keep]))
         self._held = text[keep:]

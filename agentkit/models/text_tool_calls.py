@@ -19,6 +19,7 @@ __all__ = ["TextToolCalls", "partial_mark"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
+_SPACE = re.compile(r"\s*+")
 _CLOSING = dict(THOUGHT_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 
@@ -47,6 +48,7 @@ class TextToolCalls:
         self._has_text = False
         """Whether there is any text but thoughts."""
         self._is_blank = True
+        """Whether all that is held back is white space."""
         self._thought_end: str | None = None
         """What ends the thought that is being written."""
 
@@ -59,6 +61,7 @@ class TextToolCalls:
         text = "".join([*self._held, text])
         keep = self._shown(text)
         self._held = [text[keep:]]
+        self._is_blank = keep < len(text) and not self._has_opened and text[keep:].isspace()
         return text[:keep]
 
     def _shown(self, text: str) -> int:
@@ -124,17 +127,20 @@ class TextToolCalls:
         for form in self._forms:
             if not reply.text.startswith(form.opening, at):
                 continue
+            reply.opening = form.opening
+            reply.passed.clear()
             found = form.read(reply, at + len(form.opening) - form.kept)
             if found is not None and (end := _closed(reply.text, form, found[1])) is not None:
                 return found[0], end
+            reply.bury_passed()
         return None
 
 
 def _is_bare(text: str, at: int) -> bool:
     """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
-    rest = text[at:].lstrip()
-    is_thought = any(opening.startswith(rest[: len(opening)]) for opening in _CLOSING)
-    return rest[:1] in ("{", "[") and not is_thought
+    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
+    return text[at : at + 1] in ("{", "[") and not is_thought
 
 
 def partial_mark(text: str, start: int, marks: Collection[str]) -> int:

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentkit.models.anthropic_reader import AnthropicReader
+from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.reply_reader import ReplyReader
 from agentkit.models.text_tool_calls import TextToolCalls
+from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
 from tests.effort import spread, tries
 
 CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "text": "%s"}}</tool_call>'
@@ -85,6 +88,69 @@ def test_pieces_take_time_in_proportion_to_their_number(opening: str, piece: str
     assert large / small < 80  # 16 times as many; where each piece looks at all before it, 256 times as long
 
 
+INVOKED = '<minimax:tool_call><invoke name="add"><parameter name="b">'
+
+
+@pytest.mark.parametrize(
+    ("opening", "behind", "after"),
+    [
+        (INVOKED, "</parameter>", "</invoke>x"),
+        (INVOKED + "</parameter>", '<parameter name="c">', "</parameter></invoke>x"),
+        (INVOKED, '</parameter><parameter name="c">', "</parameter></invoke>x"),
+        (INVOKED, '</parameter></invoke><invoke name="add">', "</invoke>x"),
+        ("<think></think> ", "", ""),
+    ],
+)
+def test_calls_that_are_well_formed_and_not_closed_are_looked_through_once(
+    opening: str, behind: str, after: str
+) -> None:
+    def seconds(count: int) -> float:
+        written = opening * count + behind * count + after
+        start = process_time()
+        assert read(written)[0] == written
+        return process_time() - start
+
+    seconds(100)
+    small, large = (min(seconds(count) for _ in range(2)) for count in (500, 4_000))
+    assert large / small < 30  # 8 times as long; where each opening looks at all behind it, 64 times as long
+
+
+def test_calls_of_another_form_are_read_behind_some_that_are_not_closed() -> None:
+    inner = '<invoke name="add"><parameter name="b">1</parameter></invoke>'
+    _, reader = read(f"<minimax:tool_call>{inner}x<minimax:tool_call>{inner}</minimax:tool_call>")
+    assert [call.arguments for call in reader.calls] == ['{"b": 1}']
+
+
+@pytest.mark.parametrize(
+    ("make", "opening", "piece"),
+    [
+        (lambda: TextToolCalls({"add": {}}), "<think>x</think>", " "),
+        (lambda: FunctionaryReply({"add": {}}), "", ">"),
+    ],
+    ids=["white space behind a thought", "marks of nobody"],
+)
+def test_pieces_that_may_still_begin_something_take_time_in_proportion(make: Any, opening: str, piece: str) -> None:
+    def seconds(count: int) -> float:
+        reader, pieces = make(), [opening, *[piece] * count]
+        start = process_time()
+        shown = "".join([reader.add(one) for one in pieces]) + reader.end()
+        taken = process_time() - start
+        assert shown == "".join(pieces)
+        return taken
+
+    seconds(1_000)
+    small, large = (min(seconds(count) for _ in range(2)) for count in (3_000, 48_000))
+    assert large / small < 80
+
+
+def test_a_schema_that_refers_to_itself_many_times_is_looked_through_once() -> None:
+    root = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 5 + [{"type": "integer"}]}}}
+    start = process_time()
+    assert typed("1", {"$ref": "#/$defs/a"}, root) == 1
+    assert typed("x", {"$ref": "#/$defs/a"}, root) == "x"
+    assert process_time() - start < 2
+
+
 @given(
     st.lists(
         st.sampled_from(
@@ -138,3 +204,18 @@ def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> N
     reader.add({"choices": [{"delta": {"reasoning_details": [{"text": "y"}], "content": ""}}]})
     assert chunk == details(1)[0]
     assert reader.reply("m").message.opaque["openai"]["reasoning_details"] == [{"text": "x"}, {"text": "y"}]
+
+
+def test_blocks_without_a_number_take_time_in_proportion_to_their_number() -> None:
+    def seconds(count: int) -> float:
+        reader, block = AnthropicReader(), {"type": "text", "text": "x"}
+        start = process_time()
+        for _ in range(count):
+            reader.add({"type": "content_block_start", "content_block": block})
+        taken = process_time() - start
+        assert reader.text == "x" * count
+        return taken
+
+    seconds(100)
+    small, large = (min(seconds(count) for _ in range(2)) for count in (1_000, 16_000))
+    assert large / small < 60  # 16 times as many; where each looks at all before it, 256 times as long

@@ -30,13 +30,17 @@ class ReplyText:
         schemas: The parameters of the tools there are.
     """
 
-    __slots__ = ("_dead", "_places", "schemas", "text")
+    __slots__ = ("_dead", "_places", "opening", "passed", "schemas", "text")
 
     def __init__(self, text: str, schemas: Schemas) -> None:
         self.text = text
         self.schemas = schemas
+        self.opening = ""
+        """What opens the calls that are being read."""
+        self.passed: list[tuple[str, int]] = []
+        """The kinds and places behind what was well formed in them."""
         self._places: dict[str, list[int]] = {}
-        self._dead: set[tuple[str, int]] = set()
+        self._dead: set[tuple[str, str, int]] = set()
 
     def find(self, what: str, start: int) -> int:
         """Return the first place of `what` from `start` on; -1 without one."""
@@ -47,12 +51,16 @@ class ReplyText:
         return places[at] if at < len(places) else -1
 
     def is_dead(self, kind: str, place: int) -> bool:
-        """Return whether reading something of a kind from this place on has failed before."""
-        return (kind, place) in self._dead
+        """Return whether reading something of a kind from this place on has failed before, behind this opening."""
+        return (self.opening, kind, place) in self._dead
 
     def bury(self, kind: str, places: list[int]) -> None:
         """Note that reading something of a kind from these places on fails."""
-        self._dead.update((kind, place) for place in places)
+        self._dead.update((self.opening, kind, place) for place in places)
+
+    def bury_passed(self) -> None:
+        """Note that calls which were well formed up to these places are not closed behind them."""
+        self._dead.update((self.opening, kind, place) for kind, place in self.passed)
 
 
 Reader: TypeAlias = Callable[[ReplyText, int], Found]

@@ -113,20 +113,22 @@ def _tagged(
     An argument may hold what opens another call. So no text is copied before all of it is known to be well formed, and
     a place from where it is not is noted.
     """
-    text = reply.text
+    text, kind = reply.text, closing + behind
     given: list[tuple[re.Match[str], int]] = []
     places: list[int] = []
     while (opened := opening.match(text, at)) is not None:
-        end = -1 if reply.is_dead(closing, at) else reply.find(closing, opened.end())
+        end = -1 if reply.is_dead(kind, at) else reply.find(closing, opened.end())
         if end < 0:
-            reply.bury(closing, places)
+            reply.bury(kind, places)
             return None
         given.append((opened, end))
         at = end + len(closing)
         places.append(at)
-    if not text.startswith(behind, end_of(SPACE, text, at)):
-        reply.bury(closing, places)
+    is_closed = text.startswith(behind, end_of(SPACE, text, at))
+    if not is_closed or reply.is_dead(kind, at):
+        reply.bury(kind, places)
         return None
+    reply.passed += [(kind, place) for place in places]
     return [(opened, text[opened.end() : end]) for opened, end in given], at
 
 
@@ -147,7 +149,7 @@ def _call(reply: ReplyText, name: str, tagged: _Tagged, end: int) -> Found:
 
 def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
     """Return the value that a text is for a parameter of this schema."""
-    kinds = frozenset(_kinds(schema, root))
+    kinds = frozenset(_kinds(schema, root, set())) or _ANY
     if kinds == {"string"}:
         return text
     inner = text.strip()
@@ -169,18 +171,21 @@ def _value(text: str) -> tuple[object] | None:
         return python_value(text)
 
 
-def _kinds(schema: object, root: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Yield the JSON types that a schema allows, as far as that can be seen."""
+def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int = 0) -> Iterator[str]:
+    """Yield the JSON types that a schema allows, as far as that can be seen; each schema in it is looked at once."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         yield from _ANY
         return
+    if id(schema) in seen:
+        return
+    seen.add(id(schema))
     reference, kind = schema.get("$ref"), schema.get("type")
     options = [option for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for option in schema[key]]
     if isinstance(reference, str) and reference.startswith("#/"):
         target: object = root
         for step in reference[2:].split("/"):
             target = target.get(step) if isinstance(target, Mapping) else None
-        yield from _kinds(target, root, depth + 1)
+        yield from _kinds(target, root, seen, depth + 1)
     elif isinstance(kind, str | list):
         yield from [kind] if isinstance(kind, str) else [one for one in kind if isinstance(one, str)]
     elif isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
@@ -188,8 +193,8 @@ def _kinds(schema: object, root: Mapping[str, Any], depth: int = 0) -> Iterator[
             yield from _KINDS.get(type(value), _ANY)
     elif options:
         for option in options:
-            yield from _kinds(option, root, depth + 1)
+            yield from _kinds(option, root, seen, depth + 1)
     elif isinstance(parts := schema.get("allOf"), list) and len(parts) == 1:
-        yield from _kinds(parts[0], root, depth + 1)
+        yield from _kinds(parts[0], root, seen, depth + 1)
     else:
         yield from _ANY
