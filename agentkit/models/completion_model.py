@@ -184,7 +184,6 @@ class _CompletionReader(ReplyReader):
         return {"content": choice.get("text")}
 
     def _spoken(self, text: str, *, last: bool) -> str:
-        self.received += len(text)
         if self._inside is None:
             return text
         text = self._inside.add(text)
@@ -199,7 +198,7 @@ class _CompletionReader(ReplyReader):
         for call in self._inside.calls:
             new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
         self._inside.calls.clear()
-        return new
+        return new or [Delta("")] if text else new  # something new came, though it is held back
 
     def reply(self, model: str) -> Reply:
         self.end()

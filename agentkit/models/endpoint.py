@@ -270,11 +270,10 @@ class EndpointModel(ABC):
             if document is None:
                 return
             is_done = is_done or document is DONE
-            received = reader.received
             new = [] if is_done or reader.is_over else reader.add(document)
             if new:
                 await heard.all_of(new)
-            if new or reader.received > received or (reader.finish_reason is not None and not has_ended):
+            if new or (reader.finish_reason is not None and not has_ended):
                 latest = time.monotonic()
 
     async def _response(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:

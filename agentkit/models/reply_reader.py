@@ -80,8 +80,6 @@ class Reader(ABC):
     """Who answers, as the server names it."""
     started = False
     """Whether there is anything of a reply."""
-    received = 0
-    """Characters of the reply that were taken in, where some are held back."""
     is_over = False
     """Whether nothing more can follow."""
     earlier = ""
