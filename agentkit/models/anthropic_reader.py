@@ -218,7 +218,9 @@ class AnthropicReader(Reader):
             piece = block.arguments.keep(piece)
             is_call = block.data.get("type") == "tool_use"
             name = str(block.data.get("name") or "")
-            return [Delta(piece, "arguments", block.position, name)] if piece and is_call else []
+            if not is_call:
+                return [Delta("", "arguments")] if piece else []  # of a tool that the provider runs
+            return [Delta(piece, "arguments", block.position, name)] if piece else []
         if kind == "signature_delta":
             self._joined(block, "signature", delta.get("signature"))
             return [Delta("", "thinking")]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.models.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.functionary import FunctionaryReply
 from agentkit.models.harmony import HarmonyReply
+from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai_chat import usage_options, without_usage
 from agentkit.models.reply_reader import ReplyReader
@@ -188,12 +189,19 @@ class _CompletionReader(ReplyReader):
         text = self._inside.add(text)
         return text + self._inside.end() if last else text
 
+    def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
+        new = super()._take_text(text, last=last)
+        if self._inside is None:
+            return new
+        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.new_thinking()):
+            new.insert(0, Delta(thought, "thinking"))
+        for call in self._inside.calls:
+            new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+        self._inside.calls.clear()
+        return new or [Delta("")] if text else new  # something new came, though it is held back
+
     def reply(self, model: str) -> Reply:
         self.end()
-        if self._inside is not None:
-            for call in self._inside.calls:
-                self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
-            self._inside.calls.clear()
-            if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
-                self._kept[REASONING[0]] = thought
+        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
+            self._kept[REASONING[0]] = thought
         return super().reply(model)

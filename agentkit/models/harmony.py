@@ -31,6 +31,7 @@ class HarmonyReply:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self._thoughts: list[str] = []
+        self._told = 0
         self._held = ""
         self._header: list[str] | None = []
         """What stands in front of `<|message|>`; None in the body of a message and behind it."""
@@ -41,11 +42,18 @@ class HarmonyReply:
         self._recipient = ""
         self._has_shown = False
         self._breaks = False
+        self._breaks_thought = False
 
     @property
     def thinking(self) -> str:
         """What was thought."""
-        return "\n\n".join(thought for thought in self._thoughts if thought)
+        return "".join(self._thoughts)
+
+    def new_thinking(self) -> str:
+        """Return what was thought since this was asked before."""
+        new = "".join(self._thoughts[self._told :])
+        self._told = len(self._thoughts)
+        return new
 
     def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
@@ -105,6 +113,7 @@ class HarmonyReply:
             self._kind = "thought" if channel and channel[1] == "analysis" else "shown"
             self._raw = []
         self._breaks = self._kind == "shown" and self._has_shown
+        self._breaks_thought = True
 
     def _text(self, text: str) -> str:
         if not text:
@@ -118,7 +127,11 @@ class HarmonyReply:
             return self._show(raw)
         if self._kind in ("call", "foreign"):
             self._raw.append(text)
-        if self._kind in ("call", "thought"):
+        if self._kind == "thought":
+            self._thoughts.append(f"\n\n{text}" if self._breaks_thought and self._thoughts else text)
+            self._breaks_thought = False
+            return ""
+        if self._kind == "call":
             self._body.append(text)
             return ""
         return "" if self._kind == "foreign" else self._show(text)
@@ -140,9 +153,7 @@ class HarmonyReply:
         """End a message, and return what of it is shown."""
         body, raw, kind = "".join(self._body), "".join(self._raw), self._kind
         self._body, self._raw, self._kind = [], [], "between"
-        if kind == "thought":
-            self._thoughts.append(body)
-        elif kind == "call":
+        if kind == "call":
             call = made_call(self._recipient, body.strip() or "{}")
             if call is None:
                 return self._show(raw)

@@ -93,6 +93,8 @@ class ResponsesReader(Reader):
         if kind in ("response.created", "response.in_progress", "response.queued"):
             self._begin(object_of(data.get("response") or {}, "response"))
             return []
+        if isinstance(kind, str) and kind.startswith("response.") and kind.endswith(".delta") and data.get("delta"):
+            return [Delta("", "arguments")]  # of a tool that the provider runs
         if (isinstance(kind, str) and kind.startswith("response.")) or kind in ("keepalive", "ping"):
             return []
         if data.get("object") == "response" or isinstance(data.get("output"), list):

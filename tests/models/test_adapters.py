@@ -265,6 +265,25 @@ def _then(first: list[bytes], again: bytes) -> Any:
         yield again
 
 
+@pytest.mark.parametrize("wire", WIRES[1:], ids=lambda wire: wire.name)
+def test_what_is_written_for_a_tool_of_the_provider_is_no_silence(server: ChatServer, wire: Wire) -> None:
+    events = wire.events("", "Done.", ())
+    if wire.name == "anthropic":
+        opening = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {}}
+        pieces = ['{"code": "', *"0123456789", '"}']
+        written = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        made: list[Any] = [{"type": "content_block_start", "index": 0, "content_block": opening}]
+        made += [{"type": "content_block_delta", "index": 0, "delta": delta} for delta in written]
+        rest = [{**event, "index": 1} if "index" in event else event for event in events[1:]]
+        events = [events[0], *made, {"type": "content_block_stop", "index": 0}, *rest]
+    else:
+        kind = "response.code_interpreter_call_code.delta"
+        events[2:2] = [{"type": kind, "output_index": 0, "item_id": "ci_1", "delta": one} for one in "0123456789ab"]
+    name = server.on("provider-tool", streams(*map(as_event, events), pause=0.1, done=False))
+    model = model_of(wire, server, name, settings={"timeout": 0.6})
+    assert ask(model, on_text=lambda text: None).message.text == "Done."
+
+
 def test_a_call_that_the_limit_of_tokens_cut_is_an_error(server: ChatServer) -> None:
     half = {
         "type": "function_call",
