@@ -11,7 +11,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
-from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, Schemas, end_of
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
@@ -19,7 +19,6 @@ __all__ = ["TextToolCalls", "partial_mark"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
-_SPACE = re.compile(r"\s*+")
 _CLOSING = dict(THOUGHT_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 
@@ -138,7 +137,7 @@ class TextToolCalls:
 
 def _is_bare(text: str, at: int) -> bool:
     """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
-    at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
+    at = end_of(SPACE, text, at)
     is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
     return text[at : at + 1] in ("{", "[") and not is_thought
 
