@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,7 +37,7 @@ from agentkit.models.settings import ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
-from agentkit_prompts.errors import PromptError, PromptFilesError
+from agentkit_prompts.errors import PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tree.layers import Layers
@@ -114,6 +115,13 @@ def load_agent(
         AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
         AgentDefinitionError: There is no such module or name, or it is no agent.
     """
+    check_types(
+        AgentDefinitionError,
+        "load_agent",
+        source=(source, (str, os.PathLike), "a path, or module:agent"),
+        home=(home, (str, os.PathLike, NoneType), "a path, or None"),
+        memories=(memories, (SharedMemories, NoneType), "SharedMemories, or None"),
+    )
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
         return _of_module(text, model)
