@@ -25,6 +25,7 @@ from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, U
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.server.tenant_limits import TenantLimits
+from agentkit.server.turn import used_since
 from agentkit.threads import in_thread
 
 __all__ = ["LocalRuns", "of_session", "run_decision", "same_run"]
@@ -142,7 +143,8 @@ class LocalRuns:
         self._live[live.place] = live  # at once: nobody else decides about it now
         try:
             live.base = await self._last_event(record)
-            await in_thread(partial(self._store.put, live.record))
+            if not await in_thread(partial(self._store.put, live.record, was="waiting")):
+                raise _not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
         except BaseException:
             del self._live[live.place]
             self._release(live, place)
@@ -243,7 +245,7 @@ class LocalRuns:
         while not keeping.done():
             with suppress(asyncio.CancelledError):  # what is known must be kept, whoever is impatient
                 await asyncio.shield(keeping)
-        self._limits.used(live.record.tenant, _difference(live.record.usage, before))
+        self._limits.used(live.record.tenant, used_since(before, live.record.usage))
         self._release(live, of_session(live.record))
         self._live.pop(live.place, None)
         live.wake()
@@ -355,16 +357,6 @@ def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
 def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
     usage = getattr(error, "usage", None)
     return usage if isinstance(usage, Usage) else otherwise
-
-
-def _difference(now: Usage, before: Usage) -> Usage:
-    money = None if now.money is None else now.money - (before.money or 0.0)
-    return Usage(
-        max(0, now.input_tokens - before.input_tokens),
-        max(0, now.output_tokens - before.output_tokens),
-        max(0, now.cached_tokens - before.cached_tokens),
-        money,
-    )
 
 
 def _not_waiting(record: RunRecord) -> Conflict:

@@ -101,8 +101,16 @@ class RunRecords(Protocol):
         """Return the run that a tenant began under an idempotency key, or None."""
         ...
 
-    def put(self, record: RunRecord) -> None:
-        """Replace a run that is kept, by its tenant and id."""
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        """Replace a run that is kept, by its tenant and id.
+
+        Args:
+            record: How it is now.
+            was: Replace it only where it is in this status; None replaces it whatever its status is.
+
+        Returns:
+            Whether it was replaced.
+        """
         ...
 
     def page(

@@ -186,9 +186,11 @@ class StoredRuns:
             row = connection.execute(query).mappings().first()
         return None if row is None else _record(row)
 
-    def put(self, record: RunRecord) -> None:
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        place = _is(record.tenant, record.id)
+        place = place if was is None else and_(place, _runs.c.status == was)
         with self._lock, self._engine.begin() as connection:
-            connection.execute(update(_runs).where(_is(record.tenant, record.id)).values(**_row(record)))
+            return connection.execute(update(_runs).where(place).values(**_row(record))).rowcount > 0
 
     def page(
         self,
