@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ag_ui.core import Interrupt, ResumeEntry
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentkit.server.exchange import validated
 from agentkit.server.run_records import RunRecord
@@ -34,7 +34,7 @@ class _Payload(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     approved: bool
-    editedArgs: dict[str, Any] | None = None
+    edited_args: dict[str, Any] | None = Field(default=None, alias="editedArgs")
     reason: str | None = None
 
 
@@ -108,7 +108,7 @@ def decisions_of(resume: Sequence[ResumeEntry], record: RunRecord) -> dict[str, 
 def _decision(given: _Payload) -> dict[str, Any]:
     if given.approved and given.reason is not None:
         raise Unprocessable("reason: only where approved is false")
-    if not given.approved and given.editedArgs is not None:
+    if not given.approved and given.edited_args is not None:
         raise Unprocessable("editedArgs: only where approved is true")
-    found = {"approve": given.approved, "reason": given.reason, "arguments": given.editedArgs}
+    found = {"approve": given.approved, "reason": given.reason, "arguments": given.edited_args}
     return {name: value for name, value in found.items() if value is not None}

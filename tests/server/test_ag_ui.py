@@ -185,15 +185,16 @@ def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_
         client.http.headers["Authorization"] = f"Bearer {ada}"
         waiting = events(client, asked("Pay."))[-1].outcome.interrupts
         yes, no = {"approved": True}, {"approved": False}
+        both = answering(waiting, yes, yes)
         for refused, what in (
             (answering(waiting[:1], yes), f"no answer to the interrupt {waiting[1].id!r}"),
             (answering([*waiting, waiting[0]], yes, yes, no), "answered twice"),
             (answering(waiting, "yes", {"approved": "yes"}), "resume[1].payload: approved"),
             (answering(waiting, {"approved": True, "reason": "x"}, yes), "reason: only where approved is false"),
             (answering(waiting, {"approved": True, "extra": 1}, yes), "extra: unknown field"),
-            (answering(waiting, yes, yes).model_copy(update={"messages": asked("New").messages}), "new message"),
+            (both.model_copy(update={"messages": asked("New").messages}), "new message"),
             (
-                answering(waiting, yes, yes).model_copy(update={"forwarded_props": {"additional_kwargs": {"a": 1}}}),
+                both.model_copy(update={"forwarded_props": {"additional_kwargs": {"a": 1}}}),
                 "leave",
             ),
         ):
