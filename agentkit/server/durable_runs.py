@@ -12,12 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from agentkit.agent import Agent
+from agentkit.chain import Chain
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
 from agentkit.durable.run_request import SessionName, StartOptions
 from agentkit.durable.runs import Runs
 from agentkit.errors import AgentDefinitionError, ApprovalError
+from agentkit.recaller import RecallSource
 from agentkit.run.journal import Journal
 from agentkit.server.durable_records import DurableRecords
 from agentkit.server.event_form import event_form, usage_form
@@ -29,6 +32,8 @@ from agentkit.server.session_store import Owner
 from agentkit.session import Session
 from agentkit.threads import in_thread
 from agentkit_memory import Scope
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_tools import Tool
 
 if TYPE_CHECKING:
     from agentkit.server.http_app import Server
@@ -53,12 +58,14 @@ class DurableRuns:
     Args:
         server: Whose agents, sessions and options.
         records: Where the runs are.
+        version: One version of all agents, for agents that are replaced while the server runs: a run goes on with the
+            agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
 
     Raises:
         AgentDefinitionError: The server has no memory: what is not stored cannot go on elsewhere.
     """
 
-    def __init__(self, server: Server, records: DurableRecords) -> None:
+    def __init__(self, server: Server, records: DurableRecords, version: str | None = None) -> None:
         if server.sessions.memory is None:
             raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")
         self._memory = server.sessions.memory
@@ -68,7 +75,7 @@ class DurableRuns:
         self._added: dict[str, AddedAgent] = {}
         for loaded in server.agents:
             agent = _OfTenants(server.agents, loaded.name)
-            self._runs.add(agent, sessions=self._session)
+            self._runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = next(one for one in self._runs.added if one.agent is agent)
         self._worker: Any = None
         self._live: dict[str, str] = {}
@@ -208,14 +215,32 @@ class DurableRuns:
 
 
 class _OfTenants:
-    """An agent of a server, as a worker has it: each run reads the memory of its own tenant."""
+    """An agent of a server as it is now, as a worker has it: each run reads the memory of its own tenant."""
 
     def __init__(self, agents: ServedAgents, name: str) -> None:
-        agent = next(one for one in agents if one.name == name).agent
-        self.name, self.chain, self.tools, self.specs = name, agent.chain, agent.tools, agent.specs
-        self.memory = agent.memory
+        self.name = name
         self.runs: Runs | None = None
         self._agents = agents
+
+    @property
+    def _now(self) -> Agent[Any, Any]:
+        return next(one for one in self._agents if one.name == self.name).agent
+
+    @property
+    def chain(self) -> Chain[Any]:
+        return self._now.chain
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._now.tools
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._now.specs
+
+    @property
+    def memory(self) -> RecallSource | None:
+        return self._now.memory
 
     @property
     def resume(self) -> Callable[..., Any]:
