@@ -16,7 +16,7 @@ from pydantic import BaseModel, TypeAdapter
 from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.models.scripted import CutOff
 from agentkit.server.access import Access, add_token
-from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served
 from tests.server.waiting import until

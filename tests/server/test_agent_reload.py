@@ -8,12 +8,12 @@ from pathlib import Path
 from agentkit import Message, Runs, ScriptedModel, ToolCall
 from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.models.scripted import Delayed
+from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.agent_reload import AgentReload
-from agentkit.server.durable_records import DurableRecords
-from agentkit.server.durable_runs import DurableRuns
 from agentkit.server.http_app import Server
-from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 

@@ -22,10 +22,10 @@ from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.server.access import Access, add_token
-from agentkit.server.durable_records import DurableRecords
-from agentkit.server.durable_runs import DurableRuns
 from agentkit.server.http_app import Server
-from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
