@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from agentkit.errors import AgentError
+from agentkit.models.model import Usage
 from agentkit.models.model_errors import ModelError
 from agentkit.server.served_runs.run_records import RunEvent, RunRecord
 from agentkit_memory import StoreError
