@@ -16,7 +16,7 @@ from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.run_records import RunRecord, RunRecords, user_input_of
+from agentkit.server.run_records import RunRecord, RunRecords, RunsWanted, user_input_of
 from agentkit.server.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
@@ -67,7 +67,8 @@ class CallerSource:
 
     async def runs(self, *, limit: int) -> Sequence[RunSummary]:
         """See `InspectorSource.runs`."""
-        page = partial(self._store.page, self._caller.tenant, user=self._caller.user or None, limit=limit)
+        wanted = RunsWanted(user=self._caller.user or None, limit=limit)
+        page = partial(self._store.page, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return [self._summary(record) for record in await in_thread(page) if record.agent in names]
 
