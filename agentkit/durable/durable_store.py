@@ -170,6 +170,14 @@ class DurableStore:
         request = self.request(run_id)
         return Journal.loads("".join([request.head, *self.lines(run_id)]))
 
+    def journals(self, run_ids: Sequence[str]) -> dict[str, Journal]:
+        """Return the journals of runs so far, of those that are there. Blocks."""
+        found = self._statuses(run_ids, load_output=False)
+        return {
+            one.workflow_id: Journal.loads("".join([_request_of(one).head, *self.lines(one.workflow_id)]))
+            for one in found
+        }
+
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
         client, _ = self._open()
@@ -180,10 +188,15 @@ class DurableStore:
         return _outcome(self._status(run_id))
 
     def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return how runs ended or why they wait, those of them that do not go on. Blocks."""
-        client, _ = self._open()
-        found = client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False)
-        return {one.workflow_id: outcome for one in found if (outcome := _outcome(one)) is not None}
+        """Return how runs ended or why they wait, those of them that do not go on. Blocks.
+
+        One that is not there, such as one that was deleted, failed with `RunNotFound`.
+        """
+        outcomes = {one.workflow_id: _outcome(one) for one in self._statuses(run_ids, load_input=False)}
+        for run_id in run_ids:
+            if run_id not in outcomes:
+                outcomes[run_id] = {"state": "failed", "kind": "RunNotFound", "message": str(RunNotFound(run_id))}
+        return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run. Blocks; see `RunHandle.cancel`."""
@@ -255,11 +268,14 @@ class DurableStore:
         return self._opened
 
     def _status(self, run_id: str, *, load_input: bool = False) -> Status:
-        client, _ = self._open()
-        found = client.list_workflows(workflow_ids=[run_id], name=WORKFLOW, load_input=load_input, limit=1)
+        found = self._statuses([run_id], load_input=load_input)
         if not found:
             raise RunNotFound(run_id)
         return found[0]
+
+    def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
+        client, _ = self._open()  # which takes no ids for all
+        return client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads) if run_ids else []
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if _state(status) == "paused"]

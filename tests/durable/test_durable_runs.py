@@ -267,7 +267,7 @@ def test_the_version_of_an_agent_is_that_of_what_the_model_is_sent(runs: Runs) -
     def versions(*agents: Agent[Any, Any]) -> list[str]:
         for agent in agents:
             runs.add(agent)
-        return [added.version for added in runs.added]
+        return [added.version for added in runs.agents.all]
 
     def look(name: str) -> str:
         """Look."""

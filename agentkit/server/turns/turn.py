@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
@@ -32,8 +32,9 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["Turn", "TurnAnswer", "messages_of"]
+__all__ = ["OnEvent", "Turn", "TurnAnswer", "messages_of"]
 
+OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 _MAX_READ_HERE = 200
 """Messages of a request that are read between other requests; more are read in a thread."""
 
@@ -109,15 +110,14 @@ class Turn:
         """Whether the text of the model is the answer as it comes; an answer of a type is checked first."""
         return self.schema is None and self.agents.of_tenant(self.name, self.tenant).chain.output is str
 
-    async def answer(
-        self,
-        on_text: Callable[[str], Awaitable[None]] | None = None,
-        on_event: Callable[[Event], Awaitable[None]] | None = None,
-    ) -> TurnAnswer:
+    def texts_to(self, put: Callable[[str], Awaitable[None]]) -> OnEvent | None:
+        """Return a listener that hands on each piece of the answer as it comes; None where the answer is no text."""
+        return partial(self._heard, put) if self.streams_text else None
+
+    async def answer(self, on_event: OnEvent | None = None) -> TurnAnswer:
         """Run, and return the whole answer.
 
         Args:
-            on_text: Takes each piece of the text as it comes.
             on_event: Takes each event in its place.
 
         Raises:
@@ -125,7 +125,7 @@ class Turn:
         """
         agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
         names = [tool.name for tool in self.tools]
-        options = self._options(agent, names, on_text)
+        options = self._options(agent, names)
         if on_event is not None:
             options["on_event"] = on_event
         try:
@@ -195,10 +195,8 @@ class Turn:
             self._ended = {"status": "cancelled"}
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
-    def _options(self, agent: Agent[Any, Any], names: list[str], on_text: Any) -> dict[str, Any]:
+    def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
         options: dict[str, Any] = {"approve": approver(names)}
-        if on_text is not None and self.streams_text:
-            options["on_event"] = partial(self._heard, on_text)
         choice = None if self.settings is None else self.settings.tool_choice
         if choice not in (None, "auto", "none", "required") and choice not in names and choice not in agent.tools:
             raise BadRequest(
@@ -243,7 +241,7 @@ class Turn:
         options["session"] = session
         return None
 
-    def _heard(self, on_text: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
+    def _heard(self, put: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
         if type(event) is not TextDelta:
             return None
         text = event.text
@@ -251,7 +249,7 @@ class Turn:
             text = _SEPARATOR + text if self._step and self._has_text else text
             self._step = event.step
         self._has_text = True
-        return on_text(text)
+        return put(text)
 
 
 def _joined(messages: Sequence[Message]) -> str:
