@@ -113,9 +113,9 @@ class DurableRecords:
         """See `RunRecords.find`."""
         return self.rest.find(tenant, key)
 
-    def put(self, record: RunRecord) -> None:
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
         """See `RunRecords.put`."""
-        self.rest.put(record)
+        return self.rest.put(record, was=was)
 
     def unfinished(self) -> Sequence[RunRecord]:
         """See `RunRecords.unfinished`."""

@@ -22,6 +22,7 @@ __all__ = [
     "RunStatus",
     "RunsWanted",
     "WaitingCall",
+    "usage_since",
     "user_input_of",
 ]
 
@@ -125,8 +126,16 @@ class RunRecords(Protocol):
         """Return the run that a tenant began under an idempotency key, or None."""
         ...
 
-    def put(self, record: RunRecord) -> None:
-        """Replace a run that is kept, by its tenant and id."""
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        """Replace a run that is kept, by its tenant and id.
+
+        Args:
+            record: How it is now.
+            was: Replace it only where it is in this status; None replaces it whatever its status is.
+
+        Returns:
+            Whether it was replaced.
+        """
         ...
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
@@ -172,3 +181,14 @@ class RunRecords(Protocol):
     def close(self) -> None:
         """Close what it is kept in. Closing twice is fine."""
         ...
+
+
+def usage_since(before: Usage, now: Usage) -> Usage:
+    """Return what was used since then."""
+    money = None if now.money is None else now.money - (before.money or 0.0)
+    return Usage(
+        max(0, now.input_tokens - before.input_tokens),
+        max(0, now.output_tokens - before.output_tokens),
+        max(0, now.cached_tokens - before.cached_tokens),
+        money,
+    )

@@ -40,7 +40,7 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunsWanted, WaitingCall
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunStatus, RunsWanted, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
@@ -186,9 +186,11 @@ class StoredRuns:
             row = connection.execute(query).mappings().first()
         return None if row is None else _record(row)
 
-    def put(self, record: RunRecord) -> None:
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        place = _is(record.tenant, record.id)
+        place = place if was is None else and_(place, _runs.c.status == was)
         with self._lock, self._engine.begin() as connection:
-            connection.execute(update(_runs).where(_is(record.tenant, record.id)).values(**_row(record)))
+            return connection.execute(update(_runs).where(place).values(**_row(record))).rowcount > 0
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         query = select(_runs).where(_runs.c.tenant == tenant).order_by(_runs.c.number.desc()).limit(wanted.limit)
