@@ -80,6 +80,11 @@ class RunInfo:
     problem: str | None = None
     """Why it does not go on by itself, such as that no worker has its agent."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it finished, failed or was cancelled."""
+        return self.state in ("finished", "failed", "cancelled")
+
 
 class DurableStore:
     """The runs in a database. Its methods block: `RunHandle` and `Runs` call them in threads.
@@ -161,6 +166,13 @@ class DurableStore:
         """Return what is known of a run. Blocks; `RunHandle.info` does not."""
         return self._infos([self._status(run_id)])[0]
 
+    def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
+        """Return what is known of those of these runs that there are. Blocks."""
+        if not run_ids:
+            return []
+        client, _ = self._open()
+        return self._infos(client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False))
+
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
         return _request_of(self._status(run_id, load_input=True))
@@ -232,15 +244,6 @@ class DurableStore:
         except dbos_errors.DBOSException:
             if _state(self._status(run_id)) not in ("queued", "running"):  # or another process was first
                 raise
-
-    def delete(self, run_ids: Sequence[str]) -> int:
-        """Delete runs that have ended, and return how many."""
-        client, tables = self._open()
-        ended = [run_id for run_id in run_ids if _state(self._status(run_id)) in ("finished", "failed", "cancelled")]
-        for at in range(0, len(ended), _PAGE):
-            client.delete_workflows(ended[at : at + _PAGE])
-            tables.forget_calls(ended[at : at + _PAGE])
-        return len(ended)
 
     @property
     def tables(self) -> RunTables:
@@ -442,7 +445,7 @@ def _info(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[Work
 
 def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers: Sequence[WorkerRow]) -> str | None:
     """Return why a run does not go on by itself; None where it does, or has ended."""
-    alive = [one for one in workers if one.state == "alive" and one.silent <= one.lease]
+    alive = [one for one in workers if one.is_alive]
     if state == "queued" and not any(key in one.serves for one in alive):
         others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
         have = f"; those that run have {', '.join(map(repr, others))}" if others else ""

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
 from agentkit.durable.durable_store import RunInfo, RunState
+from agentkit.durable.retention import delete_runs
 from agentkit.durable.runs import Runs
 from agentkit.models.model import Usage
 from agentkit.run.journal import Journal
@@ -83,7 +84,7 @@ class DurableRecords:
         if self._info(tenant, run_id) is None:
             self.rest.delete(tenant, run_id)
         else:
-            self.runs.store.delete([run_id])
+            delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
         """See `RunRecords.journal`."""
