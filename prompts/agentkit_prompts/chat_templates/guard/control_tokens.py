@@ -42,7 +42,8 @@ REASONING_TAGS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """Around what a model thought, at the start of its reply."""
-_ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
+_MAX_ROLE = 12
+"""Characters of the name of a role."""
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
@@ -59,10 +60,8 @@ class Written(NamedTuple):
     """A control token that a template wrote by itself, and what it wrote right behind it."""
 
     token: str
-    role: str
-    """The name of a role right behind the token, such as the `user` of `<|im_start|>user`, or nothing."""
-    after: str
-    """The character behind that."""
+    behind: str
+    """The characters behind it, as many as the name of a role can have and one more."""
 
 
 class ControlTokens:
@@ -94,7 +93,7 @@ class ControlTokens:
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
         words = "|".join(map(re.escape, self.words))
-        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known))})((?i:{_ROLES})(?!\\w)|)(.?)", re.DOTALL)
+        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known))})(.{{0,{_MAX_ROLE + 1}}})", re.DOTALL)
         self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
 
     def find(self, text: str) -> Iterator[Found]:

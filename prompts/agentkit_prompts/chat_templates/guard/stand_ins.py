@@ -21,6 +21,9 @@ _ID_LENGTH = 9
 """Characters of that of the id of a tool call: some templates take no other number."""
 _ID = (".id", ".tool_call_id")
 _NAME = (".name", *_ID)
+_ROLE = re.compile(
+    r"(?:assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user)(?!\w)", re.I
+)
 _THOUGHTS = frozenset(opening for opening, _ in REASONING_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 """An escape in the JSON of arguments: a character of the text around it."""
@@ -100,7 +103,7 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
     written, expected = tokens.written(text), tokens.written(around)
     for one, other in zip(written, expected, strict=False):
         if not _is_same(one, other):
-            return one.token + one.role
+            return one.token
     if len(written) == len(expected):
         return None
     more = written if len(written) > len(expected) else expected
@@ -108,5 +111,15 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
 
 
 def _is_same(one: Written, expected: Written) -> bool:
-    is_open = expected.after != "" and _FIRST <= ord(expected.after) < _FIRST + _COUNT
-    return one.token == expected.token and (one.role == expected.role or (is_open and not expected.role))
+    if one.token != expected.token:
+        return False
+    role = _ROLE.match(expected.behind)
+    if role is None:
+        return _is_stand_in(expected.behind) or _ROLE.match(one.behind) is None
+    return one.behind.startswith(role[0]) and (
+        _is_stand_in(expected.behind[role.end() :]) or _ROLE.match(one.behind) is not None
+    )
+
+
+def _is_stand_in(text: str) -> bool:
+    return text != "" and _FIRST <= ord(text[0]) < _FIRST + _COUNT
