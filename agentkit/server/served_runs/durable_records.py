@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
-from agentkit.durable.durable_store import RunInfo, RunState
 from agentkit.durable.retention import delete_runs
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
 from agentkit.models.model import Usage
 from agentkit.run.journal import Journal
