@@ -104,7 +104,7 @@ class AGUIEndpoints:
         written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text, waited=calls)
 
         async def pieces() -> AsyncGenerator[bytes, None]:
-            async with Streaming(lambda put: self._turns.answered(turn, caller, on_event=put)) as run:
+            async with Streaming(lambda put: self._turns.answered(turn, caller, put)) as run:
                 async for event in run:
                     for piece in _bytes(written.of(event)):
                         yield piece

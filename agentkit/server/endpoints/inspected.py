@@ -18,7 +18,7 @@ from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords, user_input_of
+from agentkit.server.served_runs.run_records import RunRecord, RunRecords, RunsWanted, user_input_of
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.session import Session
@@ -67,7 +67,8 @@ class CallerSource:
 
     async def runs(self, *, limit: int) -> Sequence[RunSummary]:
         """See `InspectorSource.runs`."""
-        page = partial(self._store.page, self._caller.tenant, user=self._caller.user or None, limit=limit)
+        wanted = RunsWanted(user=self._caller.user or None, limit=limit)
+        page = partial(self._store.page, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return [self._summary(record) for record in await in_thread(page) if record.agent in names]
 

@@ -18,7 +18,7 @@ from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, error_an
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunRecords
+from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunRecords, RunsWanted
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -202,18 +202,15 @@ class RunEndpoints:
         status: Any = text(request, "status")
         if status is not None and status not in STATUSES:
             raise Unprocessable(f"status: expected one of {', '.join(STATUSES)}", param="status", code="invalid_query")
-        found = await in_thread(
-            partial(
-                self._store.page,
-                caller.tenant,
-                agent=text(request, "agent"),
-                session=text(request, "session"),
-                user=caller.as_user(text(request, "user")) or None,
-                status=status,
-                before=text(request, "before"),
-                limit=number(request, "limit", 50, 1, _MAX_LIMIT),
-            )
+        wanted = RunsWanted(
+            agent=text(request, "agent"),
+            session=text(request, "session"),
+            user=caller.as_user(text(request, "user")) or None,
+            status=status,
+            before=text(request, "before"),
+            limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
+        found = await in_thread(partial(self._store.page, caller.tenant, wanted))
         return JSONAnswer({"runs": [run_form(record) for record in found if _is_seen(record, caller)]})
 
     async def get(self, request: Request, caller: Caller) -> Response:

@@ -14,7 +14,7 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
 from agentkit.server.served_runs.event_form import message_form
-from agentkit.server.served_runs.run_records import RunRecords, RunStatus
+from agentkit.server.served_runs.run_records import RunRecords, RunStatus, RunsWanted
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
@@ -103,8 +103,8 @@ class SessionEndpoints:
         """Delete a session."""
         owner, name = _named(request, caller)
         for status in _BUSY:
-            page = partial(self._store.page, owner.tenant, user=owner.user, session=name, status=status, limit=1)
-            if running := await in_thread(page):
+            wanted = RunsWanted(user=owner.user, session=name, status=status, limit=1)
+            if running := await in_thread(partial(self._store.page, owner.tenant, wanted)):
                 raise Conflict(
                     f"the session {name!r} is in use by the run {running[0].id}: cancel it first", code="session_busy"
                 )

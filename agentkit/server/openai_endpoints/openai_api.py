@@ -166,7 +166,7 @@ class OpenAIEndpoints:
 
     async def _answered(self, turn: Turn, caller: Caller, on_text: OnPiece | None = None) -> TurnAnswer:
         """Run a turn, and hold what the client does not see of it until it has answered the calls of its tools."""
-        answer = await self._turns.answered(turn, caller, on_text=on_text)
+        answer = await self._turns.answered(turn, caller, None if on_text is None else turn.texts_to(on_text))
         if turn.reply is not None:
             self._held.hold((turn.tenant, turn.user, turn.name), turn.before, turn.reply)
         return answer

@@ -6,14 +6,13 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Protocol
 
 from agentkit.errors import AgentError
-from agentkit.models.model import Usage
 from agentkit.models.model_errors import ModelError
 from agentkit.server.served_runs.run_records import RunEvent, RunRecord
 from agentkit_memory import StoreError
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["OUR_ERRORS", "BackgroundRuns", "public_error", "used_since"]
+__all__ = ["OUR_ERRORS", "BackgroundRuns", "public_error"]
 
 OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 """Errors whose text may be shown to clients."""
@@ -76,13 +75,3 @@ def public_error(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OUR_ERRORS):
         return {"type": name, "message": str(error)}
     return {"type": name, "message": "an internal error ended the run; the log of the server has more"}
-
-
-def used_since(before: Usage, now: Usage) -> Usage:
-    """Return what was used between two moments of a run."""
-    return Usage(
-        max(0, now.input_tokens - before.input_tokens),
-        max(0, now.output_tokens - before.output_tokens),
-        max(0, now.cached_tokens - before.cached_tokens),
-        None if now.money is None else now.money - (before.money or 0.0),
-    )

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
-from agentkit.durable.durable_store import RunInfo, RunState
+from agentkit.durable.retention import delete_runs
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
 from agentkit.models.model import Usage
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
-from agentkit.server.served_runs.run_records import RunEvent, RunRecord, RunRecords, RunStatus, WaitingCall
+from agentkit.server.served_runs.run_records import RunEvent, RunRecord, RunRecords, RunStatus, RunsWanted, WaitingCall
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["DurableRecords"]
 
 _PAGE = 200
+_Listed: TypeAlias = tuple[float, str, RunInfo | RunRecord]
+"""When a run began, its id and what is known of it."""
 
 
 class DurableRecords:
@@ -38,74 +42,49 @@ class DurableRecords:
     def get(self, tenant: str, run_id: str) -> RunRecord:
         """See `RunRecords.get`."""
         info = self._info(tenant, run_id)
-        return self.rest.get(tenant, run_id) if info is None else self.record(info)
+        if info is None:
+            return self.rest.get(tenant, run_id)
+        return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
 
-    def record(self, info: RunInfo) -> RunRecord:
-        """Return a durable run as its clients see it."""
-        journal = self.runs.store.journal(info.run_id)
-        ended = self.runs.store.outcome(info.run_id) or {}
-        asked = None if journal.goes_on else _input(journal.context.user_input)
-        return RunRecord(
-            id=info.run_id,
-            tenant=info.tenant,
-            agent=info.agent,
-            status=_status(info.state),
-            created_at=info.created_at.timestamp(),
-            updated_at=info.updated_at.timestamp(),
-            user=info.user,
-            session=info.session,
-            input=asked,
-            output=ended.get("output"),
-            error=_error(ended) if info.state == "failed" else None,
-            finish_reason=ended.get("finish_reason"),
-            usage=journal.usage,
-            waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
-        )
-
-    def page(
-        self,
-        tenant: str,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        user: str | None = None,
-        status: RunStatus | None = None,
-        before: str | None = None,
-        limit: int = 50,
-    ) -> Sequence[RunRecord]:
+    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         """See `RunRecords.page`."""
-        wanted = {"agent": agent, "session": session, "user": user, "tenant": tenant}
-        until = None if before is None else self.get(tenant, before).created_at
-        others = self._others(tenant, until, agent=agent, session=session, user=user, status=status)
-        found = merge(self._durable(status, wanted, until), others, key=lambda one: -one[0])
-        newest = islice((run_id for _, run_id in found if run_id != before), limit)
-        return [self.get(tenant, run_id) for run_id in newest]
+        until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
+        every = merge(
+            self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
+        )
+        newest = [*islice(((run_id, found) for _, run_id, found in every if run_id != wanted.before), wanted.limit)]
+        ids = [run_id for run_id, found in newest if isinstance(found, RunInfo)]
+        journals, ended = self.runs.store.journals(ids), self.runs.store.outcomes(ids)
+        return [
+            _record(found, journals[run_id], ended.get(run_id)) if isinstance(found, RunInfo) else found
+            for run_id, found in newest
+            if isinstance(found, RunRecord) or run_id in journals  # or it was deleted meanwhile
+        ]
 
-    def _durable(
-        self, status: RunStatus | None, wanted: Mapping[str, str | None], until: float | None
-    ) -> Iterator[tuple[float, str]]:
-        """Yield when durable runs began, and their ids, the latest first."""
-        state: RunState | None = "paused" if status == "waiting" else status
+    def _durable(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+        """Yield when durable runs began, their ids and what is known of them, the latest first."""
+        state: RunState | None = "paused" if wanted.status == "waiting" else wanted.status
+        about = {"agent": wanted.agent, "session": wanted.session, "user": wanted.user, "tenant": tenant}
         at = 0
-        while page := self.runs.store.listed(state, wanted, _PAGE, at):
+        while page := self.runs.store.listed(state, about, _PAGE, at):
             at += len(page)
             for info in page:
                 if until is None or info.created_at.timestamp() <= until:
-                    yield info.created_at.timestamp(), info.run_id
+                    yield info.created_at.timestamp(), info.run_id, info
 
-    def _others(self, tenant: str, until: float | None, **wanted: Any) -> Iterator[tuple[float, str]]:
-        """Yield when the other runs began, and their ids, the latest first."""
+    def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+        """Yield when the other runs began, their ids and the runs, the latest first."""
         before = None
-        while page := self.rest.page(tenant, before=before, limit=_PAGE, **wanted):
+        while page := self.rest.page(tenant, replace(wanted, before=before, limit=_PAGE)):
             before = page[-1].id
-            yield from [(one.created_at, one.id) for one in page if until is None or one.created_at <= until]
+            yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
 
     def delete(self, tenant: str, run_id: str) -> None:
         """See `RunRecords.delete`."""
         if self._info(tenant, run_id) is None:
             self.rest.delete(tenant, run_id)
         else:
-            self.runs.store.delete([run_id])
+            delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
         """See `RunRecords.journal`."""
@@ -171,6 +150,27 @@ class DurableRecords:
         """See `RunRecords.close`."""
         self.runs.close()
         self.rest.close()
+
+
+def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) -> RunRecord:
+    """Return a durable run as its clients see it."""
+    ended = ended or {}
+    return RunRecord(
+        id=info.run_id,
+        tenant=info.tenant,
+        agent=info.agent,
+        status=_status(info.state),
+        created_at=info.created_at.timestamp(),
+        updated_at=info.updated_at.timestamp(),
+        user=info.user,
+        session=info.session,
+        input=None if journal.goes_on else _input(journal.context.user_input),
+        output=ended.get("output"),
+        error=_error(ended) if info.state == "failed" else None,
+        finish_reason=ended.get("finish_reason"),
+        usage=journal.usage,
+        waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
+    )
 
 
 def _status(state: RunState) -> RunStatus:

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.agent import Agent
 from agentkit.chain import Chain
@@ -20,14 +20,16 @@ from agentkit.durable.run_handle import entry_events
 from agentkit.durable.run_request import SessionName, StartOptions
 from agentkit.durable.runs import Runs
 from agentkit.errors import AgentDefinitionError, ApprovalError
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit.recaller import RecallSource
 from agentkit.run.journal import Journal
+from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import event_form, usage_form
-from agentkit.server.served_runs.local_runs import run_decision, same_run
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, user_input_of
-from agentkit.server.server_errors import Conflict, ServerFull, Unprocessable
+from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
+from agentkit.server.server_errors import Conflict, UnknownResource
 from agentkit.server.session_store import Owner
 from agentkit.session import Session
 from agentkit.threads import in_thread
@@ -76,17 +78,19 @@ class DurableRuns:
         for loaded in server.agents:
             agent = _OfTenants(server.agents, loaded.name)
             self._runs.add(agent, sessions=self._session, version=version)
-            self._added[loaded.name] = next(one for one in self._runs.added if one.agent is agent)
+            self._added[loaded.name] = self._runs.agents.latest(agent)
         self._worker: Any = None
-        self._live: dict[str, str] = {}
-        """Tenants of the runs that this server began and that have not ended, by their ids."""
+        self._starting: list[str] = []
+        """Tenants of the runs that are being stored."""
+        self._live: dict[str, _LiveRun] = {}
+        """The runs that this server began or had go on, until they end or wait for decisions, by their ids."""
         self._watching: asyncio.Task[None] | None = None
         self._is_closing = False
 
     @property
     def live(self) -> int:
         """See `BackgroundRuns.live`."""
-        return len(self._live)
+        return len(self._starting) + len(self._live)
 
     async def open(self) -> None:
         """See `BackgroundRuns.open`."""
@@ -99,21 +103,29 @@ class DurableRuns:
 
     async def start(self, record: RunRecord) -> RunRecord:
         """See `BackgroundRuns.start`."""
-        if self._is_closing:
-            raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
-        if len(self._live) >= self._options.background_runs + self._options.queued_runs:
-            raise ServerFull(f"{len(self._live)} runs wait already: try again", code="overloaded", retry_after=5.0)
         if record.key is not None:  # the same key is the same run
             record = replace(record, id=_id_of(record.tenant, record.key))
-        begun, is_new = await in_thread(partial(self._start, record))
+            if (known := await in_thread(partial(self._known, record))) is not None:
+                return known
+        live = [*self._starting, *(one.tenant for one in self._live.values())]
+        check_room(record.tenant, live, self._options, is_closing=self._is_closing)
+        self._starting.append(record.tenant)
+        try:
+            begun, is_new = await in_thread(partial(self._start, record))
+        finally:
+            self._starting.remove(record.tenant)
         if is_new:
-            self._watch(begun)
+            self._watch(begun, NO_USAGE)
         return begun
 
+    def _known(self, record: RunRecord) -> RunRecord | None:
+        """Return the run that the tenant began under the key of this one, if it has."""
+        try:
+            return same_run(self._records.get(record.tenant, record.id), record)
+        except UnknownResource:
+            return None
+
     def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
-        with suppress(RunNotFound):
-            self._runs.store.info(record.id)
-            return same_run(self._records.get(record.tenant, record.id), record), False
         options: StartOptions = {"run_id": record.id, "tenant": record.tenant, "user": record.user}
         agent = self._agents.of_tenant(record.agent, record.tenant)
         if record.session is not None:
@@ -131,24 +143,15 @@ class DurableRuns:
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         """See `BackgroundRuns.decide`."""
-        if record.status != "waiting":
-            raise Conflict(
-                f"the run {record.id} does not wait for a decision: it is {record.status}", code="not_waiting"
-            )
-        if unknown := sorted(decisions.keys() - {call.id for call in record.waiting}):
-            raise Unprocessable(
-                f"no call waits with the id {', '.join(map(repr, unknown)):.200}; those that wait: "
-                f"{', '.join([call.id for call in record.waiting])}",
-                param="decisions",
-                code="unknown_call",
-            )
+        check_decisions(record, decisions)
         handle = self._runs.handle(record.id)
         try:
             for call, made in decisions.items():
                 await handle.decide(call, run_decision(made))
         except ApprovalError as error:  # another one was first
             raise Conflict(str(error), code="not_waiting") from error
-        self._watch(record)
+        if decisions.keys() >= {call.id for call in record.waiting}:
+            self._watch(record, record.usage)
         return await self._record(record)
 
     async def cancel(self, record: RunRecord) -> RunRecord:
@@ -195,23 +198,33 @@ class DurableRuns:
         """Open the session of a run."""
         return self._memory.within(Scope(*(name.scope or ()))).session(name.id, branch=name.branch or "main")
 
-    def _watch(self, record: RunRecord) -> None:
-        """Count what a run used once it has ended."""
-        self._live[record.id] = record.tenant
+    def _watch(self, record: RunRecord, counted: Usage) -> None:
+        """Count what a run used once it ends or waits; `counted` is what was counted of it before."""
+        known = self._live.get(record.id)
+        self._live[record.id] = _LiveRun(record.tenant, counted if known is None else known.counted)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.get_running_loop().create_task(self._count())
 
     async def _count(self) -> None:
         while self._live:
             await asyncio.sleep(_MAX_WAIT)
+            live = dict(self._live)
             try:
-                ended = await in_thread(lambda: self._runs.store.outcomes([*self._live]))
-                for run_id, how in ended.items():
-                    if how["state"] != "paused" and (tenant := self._live.pop(run_id, None)) is not None:
-                        journal = await in_thread(partial(self._records.durable_journal, run_id))
-                        self._limits.used(tenant, journal.usage)
+                for run_id in await in_thread(partial(self._runs.store.outcomes, [*live])):
+                    usage = NO_USAGE
+                    with suppress(RunNotFound):  # it was deleted as soon as it had ended
+                        usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
+                    if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
+                        del self._live[run_id]
+                        self._limits.used(live[run_id].tenant, usage_since(live[run_id].counted, usage))
             except Exception:
                 _log.exception("what runs used could not be counted: it is tried again")
+
+
+class _LiveRun(NamedTuple):
+    tenant: str
+    counted: Usage
+    """What it used until this server began to watch it."""
 
 
 class _OfTenants:
@@ -242,13 +255,10 @@ class _OfTenants:
     def memory(self) -> RecallSource | None:
         return self._now.memory
 
-    @property
-    def resume(self) -> Callable[..., Any]:
-        def resume(journal: Journal, /, **options: Any) -> Any:
-            tenant = journal.scope[0] if journal.scope else ""
-            return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
-
-        return resume
+    def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
+        """Go on with a run; see `Agent.resume`."""
+        tenant = journal.scope[0] if journal.scope else ""
+        return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
 
 
 def _id_of(tenant: str, key: str) -> str:

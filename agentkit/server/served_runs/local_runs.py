@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,17 +17,33 @@ from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error, used_since
+from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error
 from agentkit.server.served_runs.event_form import output_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunRecords, WaitingCall, user_input_of
+from agentkit.server.served_runs.run_records import (
+    ENDED,
+    RunEvent,
+    RunRecord,
+    RunRecords,
+    WaitingCall,
+    usage_since,
+    user_input_of,
+)
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.threads import in_thread
 
-__all__ = ["LocalRuns", "of_session", "run_decision", "same_run"]
+__all__ = [
+    "LocalRuns",
+    "check_decisions",
+    "check_room",
+    "not_waiting",
+    "of_session",
+    "run_decision",
+    "same_run",
+]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000
@@ -85,30 +101,21 @@ class LocalRuns:
 
     async def start(self, record: RunRecord) -> RunRecord:
         """See `BackgroundRuns.start`."""
-        if self._is_closing:
-            raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
-        if len(self._live) >= self._options.background_runs + self._options.queued_runs:
-            raise ServerFull(f"{len(self._live)} runs wait already: try again", code="overloaded", retry_after=5.0)
-        own = sum(tenant == record.tenant for tenant, _ in self._live)
-        if own >= self._options.runs_per_tenant:
-            raise QuotaExceeded(
-                f"the tenant {record.tenant!r} has {own} runs that have not ended, the most it may have: wait for one",
-                code="concurrency_limit_exceeded",
-                retry_after=5.0,
-            )
         if record.key is not None:
             known = await in_thread(partial(self._store.find, record.tenant, record.key))
             if known is not None:
                 return same_run(known, record)
+        check_room(record.tenant, [tenant for tenant, _ in self._live], self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
         place = self._reserve(live)
+        self._live[live.place] = live  # at once: of many that come together no more begin than there is room for
         try:
             kept = await in_thread(partial(self._store.add, record))
         except BaseException:
-            self._release(live, place)
+            self._forget(live, place)
             raise
         if kept is not record:
-            self._release(live, place)
+            self._forget(live, place)
             return same_run(kept, record)
         self._begin(live)
         return record
@@ -120,17 +127,9 @@ class LocalRuns:
 
     async def _decided(self, tenant: str, run_id: str, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         if (live := self._live.get((tenant, run_id))) is not None:
-            raise _not_waiting(live.record)
+            raise not_waiting(live.record)
         record = await in_thread(partial(self._store.get, tenant, run_id))
-        if record.status != "waiting":
-            raise _not_waiting(record)
-        if unknown := sorted(decisions.keys() - {call.id for call in record.waiting}):
-            raise Unprocessable(
-                f"no call waits with the id {', '.join(map(repr, unknown)):.200}; those that wait: "
-                f"{', '.join([call.id for call in record.waiting])}",
-                param="decisions",
-                code="unknown_call",
-            )
+        check_decisions(record, decisions)
         left = tuple([call for call in record.waiting if call.id not in decisions])
         made = {**record.decisions, **{call: dict(one) for call, one in decisions.items()}}
         record = replace(record, decisions=made, waiting=left, updated_at=time.time())
@@ -143,10 +142,9 @@ class LocalRuns:
         try:
             live.base = await self._last_event(record)
             if not await in_thread(partial(self._store.put, live.record, was="waiting")):
-                raise _not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
+                raise not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
         except BaseException:
-            del self._live[live.place]
-            self._release(live, place)
+            self._forget(live, place)
             raise
         self._begin(live)
         return live.record
@@ -223,6 +221,10 @@ class LocalRuns:
                 )
         return place
 
+    def _forget(self, live: LiveRun, place: tuple[Owner, str] | None) -> None:
+        self._live.pop(live.place, None)
+        self._release(live, place)
+
     def _release(self, live: LiveRun, place: tuple[Owner, str] | None) -> None:
         if place is not None and self._busy.get(place) == live.record.id:
             del self._busy[place]
@@ -244,7 +246,7 @@ class LocalRuns:
         while not keeping.done():
             with suppress(asyncio.CancelledError):  # what is known must be kept, whoever is impatient
                 await asyncio.shield(keeping)
-        self._limits.used(live.record.tenant, used_since(before, live.record.usage))
+        self._limits.used(live.record.tenant, usage_since(before, live.record.usage))
         self._release(live, of_session(live.record))
         self._live.pop(live.place, None)
         live.wake()
@@ -339,6 +341,50 @@ def run_decision(made: Mapping[str, Any]) -> Decision:
     return Approved(made.get("arguments")) if made["approve"] else Denied(made.get("reason") or "")
 
 
+def check_decisions(record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse decisions about calls that do not wait.
+
+    Raises:
+        Conflict: The run does not wait.
+        Unprocessable: No call of that id waits.
+    """
+    if record.status != "waiting":
+        raise not_waiting(record)
+    if unknown := sorted(decisions.keys() - {call.id for call in record.waiting}):
+        raise Unprocessable(
+            f"no call waits with the id {', '.join(map(repr, unknown)):.200}; those that wait: "
+            f"{', '.join([call.id for call in record.waiting])}",
+            param="decisions",
+            code="unknown_call",
+        )
+
+
+def check_room(tenant: str, live: Sequence[str], options: ServerOptions, *, is_closing: bool) -> None:
+    """Refuse a run for which there is no room.
+
+    Args:
+        tenant: Whose run it is.
+        live: The tenants of the runs that go on or wait for room, one for each run.
+        options: What the server allows.
+        is_closing: Whether the server stops.
+
+    Raises:
+        ServerFull: The server stops, or too many runs wait already.
+        QuotaExceeded: The tenant has too many runs that have not ended.
+    """
+    if is_closing:
+        raise ServerFull("the server is shutting down: try again", code="shutting_down", retry_after=5.0)
+    if len(live) >= options.background_runs + options.queued_runs:
+        raise ServerFull(f"{len(live)} runs wait already: try again", code="overloaded", retry_after=5.0)
+    own = live.count(tenant)
+    if own >= options.runs_per_tenant:
+        raise QuotaExceeded(
+            f"the tenant {tenant!r} has {own} runs that have not ended, the most it may have: wait for one",
+            code="concurrency_limit_exceeded",
+            retry_after=5.0,
+        )
+
+
 def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
     """Return the run that a tenant began under a key.
 
@@ -358,5 +404,6 @@ def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
     return usage if isinstance(usage, Usage) else otherwise
 
 
-def _not_waiting(record: RunRecord) -> Conflict:
+def not_waiting(record: RunRecord) -> Conflict:
+    """Return the error of a decision about a run that waits for none."""
     return Conflict(f"the run {record.id} does not wait for a decision: it is {record.status}", code="not_waiting")

@@ -13,7 +13,18 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 from agentkit.models.model import Usage
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["ENDED", "STATUSES", "RunEvent", "RunRecord", "RunRecords", "RunStatus", "WaitingCall", "user_input_of"]
+__all__ = [
+    "ENDED",
+    "STATUSES",
+    "RunEvent",
+    "RunRecord",
+    "RunRecords",
+    "RunStatus",
+    "RunsWanted",
+    "WaitingCall",
+    "usage_since",
+    "user_input_of",
+]
 
 RunStatus: TypeAlias = Literal["queued", "running", "waiting", "finished", "failed", "cancelled"]
 """`waiting`: for decisions about tool calls. A run that a server was stopped under is `queued` again."""
@@ -73,6 +84,20 @@ class RunRecord:
     """Decisions that were made while others are missing: the id of the call, and `approve`, `reason`, `arguments`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsWanted:
+    """Which runs of a tenant are listed: those that have what is not None here."""
+
+    agent: str | None = None
+    session: str | None = None
+    user: str | None = None
+    status: RunStatus | None = None
+    before: str | None = None
+    """Only those that are older than the run of this id."""
+    limit: int = 50
+    """Most runs to return."""
+
+
 def user_input_of(record: RunRecord) -> UserInput:
     """Return what a run was asked; empty where it goes on with a session."""
     asked = record.input or {}
@@ -113,28 +138,8 @@ class RunRecords(Protocol):
         """
         ...
 
-    def page(
-        self,
-        tenant: str,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        user: str | None = None,
-        status: RunStatus | None = None,
-        before: str | None = None,
-        limit: int = 50,
-    ) -> Sequence[RunRecord]:
-        """Return runs of a tenant, the newest first.
-
-        Args:
-            tenant: Whose runs.
-            agent: Only those of this agent.
-            session: Only those on this session.
-            user: Only those of this user.
-            status: Only those in this status.
-            before: Only those that are older than the run of this id.
-            limit: Most runs to return.
-        """
+    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
+        """Return runs of a tenant, the newest first."""
         ...
 
     def unfinished(self) -> Sequence[RunRecord]:
@@ -176,3 +181,14 @@ class RunRecords(Protocol):
     def close(self) -> None:
         """Close what it is kept in. Closing twice is fine."""
         ...
+
+
+def usage_since(before: Usage, now: Usage) -> Usage:
+    """Return what was used since then."""
+    money = None if now.money is None else now.money - (before.money or 0.0)
+    return Usage(
+        max(0, now.input_tokens - before.input_tokens),
+        max(0, now.output_tokens - before.output_tokens),
+        max(0, now.cached_tokens - before.cached_tokens),
+        money,
+    )

@@ -40,7 +40,7 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunStatus, WaitingCall
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunStatus, RunsWanted, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
@@ -192,25 +192,14 @@ class StoredRuns:
         with self._lock, self._engine.begin() as connection:
             return connection.execute(update(_runs).where(place).values(**_row(record))).rowcount > 0
 
-    def page(
-        self,
-        tenant: str,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        user: str | None = None,
-        status: RunStatus | None = None,
-        before: str | None = None,
-        limit: int = 50,
-    ) -> Sequence[RunRecord]:
-        wanted = {"agent": agent, "session": session, "user": user, "status": status}
-        query = select(_runs).where(_runs.c.tenant == tenant).order_by(_runs.c.number.desc()).limit(limit)
-        for name, value in wanted.items():
-            if value is not None:
+    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
+        query = select(_runs).where(_runs.c.tenant == tenant).order_by(_runs.c.number.desc()).limit(wanted.limit)
+        for name in ("agent", "session", "user", "status"):
+            if (value := getattr(wanted, name)) is not None:
                 query = query.where(_runs.c[name] == value)
         with self._lock, self._engine.connect() as connection:
-            if before is not None:
-                query = query.where(_runs.c.number < _number(connection, tenant, before))
+            if wanted.before is not None:
+                query = query.where(_runs.c.number < _number(connection, tenant, wanted.before))
             return [_record(row) for row in connection.execute(query).mappings()]
 
     def unfinished(self) -> Sequence[RunRecord]:

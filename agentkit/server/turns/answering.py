@@ -13,7 +13,7 @@ from agentkit.server.access import Caller
 from agentkit.server.served_runs.run_records import RunRecords
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.turn import Turn, TurnAnswer
+from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
 from agentkit.threads import in_thread
 
 __all__ = ["OnPiece", "Streaming", "Turns"]
@@ -40,13 +40,11 @@ class Turns:
         self._unkept: list[Turn] = []
         self._keeping: asyncio.Task[None] | None = None
 
-    async def answered(
-        self, turn: Turn, caller: Caller, *, on_text: OnPiece | None = None, on_event: OnPiece | None = None
-    ) -> TurnAnswer:
+    async def answered(self, turn: Turn, caller: Caller, on_event: OnEvent | None = None) -> TurnAnswer:
         """Run a turn, count what it used, and keep it; see `Turn.answer`."""
         try:
             async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
-                return await turn.answer(on_text, on_event)
+                return await turn.answer(on_event)
         finally:
             if turn.journal is not None:  # it has begun
                 self._limits.used(caller.tenant, turn.usage)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
@@ -20,9 +20,9 @@ from agentkit.run.decisions import Decision
 from agentkit.run.events import Event, TextDelta
 from agentkit.run.journal import Journal
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.background_runs import public_error, used_since
+from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import output_form
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords, WaitingCall
+from agentkit.server.served_runs.run_records import RunRecord, RunRecords, WaitingCall, usage_since
 from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit.session import InMemorySession
@@ -33,8 +33,9 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["Turn", "TurnAnswer", "Waited", "messages_of"]
+__all__ = ["OnEvent", "Turn", "TurnAnswer", "Waited", "messages_of"]
 
+OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 _MAX_READ_HERE = 200
 """Messages of a request that are read between other requests; more are read in a thread."""
 
@@ -142,15 +143,14 @@ class Turn:
         """Whether the text of the model is the answer as it comes; an answer of a type is checked first."""
         return self.schema is None and self.agents.of_tenant(self.name, self.tenant).chain.output is str
 
-    async def answer(
-        self,
-        on_text: Callable[[str], Awaitable[None]] | None = None,
-        on_event: Callable[[Event], Awaitable[None]] | None = None,
-    ) -> TurnAnswer:
+    def texts_to(self, put: Callable[[str], Awaitable[None]]) -> OnEvent | None:
+        """Return a listener that hands on each piece of the answer as it comes; None where the answer is no text."""
+        return partial(self._heard, put) if self.streams_text else None
+
+    async def answer(self, on_event: OnEvent | None = None) -> TurnAnswer:
         """Run, and return the whole answer.
 
         Args:
-            on_text: Takes each piece of the text as it comes.
             on_event: Takes each event in its place.
 
         Raises:
@@ -158,7 +158,7 @@ class Turn:
         """
         agent: Agent[Any, Any] = self.agents.of_tenant(self.name, self.tenant)
         names = [tool.name for tool in self.tools]
-        options = self._options(agent, names, on_text)
+        options = self._options(agent, names)
         if on_event is not None:
             options["on_event"] = on_event
         if self.waited is not None:
@@ -225,7 +225,7 @@ class Turn:
         found = self._ended.get("usage")
         if not isinstance(found, Usage):
             return NO_USAGE
-        return found if self.waited is None else used_since(self.waited.journal.usage, found)
+        return found if self.waited is None else usage_since(self.waited.journal.usage, found)
 
     def record(self) -> RunRecord:
         """Return the run as it is kept."""
@@ -256,10 +256,8 @@ class Turn:
             self._ended = {"status": "cancelled"}
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
-    def _options(self, agent: Agent[Any, Any], names: list[str], on_text: Any) -> dict[str, Any]:
+    def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
         options: dict[str, Any] = {} if self.can_wait else {"approve": approver(names)}
-        if on_text is not None and self.streams_text:
-            options["on_event"] = partial(self._heard, on_text)
         choice = None if self.settings is None else self.settings.tool_choice
         if choice not in (None, "auto", "none", "required") and choice not in names and choice not in agent.tools:
             raise BadRequest(
@@ -307,7 +305,7 @@ class Turn:
         options["session"] = session
         return None
 
-    def _heard(self, on_text: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
+    def _heard(self, put: Callable[[str], Awaitable[None]], event: Event) -> Awaitable[None] | None:
         if type(event) is not TextDelta:
             return None
         text = event.text
@@ -315,7 +313,7 @@ class Turn:
             text = _SEPARATOR + text if self._step and self._has_text else text
             self._step = event.step
         self._has_text = True
-        return on_text(text)
+        return put(text)
 
 
 def _waiting(calls: Sequence[ToolCall]) -> tuple[WaitingCall, ...]:
