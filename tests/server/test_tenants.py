@@ -17,8 +17,9 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server.access import Access, add_token, token_hash
 from agentkit.server.http_app import Server
-from agentkit.server.server_errors import AccessFileError
+from agentkit.server.server_errors import AccessFileError, ServerFull
 from agentkit.server.serving import uvicorn_server
+from agentkit.server.session_store import Owner, SessionStore
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -298,3 +299,17 @@ def test_agents_of_one_server_share_one_store(tmp_path: Path) -> None:
             Server(agents)
     with pytest.raises(AgentDefinitionError, match="two agents are called a0"):
         Server([Agent(ScriptedModel([]), name="a0"), Agent(ScriptedModel([]), name="a0")])
+
+
+def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_path: Path) -> None:
+    owner = Owner("acme", "ada")
+    with Memory.open(tmp_path / "home") as memory:
+        for store in (SessionStore(memory, 2), SessionStore(None, 2)):
+            session: Any = store.open(owner, "one")
+            session.append(Message("user", "Hi"), Message("assistant", "Hello"))
+            session.keep_kwargs({"tier": "gold"})
+            assert store.fork(owner, "one", "two", 2).messages == 2
+            forked: Any = store.open(owner, "two")
+            assert dict(forked.additional_kwargs) == {"tier": "gold"}
+    with pytest.raises(ServerFull, match="2 conversations in memory"):
+        store.fork(owner, "one", "three", None)
