@@ -276,9 +276,7 @@ class PromptContext(Derived):
         given = compress(CONTEXT_FIELDS, map(is_not, values, _DEFAULTS))
         self._fill(values, given, problems, _MEDIA_READERS if allow_media is True else _READERS)
 
-    def _fill(
-        self, values: list[Any], given: Iterable[str], problems: Problems, readers: Mapping[str, Reader]
-    ) -> None:
+    def _fill(self, values: list[Any], given: Iterable[str], problems: Problems, readers: Mapping[str, Reader]) -> None:
         """Put the `values` of all fields, in their order; those that are `given` are read first."""
         given = list(given)
         for name in given:
