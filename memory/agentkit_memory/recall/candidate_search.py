@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
-from agentkit_memory.errors import StoreClosed, StoreError, StoreUnavailable
+from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
@@ -139,12 +139,12 @@ class CandidateSearch:
         """Open the index of a space (the active one) if nothing has to be written first; return what is in the way."""
         try:
             self.indexes.ready(space)
-        except StoreUnavailable:  # what it needs is not installed, and no later recall will differ
-            raise
         except StoreClosed:
             if self.indexes.closed:
                 raise
         except StoreError as error:
+            if isinstance(error.__cause__, ImportError):  # and no later recall will differ
+                raise
             return error
         return None
 

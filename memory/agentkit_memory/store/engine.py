@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
+    InvalidArgument,
     NotFound,
     StoreClosed,
     StoreError,
@@ -95,9 +96,9 @@ class Database:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
-            raise StoreUnavailable(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+            raise InvalidArgument(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
         if not callable(clock):
-            raise StoreUnavailable(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
+            raise InvalidArgument(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
         if isinstance(target, Path):
             where = str(target)
             try:
@@ -266,7 +267,7 @@ class Database:
         A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -292,7 +293,7 @@ class Database:
         A reader keeps it from being emptied. A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -374,7 +375,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
     try:
         url = make_url(address)
         if url.get_backend_name() != "postgresql":
-            raise StoreUnavailable(
+            raise InvalidArgument(
                 f"{_shown(url)}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
             )
         if url.drivername == "postgresql":
@@ -390,9 +391,11 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         )
     except ImportError as error:
         raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
+    except InvalidArgument:
+        raise
     except (ArgumentError, NoSuchModuleError, ValueError):
         scheme = address.split("://")[0]  # the rest may hold a password, and so may what SQLAlchemy says of it
-        raise StoreUnavailable(
+        raise InvalidArgument(
             f"{scheme}://... is not a database URL: expected postgresql://user@host:port/database"
         ) from None
     return engine, _shown(url)
