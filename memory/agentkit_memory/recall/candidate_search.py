@@ -23,7 +23,7 @@ from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.item_rows import IMAGE, TURN, StoredItem, read_around, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
@@ -365,7 +365,7 @@ class CandidateSearch:
         return self.where is None or self.where.allows(item)
 
     def _is_copy(self, item: StoredItem) -> bool:
-        if self.texts is None or item.id in self.found:
+        if self.texts is None or item.kind == IMAGE or item.id in self.found:
             return False
         text = " ".join(item.text.casefold().split())
         known = text in self.texts
