@@ -53,11 +53,11 @@ def opened(order: dict[str, Any]) -> Any:
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
-    from agentkit_memory import IndexUnavailable, StoreLocked
+    from agentkit_memory import IndexUnavailable, StoreUnavailable
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreLocked, IndexUnavailable):  # the last while the index is being built anew
+        with suppress(StoreUnavailable, IndexUnavailable):  # the last while the index is being built anew
             if worker.run_once():
                 continue
         stop.wait(0.005)

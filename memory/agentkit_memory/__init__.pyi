@@ -4,7 +4,6 @@ from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedd
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
 from agentkit_memory.errors import AlreadyUsed as AlreadyUsed
 from agentkit_memory.errors import EmbedderError as EmbedderError
-from agentkit_memory.errors import ExtractionError as ExtractionError
 from agentkit_memory.errors import HeadMoved as HeadMoved
 from agentkit_memory.errors import IndexBroken as IndexBroken
 from agentkit_memory.errors import IndexUnavailable as IndexUnavailable
@@ -14,8 +13,6 @@ from agentkit_memory.errors import NotFound as NotFound
 from agentkit_memory.errors import StoreClosed as StoreClosed
 from agentkit_memory.errors import StoreCorrupt as StoreCorrupt
 from agentkit_memory.errors import StoreError as StoreError
-from agentkit_memory.errors import StoreFull as StoreFull
-from agentkit_memory.errors import StoreLocked as StoreLocked
 from agentkit_memory.errors import StoreUnavailable as StoreUnavailable
 from agentkit_memory.errors import StoreVersion as StoreVersion
 from agentkit_memory.facts.drafts import FactDraft as FactDraft

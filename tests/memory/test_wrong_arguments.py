@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agentkit_memory import (
-    ExtractionError,
     Gate,
     IngestError,
     IngestOptions,
@@ -19,7 +18,6 @@ from agentkit_memory import (
     RecallPolicy,
     RecordFields,
     StoreError,
-    StoreUnavailable,
 )
 from agentkit_prompts.context.messages import Message
 from tests.memory.embedders.word_embedder import Words
@@ -46,7 +44,7 @@ def test_what_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreUnavailable, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         Memory.open(*arguments, **options)
     assert not list(tmp_path.iterdir())
 
@@ -213,7 +211,7 @@ def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedde
 
 @pytest.mark.parametrize("extract", [5, "", []])
 def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
-    with pytest.raises(ExtractionError, match=r"worker: expected an extractor, .*got"):
+    with pytest.raises(InvalidArgument, match=r"worker: expected an extractor, .*got"):
         memory.worker(extract)
 
 

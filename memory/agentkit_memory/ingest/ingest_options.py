@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agentkit_memory.errors import IngestError
 
@@ -53,12 +55,18 @@ class IngestOptions:
     """Whether to store the readable parts of a damaged file: bytes that are not text become U+FFFD; records and pages
     that cannot be read are left out. `IngestReport.repaired` reports both. Otherwise such a file is refused."""
     records: RecordFields = field(default_factory=RecordFields)
+    alt_text: Callable[[Path], str | None] | None = None
+    """Returns the alt text of an image file, by which it is recalled. It is asked about every PNG, JPEG, GIF and WebP
+    file each time; without it, images in folders are skipped."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.lenient, bool):
             raise IngestError("IngestOptions.lenient", f"expected True or False, got {self.lenient!r}")
         if not isinstance(self.records, RecordFields):
             raise IngestError("IngestOptions.records", f"expected RecordFields(...), got {self.records!r}")
+        if self.alt_text is not None and not callable(self.alt_text):
+            expected = "expected a function from the path of an image to its alt text"
+            raise IngestError("IngestOptions.alt_text", f"{expected}, got {self.alt_text!r:.80}")
 
 
 def given_options(options: object, on_progress: object) -> IngestOptions:

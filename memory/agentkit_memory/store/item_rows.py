@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
-from agentkit_memory.store.records import CHUNK, FACT, TURN
+from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import (
     branches,
@@ -32,6 +32,7 @@ from agentkit_prompts.context.items import Speaker
 __all__ = [
     "CHUNK",
     "FACT",
+    "IMAGE",
     "NAMESPACE",
     "TURN",
     "Forgotten",

@@ -13,7 +13,6 @@ import pytest
 from sqlalchemy import select
 
 from agentkit_memory import (
-    ExtractionError,
     FactDraft,
     HeadMoved,
     InvalidArgument,
@@ -354,7 +353,7 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
 
 def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
     def useless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
-        raise ExtractionError(f"no facts in {turns[-1].text!r}")
+        raise InvalidArgument(f"no facts in {turns[-1].text!r}")
 
     session = either.session("s")
     session.append(Message("user", SECRET), Message("user", f"again: {SECRET}"))
