@@ -233,12 +233,13 @@ class EdgeIndex:
         finally:
             self._mutex.release()
         found: dict[str, dict[int, float]] = {}
+        wanted = frozenset(terms)
         for record in records:
             held = record.vector
             vector = held.get(SPARSE) if isinstance(held, dict) else None
             if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
-                shared = terms & set(indices)
+                shared = wanted.intersection(indices)
                 values = vector.values if shared else []
                 found[str(record.id)] = {term: values[indices.index(term)] for term in shared}
         return found

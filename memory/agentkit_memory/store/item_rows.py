@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from sqlite3 import OperationalError as SQLiteError
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
@@ -251,8 +252,8 @@ def _readable(
     unreadable = {} if unreadable is None else unreadable
     try:
         rows = which.rows(connection, bound) if isinstance(which, Prepared) else connection.execute(which, bound).all()
-    except OperationalError as error:
-        if _UNDECODABLE not in str(error.orig):
+    except (OperationalError, SQLiteError) as error:
+        if _UNDECODABLE not in str(error):
             raise
         if which is _READ and len(bound["ids"]) == 1:
             unreadable[bound["ids"][0]] = "it is not UTF-8 text"
