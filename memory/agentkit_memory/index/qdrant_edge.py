@@ -307,9 +307,8 @@ class EdgeIndex:
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
-            shard.update(
-                edge.UpdateOperation.create_field_index(SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
-            )
+            by_value = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
+            shard.update(edge.UpdateOperation.create_field_index(SCOPE, by_value))
             shard.flush()
             self.id = str(uuid.uuid4())
             draft = self._name.with_suffix(".new")
