@@ -154,7 +154,7 @@ class Database:
         try:
             with self._connected(self._reader) as connection:
                 yield connection
-        except (DBAPIError, UnicodeDecodeError) as error:
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
