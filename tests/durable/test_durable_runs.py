@@ -249,6 +249,17 @@ class Slow(ScriptedModel):
         return Reply(await self._answer(composition), Usage(1, 1))
 
 
+async def test_a_queued_run_shows_that_the_worker_which_has_its_agent_is_silent(runs: Runs) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="quick")
+    runs.add(agent, version="1")
+    handle = await agent.start("Go.")
+    runs.store.tables.add_worker("w1", [("quick", "1")], lease=0.0, host="host", pid=1)
+    problem = (await handle.info()).problem
+    assert problem == "worker w1 is silent: it was stopped, or cannot write to the database: see its log"
+    runs.store.tables.end_worker("w1", "dead")
+    assert "no worker has version '1' of agent 'quick': start one" in str((await handle.info()).problem)
+
+
 async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cannot(runs: Runs, url: str) -> None:
     old, new = Agent(ScriptedModel(["old"]), "One.", name="a"), Agent(ScriptedModel(["new"]), "Two.", name="a")
     runs.add(old)
