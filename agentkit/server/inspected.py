@@ -16,11 +16,12 @@ from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.run_records import RunRecord, RunRecords, RunsWanted, user_input_of
+from agentkit.server.run_records import RunRecord, RunsWanted, user_input_of
 from agentkit.server.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.stored_runs import StoredRuns
 from agentkit.session import Session
 from agentkit.threads import in_thread
 from agentkit_memory import Memory
@@ -47,7 +48,7 @@ class CallerSource:
         self,
         caller: Caller,
         agents: ServedAgents,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         runs: BackgroundRuns,
         endpoints: RunEndpoints,

@@ -19,11 +19,12 @@ from agentkit.run.loop import RunResult
 from agentkit.server.background_runs import OUR_ERRORS, public_error
 from agentkit.server.event_form import output_form, usage_form
 from agentkit.server.live_run import LiveRun
-from agentkit.server.run_records import ENDED, RunEvent, RunRecord, RunRecords, WaitingCall, user_input_of
+from agentkit.server.run_records import ENDED, RunEvent, RunRecord, WaitingCall, user_input_of
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.threads import in_thread
 
@@ -59,7 +60,7 @@ class LocalRuns:
     def __init__(
         self,
         agents: ServedAgents,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

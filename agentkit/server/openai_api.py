@@ -21,10 +21,11 @@ from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read
 from agentkit.server.http_endpoint import Endpoint
 from agentkit.server.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.response_answers import ResponseAnswers
-from agentkit.server.run_records import RunRecord, RunRecords
+from agentkit.server.run_records import RunRecord
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
+from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.turn import Turn, TurnAnswer, messages_of
 from agentkit.server.turn_errors import server_error
 from agentkit.server.turns import OnPiece, Streaming, Turns
@@ -46,7 +47,7 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns

@@ -16,8 +16,8 @@ from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.event_form import usage_form
 from agentkit.server.exchange import JSONAnswer
 from agentkit.server.http_endpoint import Endpoint
-from agentkit.server.run_records import RunRecords
 from agentkit.server.served_agents import ServedAgents
+from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.tenant_limits import TenantLimits, today
 from agentkit.threads import in_thread
 
@@ -79,7 +79,7 @@ class OperationEndpoints:
         agents: ServedAgents,
         access: Access,
         runs: BackgroundRuns,
-        store: RunRecords,
+        store: StoredRuns,
         limits: TenantLimits,
         measures: Measures,
         description: Callable[[], dict[str, Any]],

@@ -17,11 +17,12 @@ from agentkit.server.access import Caller
 from agentkit.server.background_runs import BackgroundRuns
 from agentkit.server.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated
 from agentkit.server.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
-from agentkit.server.run_records import ENDED, STATUSES, RunRecord, RunRecords, RunsWanted
+from agentkit.server.run_records import ENDED, STATUSES, RunRecord, RunsWanted
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.stored_runs import StoredRuns
 from agentkit.server.tenant_limits import TenantLimits
 from agentkit.server.turn_errors import server_error
 from agentkit.threads import in_thread
@@ -94,7 +95,7 @@ class RunEndpoints:
         self,
         agents: ServedAgents,
         runs: BackgroundRuns,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

@@ -28,7 +28,6 @@ from agentkit.server.durable_records import DurableRecords
 from agentkit.server.durable_runs import DurableRuns
 from agentkit.server.http_app import Server
 from agentkit.server.run_records import RunsWanted
-from agentkit.server.stored_runs import StoredRuns
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
@@ -89,7 +88,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     access = tmp_path / "access.yaml"
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
     agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
-    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), StoredRuns())
+    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
     with pytest.raises(AgentDefinitionError, match="durable runs need a memory"):
         Server([agent], store=records, runs=partial(DurableRuns, records=records))
     with (
