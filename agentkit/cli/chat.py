@@ -19,7 +19,7 @@ from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.loop import RunResult
-from agentkit.server.event_form import output_form
+from agentkit.server.served_runs.event_form import output_form
 from agentkit_memory import StoredSession
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall

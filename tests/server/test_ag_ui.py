@@ -12,7 +12,7 @@ from ag_ui.core import Event, RunAgentInput, TextPart, Tool, ToolMessage, UserMe
 from pydantic import BaseModel, TypeAdapter
 
 from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
-from agentkit.models.scripted import CutOff
+from agentkit.models.offline.scripted_model import CutOff
 from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served
 from tests.server.waiting import until

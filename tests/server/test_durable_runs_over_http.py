@@ -23,10 +23,10 @@ from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
 from agentkit.server.access import Access, add_token
-from agentkit.server.durable_records import DurableRecords
-from agentkit.server.durable_runs import DurableRuns
 from agentkit.server.http_app import Server
-from agentkit.server.run_records import RunsWanted
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.run_records import RunsWanted
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served

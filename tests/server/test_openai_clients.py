@@ -336,7 +336,7 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
-    from agentkit.models.scripted import CutOff
+    from agentkit.models.offline.scripted_model import CutOff
 
     for one in shop(CutOff("Half of"), CutOff("Half of")):
         stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)

@@ -16,12 +16,12 @@ import pytest
 
 from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
-from agentkit.models.scripted import Delayed
-from agentkit.server.durable_records import DurableRecords
-from agentkit.server.durable_runs import DurableRuns
-from agentkit.server.run_records import RunRecord, RunsWanted
+from agentkit.models.offline.scripted_model import Delayed
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns, StoredRunsError
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.stored_runs import StoredRuns, StoredRunsError
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -349,7 +349,7 @@ def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) ->
 
 
 def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit.server.stored_runs._MAX_IN_MEMORY", 10_000)
+    monkeypatch.setattr("agentkit.server.served_runs.stored_runs._MAX_IN_MEMORY", 10_000)
     store = StoredRuns()
     for at in range(100):
         record = RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at)
