@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from typing_extensions import Unpack
 from agentkit.deps import check_deps
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession, version_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import APPLICATION, PRIORITY, DurableStore, RunInfo, RunState
+from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.run_tables import WorkerRow
-from agentkit.durable.schedules import ScheduleInfo, set_schedule
+from agentkit.durable.schedules import ScheduleInfo, known_schedules, set_schedule
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
@@ -204,8 +207,7 @@ class Runs:
 
     async def schedules(self) -> list[ScheduleInfo]:
         """Return the schedules, by name."""
-        found = await in_thread(lambda: self.store.client.list_schedules(application_name=APPLICATION))
-        return [ScheduleInfo.of(row) for row in sorted(found, key=lambda row: str(row["schedule_name"]))]
+        return await in_thread(lambda: known_schedules(self.store))
 
     async def unschedule(self, name: str) -> None:
         """Delete a schedule; runs that it began go on.
@@ -242,8 +244,24 @@ class Runs:
         return Worker(self.store, self.agents, **options)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
-        """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""
-        return await in_thread(lambda: self.store.delete([*run_ids]))
+        """Delete runs that have ended, with all that is stored of them, and return how many; others stay.
+
+        Raises:
+            RunNotFound: There is no run of one of the ids; nothing was deleted.
+        """
+        return await in_thread(lambda: delete_runs(self.store, [*run_ids]))
+
+    async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
+        """Delete the runs that ended so long ago, with all that is stored of them, and return how many.
+
+        Args:
+            older_than: Time since they finished, failed or were cancelled. Paused ones stay.
+            tenant: Only those of this one.
+
+        Raises:
+            DurableError: The time is below 0; nothing was deleted.
+        """
+        return await in_thread(lambda: delete_ended(self.store, older_than, tenant))
 
     async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
         """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from ag_ui.core import BaseEvent, RunAgentInput
+from ag_ui.core import BaseEvent, ResumeEntry, RunAgentInput
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agentkit.run.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
+from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
 from agentkit.server.endpoints.exchange import EventStream, error_answer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.server_errors import BadRequest, Unprocessable
+from agentkit.server.served_runs.local_runs import run_decision
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Streaming, Turns
 from agentkit.server.turns.client_tools import ClientTool
-from agentkit.server.turns.turn import Turn, messages_of
+from agentkit.server.turns.turn import Turn, Waited, messages_of
 from agentkit.server.turns.turn_errors import server_error
+from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["AGUIEndpoints"]
@@ -57,12 +63,14 @@ class AGUIEndpoints:
 
     Args:
         agents: The agents.
+        store: Where runs wait for a person.
         turns: Answers.
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
+        self._store = store
         self._turns = turns
         self._options = options
 
@@ -79,24 +87,29 @@ class AGUIEndpoints:
         props = validated(_Props, {} if asked.forwarded_props is None else asked.forwarded_props)
         if asked.state:
             raise Unprocessable("state: agents keep no state of the front end: leave it out", param="state")
-        if asked.resume:
-            raise Unprocessable("resume: no run waits here: calls that need a person are denied", param="resume")
         turn = Turn(
             agents=self._agents,
             name=loaded.name,
             tenant=caller.tenant,
             user=caller.as_user(props.user),
-            messages=await _messages(asked),
+            messages=() if asked.resume else await _messages(asked),
             kwargs=props.additional_kwargs,
             tools=_tools(asked),
+            can_wait="approve" in caller.permissions,
         )
-        written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text)
+        calls: tuple[str, ...] = ()
+        if asked.resume:
+            turn.waited = waited = await self._waited(asked, asked.resume, turn, caller)
+            turn.run_id, calls = waited.record.id, tuple([call.id for call in waited.record.waiting])
+        written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text, waited=calls)
 
         async def pieces() -> AsyncGenerator[bytes, None]:
             async with Streaming(lambda put: self._turns.answered(turn, caller, put)) as run:
                 async for event in run:
                     for piece in _bytes(written.of(event)):
                         yield piece
+            if run.answer.waiting:
+                await self._turns.kept()  # before it can be answered
             for piece in _bytes(written.end(run.answer)):
                 yield piece
 
@@ -106,6 +119,42 @@ class AGUIEndpoints:
 
         return EventStream(pieces(), self._options, failed=_failed, ending=ending)
 
+    async def _waited(self, asked: RunAgentInput, resume: Sequence[ResumeEntry], turn: Turn, caller: Caller) -> Waited:
+        """Return the run whose interrupts a request answers.
+
+        Raises:
+            UnknownResource: The caller has no such run of this agent.
+            Conflict: It does not wait any more.
+            Unprocessable: An interrupt has no answer, or the request asks for something else besides.
+        """
+        caller.check("approve")
+        run_id = interrupted_run(resume)
+        await self._turns.kept()
+        record = await in_thread(partial(self._store.get, caller.tenant, run_id))
+        if record.agent != turn.name or record.user != turn.user:
+            raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
+        if record.session is not None:
+            raise Conflict(f"resume: the run is one of a session: POST /runs/{run_id}/decisions", code="not_waiting")
+        if record.status != "waiting":
+            raise Conflict(f"resume: the run does not wait for a decision: it is {record.status}", code="not_waiting")
+        made = decisions_of(resume, record)
+        given = record.input or {}
+        last = asked.messages[-1] if asked.messages else None
+        if last is not None and last.role == "user" and _text(last) != given.get("text"):
+            raise Unprocessable(
+                "messages: a run that waits is gone on with as it was: send the new message once it has ended",
+                param="messages",
+            )
+        if turn.kwargs and dict(turn.kwargs) != given.get("additional_kwargs", {}):
+            raise Unprocessable(
+                "forwardedProps.additional_kwargs: a run that waits is gone on with as it was: leave them out",
+                param="forwardedProps",
+            )
+        text = await in_thread(partial(self._store.journal, caller.tenant, run_id))
+        journal = await in_thread(partial(Journal.loads, text))
+        decided = {call: run_decision(one) for call, one in made.items()}
+        return Waited(record, journal, decided, made, self._store)
+
 
 def _failed(error: Exception) -> Response:
     return error_answer(server_error(error))
@@ -114,6 +163,11 @@ def _failed(error: Exception) -> Response:
 def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:
     for event in events:
         yield sse(event.model_dump(mode="json", by_alias=True))
+
+
+def _text(message: Any) -> str:
+    content = message.content
+    return content if isinstance(content, str) else "".join([getattr(part, "text", "") for part in content])
 
 
 def _tools(asked: RunAgentInput) -> list[ClientTool]:

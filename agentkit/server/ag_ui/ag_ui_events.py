@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ag_ui.core import (
@@ -14,6 +14,7 @@ from ag_ui.core import (
     ReasoningStartEvent,
     RunErrorEvent,
     RunFinishedEvent,
+    RunFinishedInterruptOutcome,
     RunFinishedSuccessOutcome,
     RunStartedEvent,
     StepFinishedEvent,
@@ -29,6 +30,7 @@ from ag_ui.core import (
 )
 
 from agentkit.run import events
+from agentkit.server.ag_ui.ag_ui_interrupts import interrupt_of, outer_call
 from agentkit.server.turns.turn import TurnAnswer
 from agentkit_prompts.context.messages import ToolCall
 
@@ -45,9 +47,10 @@ class AGUIEvents:
         run: The run, as the client calls it.
         id: Our id of the run: ids of messages and calls begin with it, as those of a model may come again.
         streams_text: Whether the text of the model is the answer as it comes.
+        waited: Ids of the calls that an earlier request of this run ended with: they began there.
     """
 
-    def __init__(self, thread: str, run: str, id: str, *, streams_text: bool) -> None:
+    def __init__(self, thread: str, run: str, id: str, *, streams_text: bool, waited: Iterable[str] = ()) -> None:
         self._thread, self._run, self._id = thread, run, id
         self._streams_text = streams_text
         self._has_begun = False
@@ -57,6 +60,7 @@ class AGUIEvents:
         self._thought: str | None = None
         """Id of the reasoning message that is open."""
         self._has_text = False
+        self._called_already = {outer_call(call) for call in waited}
 
     def begin(self) -> Iterator[BaseEvent]:
         """Yield what begins a run, once."""
@@ -83,7 +87,7 @@ class AGUIEvents:
             yield ReasoningMessageContentEvent(message_id=self._thought, delta=event.text)
         elif isinstance(event, events.ToolStarted):
             yield from self._closed()
-            yield from self._called(event.call, self._call_id(event.call.id))
+            yield from self._own_call(event.call)
         elif isinstance(event, events.ToolFinished):
             yield from self._closed()
             call = self._call_id(event.result.call_id)
@@ -91,13 +95,16 @@ class AGUIEvents:
             yield ToolCallResultEvent(message_id=f"{call}-result", tool_call_id=call, content=text, role="tool")
 
     def end(self, answer: TurnAnswer) -> Iterator[BaseEvent]:
-        """Yield what ends a run: what was not streamed, calls of the client's own tools, and what it took."""
+        """Yield what ends a run: what was not streamed, the calls that it waits for, and what it took."""
         yield from self.begin()
         if answer.text and not self._has_text:
             yield from self._written(answer.text)
         yield from self._closed()
         for call in answer.calls:
             yield from self._called(call, call.id)
+        for call in answer.waiting:
+            if outer_call(call.id) == call.id:  # that of an agent inside belongs to a call that has begun
+                yield from self._own_call(call)
         yield from self._step_ended()
         used = answer.usage
         usage = TokenUsage(
@@ -107,11 +114,16 @@ class AGUIEvents:
             cached_input_tokens=used.cached_tokens,
         )
         pending = [call.id for call in answer.calls] or None
+        outcome: RunFinishedInterruptOutcome | RunFinishedSuccessOutcome
+        if answer.waiting:
+            outcome = RunFinishedInterruptOutcome(interrupts=[interrupt_of(self._id, call) for call in answer.waiting])
+        else:
+            outcome = RunFinishedSuccessOutcome(pending_tool_call_ids=pending)
         yield RunFinishedEvent(
             thread_id=self._thread,
             run_id=self._run,
             result=None if self._streams_text or answer.calls else answer.output,
-            outcome=RunFinishedSuccessOutcome(pending_tool_call_ids=pending),
+            outcome=outcome,
             usage=[usage],
         )
 
@@ -135,6 +147,12 @@ class AGUIEvents:
             yield TextMessageStartEvent(message_id=self._text, role="assistant")
         self._has_text = True
         yield TextMessageContentEvent(message_id=self._text, delta=text)
+
+    def _own_call(self, call: ToolCall) -> Iterator[BaseEvent]:
+        """Yield a call of the agent, once."""
+        if call.id not in self._called_already:
+            self._called_already.add(call.id)
+            yield from self._called(call, self._call_id(call.id))
 
     def _called(self, call: ToolCall, id: str) -> Iterator[BaseEvent]:
         yield ToolCallStartEvent(tool_call_id=id, tool_call_name=call.name, parent_message_id=self._message_id())

@@ -214,7 +214,7 @@ def _conversation(record: RunRecord, text: str) -> tuple[Message, ...]:
     journal = Journal.loads(text)
     given: Iterable[Message] = (*journal.context.conversation, *journal.messages)
     messages = tuple([message for message in given if message.role != "system"])
-    if record.status != "waiting":
+    if not record.waiting:
         return messages
     ids = iter(record.waiting)
     names = {call.name for call in record.waiting}

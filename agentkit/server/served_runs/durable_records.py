@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
-from agentkit.durable.durable_store import RunInfo, RunState
+from agentkit.durable.retention import delete_runs
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
@@ -85,7 +86,7 @@ class DurableRecords(StoredRuns):
         if self._info(tenant, run_id) is None:
             super().delete(tenant, run_id)
         else:
-            self.runs.store.delete([run_id])
+            delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
         """See `StoredRuns.journal`."""

@@ -25,8 +25,8 @@ from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import event_form, usage_form
-from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run, usage_since
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, user_input_of
+from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
 from agentkit.server.server_errors import Conflict, UnknownResource
 from agentkit.server.session_store import Owner
 from agentkit.session import Session

@@ -20,7 +20,14 @@ from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error
 from agentkit.server.served_runs.event_form import output_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, WaitingCall, user_input_of
+from agentkit.server.served_runs.run_records import (
+    ENDED,
+    RunEvent,
+    RunRecord,
+    WaitingCall,
+    usage_since,
+    user_input_of,
+)
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
@@ -36,7 +43,6 @@ __all__ = [
     "of_session",
     "run_decision",
     "same_run",
-    "usage_since",
 ]
 
 _log = logging.getLogger("agentkit.server")
@@ -135,7 +141,8 @@ class LocalRuns:
         self._live[live.place] = live  # at once: nobody else decides about it now
         try:
             live.base = await self._last_event(record)
-            await in_thread(partial(self._store.put, live.record))
+            if not await in_thread(partial(self._store.put, live.record, was="waiting")):
+                raise not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
         except BaseException:
             self._forget(live, place)
             raise
@@ -395,17 +402,6 @@ def same_run(known: RunRecord, asked: RunRecord) -> RunRecord:
 def _usage_of(error: BaseException, otherwise: Usage = NO_USAGE) -> Usage:
     usage = getattr(error, "usage", None)
     return usage if isinstance(usage, Usage) else otherwise
-
-
-def usage_since(before: Usage, now: Usage) -> Usage:
-    """Return what was used since then."""
-    money = None if now.money is None else now.money - (before.money or 0.0)
-    return Usage(
-        max(0, now.input_tokens - before.input_tokens),
-        max(0, now.output_tokens - before.output_tokens),
-        max(0, now.cached_tokens - before.cached_tokens),
-        money,
-    )
 
 
 def not_waiting(record: RunRecord) -> Conflict:

@@ -17,6 +17,7 @@ __all__ = [
     "RunStatus",
     "RunsWanted",
     "WaitingCall",
+    "usage_since",
     "user_input_of",
 ]
 
@@ -96,3 +97,14 @@ def user_input_of(record: RunRecord) -> UserInput:
     """Return what a run was asked; empty where it goes on with a session."""
     asked = record.input or {}
     return UserInput(asked.get("text", ""), additional_kwargs=asked.get("additional_kwargs", {}))
+
+
+def usage_since(before: Usage, now: Usage) -> Usage:
+    """Return what was used since then."""
+    money = None if now.money is None else now.money - (before.money or 0.0)
+    return Usage(
+        max(0, now.input_tokens - before.input_tokens),
+        max(0, now.output_tokens - before.output_tokens),
+        max(0, now.cached_tokens - before.cached_tokens),
+        money,
+    )

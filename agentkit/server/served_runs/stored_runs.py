@@ -44,7 +44,7 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunsWanted, WaitingCall
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunStatus, RunsWanted, WaitingCall
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
@@ -200,10 +200,20 @@ class StoredRuns:
             row = connection.execute(query).mappings().first()
         return None if row is None else _record(row)
 
-    def put(self, record: RunRecord) -> None:
-        """Replace a run that is kept, by its tenant and id."""
+    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        """Replace a run that is kept, by its tenant and id.
+
+        Args:
+            record: How it is now.
+            was: Replace it only where it is in this status; None replaces it whatever its status is.
+
+        Returns:
+            Whether it was replaced.
+        """
+        place = _is(record.tenant, record.id)
+        place = place if was is None else and_(place, _runs.c.status == was)
         with self._lock, self._engine.begin() as connection:
-            connection.execute(update(_runs).where(_is(record.tenant, record.id)).values(**_row(record)))
+            return connection.execute(update(_runs).where(place).values(**_row(record))).rowcount > 0
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         """Return runs of a tenant, the newest first."""

@@ -68,7 +68,10 @@ class Turns:
         for turn in turns:
             assert turn.journal is not None
             try:
-                self._store.add(turn.record(), turn.journal.dumps())
+                if turn.waited is not None:
+                    self._store.put(turn.record())
+                else:
+                    self._store.add(turn.record(), turn.journal.dumps())
             except Exception:
                 _log.exception("run %s could not be kept", turn.run_id)
 

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,13 +16,15 @@ from agentkit.errors import AgentDefinitionError, OutputStopped, Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.settings import ModelSettings
 from agentkit.output.output_spec import OutputSpec
+from agentkit.run.decisions import Decision
 from agentkit.run.events import Event, TextDelta
 from agentkit.run.journal import Journal
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import output_form
-from agentkit.server.served_runs.run_records import RunRecord, WaitingCall
-from agentkit.server.server_errors import BadRequest
+from agentkit.server.served_runs.run_records import RunRecord, WaitingCall, usage_since
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit.session import InMemorySession
 from agentkit.threads import in_thread
@@ -32,7 +34,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import MessageError
 
-__all__ = ["OnEvent", "Turn", "TurnAnswer", "messages_of"]
+__all__ = ["OnEvent", "Turn", "TurnAnswer", "Waited", "messages_of"]
 
 OnEvent: TypeAlias = Callable[[Event], Awaitable[None] | None]
 _MAX_READ_HERE = 200
@@ -52,9 +54,36 @@ class TurnAnswer:
     """Calls of the client's own tools; empty where the turn ended with an answer."""
     finish_reason: str
     usage: Usage
+    """What the model calls of this request took."""
     refusal: bool = False
     output: Any = None
     """The answer as JSON data, where it is one of a type."""
+    waiting: tuple[ToolCall, ...] = ()
+    """Calls of the agent that wait for a person; empty where the turn ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A run that waited for a person, and is gone on with."""
+
+    record: RunRecord
+    journal: Journal
+    decisions: Mapping[str, Decision]
+    """By the ids of the calls."""
+    made: Mapping[str, Mapping[str, Any]]
+    """The same as they are kept."""
+    store: StoredRuns
+    """Where it is kept."""
+
+    async def claim(self) -> None:
+        """Have it to oneself.
+
+        Raises:
+            Conflict: Somebody else went on with it meanwhile.
+        """
+        record = replace(self.record, status="running", waiting=(), decisions=self.made, updated_at=time.time())
+        if not await in_thread(partial(self.store.put, record, was="waiting")):
+            raise Conflict(f"the run {record.id} does not wait for a decision any more", code="not_waiting")
 
 
 async def messages_of(given: Any, where: str, form: str, before: Sequence[Message] = ()) -> tuple[Message, ...]:
@@ -93,6 +122,11 @@ class Turn:
     run_id: str = field(default_factory=lambda: os.urandom(16).hex())
     is_kept: bool = True
     """Whether it is kept as a run."""
+    can_wait: bool = False
+    """Whether a call that needs a person ends the turn, to be gone on with once it was decided about; without it such
+    a call is denied."""
+    waited: Waited | None = None
+    """What it goes on with in place of the messages."""
 
     _has_text: bool = False
     _step: int = 0
@@ -128,31 +162,26 @@ class Turn:
         options = self._options(agent, names)
         if on_event is not None:
             options["on_event"] = on_event
+        if self.waited is not None:
+            await self.waited.claim()
         try:
-            result = await agent.run(self._input(agent, options), run_id=self.run_id, **options)
+            if self.waited is not None:
+                result = await agent.resume(self.waited.journal, **options)
+            else:
+                result = await agent.run(self._input(agent, options), run_id=self.run_id, **options)
         except Paused as paused:
-            self.journal = paused.journal
-            self.reply = reply = own_ids(calls_of(paused, names))
-            self.before = tuple(paused.messages[0 if paused.journal.goes_on else 1 :])
-            self._ended = {
-                "status": "waiting",
-                "waiting": tuple([WaitingCall(call.id, call.name, call.arguments) for call in reply.tool_calls]),
-                "usage": paused.usage,
-            }
-            text = _joined((*paused.messages, reply))
-            return TurnAnswer(text, reply.tool_calls, "tool_calls", paused.usage)
+            return self._paused(paused, names)
         except OutputStopped as stopped:
             self._failed(stopped)
             if stopped.reason not in ("refusal", "content_filter", "length"):
                 raise
-            usage = getattr(stopped, "usage", None) or NO_USAGE
             is_refusal = stopped.reason == "refusal"
             reason = "stop" if is_refusal else stopped.reason
-            return TurnAnswer(stopped.text, (), reason, usage, refusal=is_refusal)
+            return TurnAnswer(stopped.text, (), reason, self.usage, refusal=is_refusal)
         except BaseException as error:
             self._failed(error)
             raise
-        self.journal = result.journal
+        self.journal = self._whole(result.journal)
         self._ended = {
             "status": "finished",
             "output": output_form(result.output),
@@ -162,16 +191,48 @@ class Turn:
         output = self._ended["output"]
         text = _joined(result.journal.messages) if self.streams_text else _as_json(result.output)
         refused = result.finish_reason == "refusal"
-        return TurnAnswer(text, (), result.finish_reason, result.usage, refusal=refused, output=output)
+        return TurnAnswer(text, (), result.finish_reason, self.usage, refusal=refused, output=output)
+
+    def _paused(self, paused: Paused, names: list[str]) -> TurnAnswer:
+        """End the turn with the calls of the client; where there are none, with those that wait for a person."""
+        self.journal = self._whole(paused.journal)
+        if not any(call.name in names for call in paused.calls):
+            self._ended = {"status": "waiting", "waiting": _waiting(paused.calls), "usage": paused.usage}
+            return TurnAnswer(_joined(paused.messages), (), "tool_calls", self.usage, waiting=paused.calls)
+        self.reply = reply = own_ids(calls_of(paused, names))
+        self.before = tuple(paused.messages[0 if paused.journal.goes_on else 1 :])
+        waiting = _waiting(reply.tool_calls)
+        self._ended = {
+            "status": "finished",
+            "finish_reason": "tool_calls",
+            "waiting": waiting,
+            "usage": paused.usage,
+        }
+        return TurnAnswer(_joined((*paused.messages, reply)), reply.tool_calls, "tool_calls", self.usage)
+
+    def _whole(self, journal: Journal) -> Journal:
+        """Return a journal with the conversation of the client, which nobody else keeps."""
+        if journal.session is None:
+            return journal
+        whole = journal.copy()
+        asked = UserInput("", additional_kwargs=dict(self.kwargs))
+        whole.session = None
+        whole.context = journal.context.evolve(user_input=asked, conversation=Conversation(self.messages))
+        return whole
 
     @property
     def usage(self) -> Usage:
-        """What the run used."""
+        """What the model calls of this request took."""
         found = self._ended.get("usage")
-        return found if isinstance(found, Usage) else NO_USAGE
+        if not isinstance(found, Usage):
+            return NO_USAGE
+        return found if self.waited is None else usage_since(self.waited.journal.usage, found)
 
     def record(self) -> RunRecord:
         """Return the run as it is kept."""
+        if self.waited is not None:
+            known = replace(self.waited.record, waiting=(), decisions={}, error=None, updated_at=time.time())
+            return replace(known, **{"status": "failed", **self._ended})
         last = self.messages[-1] if self.messages else None
         text = last.text if last is not None and last.role == "user" else None
         asked = None if text is None else {"text": text, "additional_kwargs": output_form(dict(self.kwargs))}
@@ -188,15 +249,16 @@ class Turn:
 
     def _failed(self, error: BaseException) -> None:
         found = getattr(error, "journal", None)
-        self.journal = found if isinstance(found, Journal) else None
-        usage = getattr(error, "usage", None)
+        known = None if self.waited is None else self.waited.journal
+        self.journal = self._whole(found) if isinstance(found, Journal) else known
+        usage = getattr(error, "usage", None if known is None else known.usage)
         self._ended = {"status": "failed", "error": public_error(error)}
         if isinstance(error, asyncio.CancelledError):
             self._ended = {"status": "cancelled"}
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
     def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
-        options: dict[str, Any] = {"approve": approver(names)}
+        options: dict[str, Any] = {} if self.can_wait else {"approve": approver(names)}
         choice = None if self.settings is None else self.settings.tool_choice
         if choice not in (None, "auto", "none", "required") and choice not in names and choice not in agent.tools:
             raise BadRequest(
@@ -215,6 +277,9 @@ class Turn:
                 options["output"] = OutputSpec(self.schema)
             except AgentDefinitionError as error:
                 raise BadRequest(str(error), param="response_format", code="invalid_value") from error
+        if self.waited is not None:
+            keep = partial(self.waited.store.add_journal, self.tenant, self.run_id)
+            return {**options, "approve": dict(self.waited.decisions), "journal": keep}
         if (scope := ServedAgents.scope(agent, self.tenant, self.user)) is not None:
             options["scope"] = scope
         return options
@@ -250,6 +315,10 @@ class Turn:
             self._step = event.step
         self._has_text = True
         return put(text)
+
+
+def _waiting(calls: Sequence[ToolCall]) -> tuple[WaitingCall, ...]:
+    return tuple([WaitingCall(call.id, call.name, call.arguments) for call in calls])
 
 
 def _joined(messages: Sequence[Message]) -> str:
