@@ -20,7 +20,7 @@ from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.local_runs import run_decision
-from agentkit.server.served_runs.run_records import RunRecords
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Streaming, Turns
@@ -68,7 +68,7 @@ class AGUIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns

@@ -18,7 +18,8 @@ from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, error_an
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunRecords, RunsWanted
+from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -94,7 +95,7 @@ class RunEndpoints:
         self,
         agents: ServedAgents,
         runs: BackgroundRuns,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

@@ -29,7 +29,8 @@ from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords
+from agentkit.server.served_runs.run_records import RunRecord
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import OnPiece, Streaming, Turns
@@ -54,7 +55,7 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns
