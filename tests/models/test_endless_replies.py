@@ -248,11 +248,11 @@ def messages_in_one_reply(count: int) -> tuple[Reader, list[Event]]:
 @pytest.mark.parametrize(
     ("made", "most"),
     [
-        (citations, 32_000),
-        (unnumbered_blocks, 16_000),
+        (citations, 64_000),
+        (unnumbered_blocks, 8_000),
         (messages_done, 32_000),
         (calls_done, 32_000),
-        (keys_of_an_item, 32_000),
+        (keys_of_an_item, 16_000),
         (messages_in_one_reply, 4_000),
     ],
 )
