@@ -22,7 +22,6 @@ from agentkit_memory.index.vector_index import Hit as Hit
 from agentkit_memory.index.vector_index import Point as Point
 from agentkit_memory.index.vector_index import VectorIndex as VectorIndex
 from agentkit_memory.ingest.ingest_options import IngestOptions as IngestOptions
-from agentkit_memory.ingest.ingest_options import RecordFields as RecordFields
 from agentkit_memory.ingest.report import IngestProgress as IngestProgress
 from agentkit_memory.ingest.report import IngestReport as IngestReport
 from agentkit_memory.memory import Memory as Memory
@@ -35,7 +34,6 @@ from agentkit_memory.recall.recall_result import Recall as Recall
 from agentkit_memory.recall.rerankers import Reranker as Reranker
 from agentkit_memory.recall.retrievers import BM25Retriever as BM25Retriever
 from agentkit_memory.recall.retrievers import DenseRetriever as DenseRetriever
-from agentkit_memory.recall.retrievers import Retriever as Retriever
 from agentkit_memory.recall.scorers import AnswerScorer as AnswerScorer
 from agentkit_memory.recall.scorers import DateScorer as DateScorer
 from agentkit_memory.recall.scorers import QuestionScorer as QuestionScorer
@@ -45,7 +43,6 @@ from agentkit_memory.recall.scorers import SittingScorer as SittingScorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope
-from agentkit_memory.store.records import StoredDocument as StoredDocument
 from agentkit_memory.store.records import StoredFact as StoredFact
 from agentkit_memory.terms.bm25_vectors import SparseVector as SparseVector
 from agentkit_prompts.ranking.embedder import Embedder as Embedder

@@ -16,7 +16,6 @@ from agentkit_memory import (
     InvalidArgument,
     Memory,
     RecallPolicy,
-    RecordFields,
     StoreError,
 )
 from agentkit_prompts.context.messages import Message
@@ -85,12 +84,10 @@ def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(me
 OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (IngestOptions, {"lenient": 5}, "lenient: expected True or False, got 5"),
     (IngestOptions, {"lenient": None}, "lenient: expected True or False, got None"),
-    (IngestOptions, {"records": None}, r"records: expected RecordFields\(...\), got None"),
-    (IngestOptions, {"records": "x"}, r"records: expected RecordFields\(...\), got 'x'"),
-    (RecordFields, {"text": 5}, "text: expected a tuple of names, got 5"),
-    (RecordFields, {"text": (None,)}, r"text: expected a tuple of names, got \(None,\)"),
-    (RecordFields, {"title": None}, "title: expected a tuple of names, got None"),
-    (RecordFields, {"metadata": b"x"}, "metadata: expected a tuple of names, got b'x'"),
+    (IngestOptions, {"record_text": 5}, "record_text: expected a tuple of names, got 5"),
+    (IngestOptions, {"record_text": (None,)}, r"record_text: expected a tuple of names, got \(None,\)"),
+    (IngestOptions, {"record_title": None}, "record_title: expected a tuple of names, got None"),
+    (IngestOptions, {"record_metadata": b"x"}, "record_metadata: expected a tuple of names, got b'x'"),
 ]
 
 

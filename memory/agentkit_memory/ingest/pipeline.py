@@ -198,7 +198,7 @@ class _Run:
 
     def _names(self, file: SourceFile, digest: str, alt: str) -> list[str]:
         """Return the hashes under which the chunks of a file are stored: of its bytes, and of how they are cut."""
-        cut = [CHUNKER, file.format, self._options.records.key if file.format == "records" else alt, digest]
+        cut = [CHUNKER, file.format, self._options.record_key if file.format == "records" else alt, digest]
         names = [_hash(cut)]
         if self._options.lenient:
             names.append(_hash([*cut, "lenient"]))
