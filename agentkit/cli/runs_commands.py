@@ -16,8 +16,8 @@ from rich.text import Text
 from agentkit.cli.map_command import map_
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, plain, put
-from agentkit.durable.durable_store import RunInfo
 from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_info import RunInfo
 from agentkit.durable.runs import Runs
 from agentkit.run.decisions import decision_data
 from agentkit.run.journal import Journal

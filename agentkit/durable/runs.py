@@ -14,11 +14,12 @@ from typing_extensions import Unpack
 from agentkit.deps import check_deps
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession, version_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import PRIORITY, DurableStore, RunInfo, RunState
+from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.durable.schedules import ScheduleInfo, known_schedules, set_schedule
@@ -61,7 +62,8 @@ class Runs:
     def __init__(self, url: str) -> None:
         self.store = DurableStore(url)
         """The database, for what there is no handle for."""
-        self._agents = AddedAgents()
+        self.agents = AddedAgents()
+        """The agents that were added."""
 
     # Agents
 
@@ -98,13 +100,8 @@ class Runs:
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
         check_deps(agent.tools.values(), deps)
-        self._agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
+        self.agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
         agent.runs = self
-
-    @property
-    def added(self) -> tuple[AddedAgent, ...]:
-        """The agents."""
-        return self._agents.all
 
     # Runs
 
@@ -116,9 +113,9 @@ class Runs:
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_names("", options, StartOptions.__annotations__)
-        request, run_id = self.requested(self._agents.latest(agent), user_input, options)
+        request, run_id = self.requested(self.agents.latest(agent), user_input, options)
         self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
-        return RunHandle(self.store, self._agents, run_id)
+        return RunHandle(self.store, self.agents, run_id)
 
     async def map(
         self,
@@ -130,7 +127,7 @@ class Runs:
         **options: Unpack[MapOptions],
     ) -> MapReport:
         """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
-        added = self._agents.latest(agent)
+        added = self.agents.latest(agent)
 
         def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
             made, run_id = self.requested(added, user_input, about)
@@ -202,7 +199,7 @@ class Runs:
             raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
 
         def store() -> None:
-            request, _ = self.requested(self._agents.latest(agent), user_input, options)
+            request, _ = self.requested(self.agents.latest(agent), user_input, options)
             priority = options.get("priority", PRIORITY)
             set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
 
@@ -216,7 +213,7 @@ class Runs:
         """Delete a schedule; runs that it began go on.
 
         Raises:
-            DurableError: There is none of this name.
+            DurableError: No schedule has this name.
         """
         names = [one.name for one in await self.schedules()]
         if name not in names:
@@ -225,7 +222,7 @@ class Runs:
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
-        return RunHandle(self.store, self._agents, run_id)
+        return RunHandle(self.store, self.agents, run_id)
 
     async def list_runs(
         self,
@@ -244,7 +241,7 @@ class Runs:
 
     def worker(self, **options: Any) -> Worker:
         """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
-        return Worker(self.store, self._agents, **options)
+        return Worker(self.store, self.agents, **options)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
         """Delete runs that have ended, with all that is stored of them, and return how many; others stay.

@@ -10,7 +10,8 @@ from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import DurableError, RunIdTaken
-from agentkit.durable.durable_store import APPLICATION, DurableStore, RunInfo
+from agentkit.durable.durable_store import APPLICATION, DurableStore
+from agentkit.durable.run_info import RunInfo
 from agentkit.durable.run_request import RunRequest, check_name
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.run.journal import Journal

@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from agentkit_prompts.templates.line_heads import UNSEEN
 
-__all__ = ["ControlTokens", "Found", "control_tokens_of", "is_at_line_start", "tokens_and_markers"]
+__all__ = [
+    "REASONING_TAGS",
+    "ControlTokens",
+    "Found",
+    "Written",
+    "control_tokens_of",
+    "is_at_line_start",
+    "tokens_and_markers",
+]
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{_LINE_BREAKS}]")
@@ -24,6 +32,18 @@ _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
 _WORD = re.compile(r"[\w-]+")
+REASONING_TAGS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+"""Around what a model thought, at the start of its reply."""
+_MAX_ROLE = 12
+"""Characters of the name of a role."""
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
@@ -34,6 +54,14 @@ class Found(NamedTuple):
     start: int
     end: int
     token: str
+
+
+class Written(NamedTuple):
+    """A control token that a template wrote by itself, and what it wrote right behind it."""
+
+    token: str
+    behind: str
+    """The characters behind it, as many as the name of a role can have and one more."""
 
 
 class ControlTokens:
@@ -65,6 +93,7 @@ class ControlTokens:
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
         words = "|".join(map(re.escape, self.words))
+        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known))})(.{{0,{_MAX_ROLE + 1}}})", re.DOTALL)
         self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
 
     def find(self, text: str) -> Iterator[Found]:
@@ -77,6 +106,15 @@ class ControlTokens:
         if self._at_line_start is not None:
             for found in self._at_line_start.finditer(text):
                 yield Found(found.start(1), found.end(1), found[1])
+
+    def written(self, text: str) -> list[Written]:
+        """Return the control tokens in `text`, those of words also inside of lines, with what follows them."""
+        made: list[Written] = []
+        found = self._everywhere.search(text) if self else None
+        while found is not None:
+            made.append(Written(*found.groups()))
+            found = self._everywhere.search(text, found.start() + 1)
+        return made
 
     def may_be_in(self, text: str) -> bool:
         """Whether a token stands in `text`, be it one that counts at the start of a line only."""
@@ -107,7 +145,7 @@ class ControlTokens:
 
     def is_harmless(self, text: str) -> bool:
         """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
-        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text))
+        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text)) or self.is_apart(text)
 
     def is_apart(self, word: str) -> bool:
         """Whether `word` is letters, digits, `_` and `-` only, and can be no part of a token whatever stands around."""

@@ -199,7 +199,7 @@ def _pieces(composition: Contents, frame: _Frame) -> Iterator[str]:
         raise _EntangledError
     if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
         raise _EntangledError
-    read = TreeReader(frame.tokens, words_of_tools(composition.tools, frame.tokens), is_split=bool(frame.tokens))
+    read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
     write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
     yield composition.sections[0].derive(write_system, tools) if composition.sends_system else write_system(None, tools)
     yield _written(talk, _MessageWriter(frame, read, recent=False))
