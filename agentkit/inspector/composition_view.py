@@ -17,7 +17,7 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
-__all__ = ["MAX_MESSAGES", "MAX_PIECE", "composition_view", "message_view", "messages_view", "prompt_views"]
+__all__ = ["MAX_MESSAGES", "clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
 
 MAX_PIECE = 4_000
 """Characters of one piece of text that a view holds; `message_view` gives all of a message."""
@@ -34,7 +34,7 @@ _POINTED = re.compile(rf"\b({'|'.join(_LISTED)})\[(\d+)\]")
 Json = dict[str, Any]
 
 
-def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) -> Json:
+def composition_view(composition: Composition) -> Json:
     """Return everything that would be sent, as JSON data.
 
     `layers` are the rows of the layer table, tools first as a provider reads them; `messages` have `pieces`, each with
@@ -55,20 +55,20 @@ def composition_view(composition: Composition, *, max_piece: int = MAX_PIECE) ->
         "prefix": {"hash": prefix_hash, "tokens": prefix_tokens},
         "layers": _layers(composition, walked),
         "tools": [
-            {"name": tool.name, "description": _cut(tool.description, max_piece), "parameters": dict(tool.parameters)}
+            {"name": tool.name, "description": _cut(tool.description, MAX_PIECE), "parameters": dict(tool.parameters)}
             for tool in composition.tools
         ],
         "output": composition.output_schema,
         "count": len(walked),
-        "messages": _messages(composition, walked, _ends(len(walked)), max_piece),
+        "messages": _messages(composition, walked, _ends(len(walked)), MAX_PIECE),
         "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
 
 
-def messages_view(composition: Composition, start: int, *, max_piece: int = MAX_PIECE) -> list[Json]:
+def messages_view(composition: Composition, start: int) -> list[Json]:
     """Return the messages behind the first `start` as in `composition_view`, at most `MAX_MESSAGES` of them."""
     walked = list(composition.walk())
-    return _messages(composition, walked, range(start, min(start + MAX_MESSAGES, len(walked))), max_piece)
+    return _messages(composition, walked, range(start, min(start + MAX_MESSAGES, len(walked))), MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:
@@ -265,6 +265,11 @@ def _shown(segment: Segment, max_piece: int | None) -> Json:
     if media is not None:
         piece["media"] = media.kind
     return piece
+
+
+def clipped(text: str) -> str:
+    """Return a text that is not longer than a piece, and how much was left out."""
+    return text if len(text) <= MAX_PIECE else f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"
 
 
 def _cut(text: str, max_piece: int | None) -> str:

@@ -13,7 +13,6 @@ from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.stored_runs import StoredRuns
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -79,7 +78,7 @@ def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None
     model = ScriptedModel.repeat(Message("assistant", tool_calls=(ToolCall("c", "price", "{}"),)), "Done.")
     memories = SharedMemories()
     load = partial(load_agent, model=model, memories=memories)
-    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), StoredRuns())
+    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), tmp_path / "runs.db")
     reports: list[str | None] = []
 
     def prepare(server: Server) -> None:

@@ -144,10 +144,8 @@ class DurableRuns:
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         """See `BackgroundRuns.decide`."""
         check_decisions(record, decisions)
-        handle = self._runs.handle(record.id)
         try:
-            for call, made in decisions.items():
-                await handle.decide(call, run_decision(made))
+            await self._runs.handle(record.id).decide({call: run_decision(made) for call, made in decisions.items()})
         except ApprovalError as error:  # another one was first
             raise Conflict(str(error), code="not_waiting") from error
         if decisions.keys() >= {call.id for call in record.waiting}:
