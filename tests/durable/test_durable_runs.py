@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from agentkit import (
     Agent,
     ApprovalGiven,
+    Approved,
+    Denied,
     InMemorySession,
     Limits,
     Message,
@@ -117,6 +119,8 @@ async def test_a_paused_run_is_listed_approved_once_and_goes_on(working: Working
     assert [(call.call_id, call.tool, call.arguments) for call in info.waiting] == [("c1", "pay", '{"amount": 30}')]
     with pytest.raises(ApprovalError, match="no call that waits has the id 'c9'; those that wait: 'c1'"):
         await handle.approve("c9")
+    with pytest.raises(ApprovalError, match=r"'c9'.*nothing was decided"):  # several at once: all of them or none
+        await handle.decide({"c1": Approved(), "c9": Denied()})
     with pytest.raises(DurableError, match=r"waits for decisions about pay \(c1\)"):
         await handle.resume()
     decided = await asyncio.gather(
