@@ -89,6 +89,7 @@ class Workers:
         for process in self.running:
             process.kill()
             process.wait()
+        self.running.clear()
 
 
 @contextmanager
@@ -117,10 +118,22 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     sys.path.insert(0, str(ROOT))
     from tests.durable import durable_agents
 
-    runs, cashier = durable_agents.runs, durable_agents.cashier
+    runs = durable_agents.runs
     _ = runs.store.tables  # made before the workers come
     durable_agents.effects().close()
     workers = Workers(1 if args.sqlite else args.workers, home / "workers.log")
+    try:
+        return await strike(args, home, restart, durable_agents, workers)
+    finally:
+        workers.end()
+        runs.close()
+
+
+async def strike(
+    args: argparse.Namespace, home: Path, restart: Callable[[], None], durable_agents: Any, workers: Workers
+) -> dict[str, Any]:
+    """Strike at the workers or the database while they do runs, wait for these to end, and check what they did."""
+    runs, cashier = durable_agents.runs, durable_agents.cashier
     ids: list[str] = []
     done: set[str] = set()
     kinds = ["kill"] * args.kills + ["restart"] * args.restarts + ["stop"] * args.stops
@@ -165,7 +178,7 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
     failed = [f"{info.run_id}: {info.error}" for info in await runs.list_runs(state="failed", limit=1000)]
     invalid = await check_histories(runs, ids)
     workers.end()
-    report = {
+    return {
         "database": "sqlite" if args.sqlite else "postgresql",
         "kills": blows["kill"],
         "restarts": blows["restart"],
@@ -178,8 +191,6 @@ async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Call
         "seconds": round(time.time() - began),
         **check_acts(home, ids, durable_agents),
     }
-    runs.close()
-    return report
 
 
 async def check_histories(runs: Any, ids: list[str]) -> list[str]:
@@ -243,6 +254,7 @@ def main() -> None:
     parser.add_argument("--sqlite", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # no worker and no server is left
     with tempfile.TemporaryDirectory(prefix="chaos", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         with database(home, sqlite=args.sqlite) as (url, restart):

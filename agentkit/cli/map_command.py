@@ -53,7 +53,7 @@ def map_(
     Example: agentkit runs map shop.agents questions.jsonl --name nightly-1 --out answers.jsonl --work
     """
     runs = runs_of(module)
-    names = sorted({one.agent.name for one in runs.added})
+    names = sorted({one.agent.name for one in runs.agents.all})
     if agent is None and len(names) != 1:
         raise DurableError(f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}")
     options: MapOptions = {"tenant": utf8(tenant), "priority": priority}

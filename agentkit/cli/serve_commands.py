@@ -61,10 +61,10 @@ def serve_agents(
         from agentkit.server.access import Access
         from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
-        from agentkit.server.run_records import RunRecords
+        from agentkit.server.served_runs.run_records import RunRecords
+        from agentkit.server.served_runs.stored_runs import StoredRuns
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
-        from agentkit.server.stored_runs import StoredRuns
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
@@ -89,8 +89,8 @@ def serve_agents(
         store: RunRecords = StoredRuns(home / "runs.db")
         durable = None
         if runs is not None:
-            from agentkit.server.durable_records import DurableRecords
-            from agentkit.server.durable_runs import DurableRuns
+            from agentkit.server.served_runs.durable_records import DurableRecords
+            from agentkit.server.served_runs.durable_runs import DurableRuns
 
             store = DurableRecords(Runs(utf8(runs)), store)
             durable = partial(DurableRuns, records=store)

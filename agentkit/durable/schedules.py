@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import DurableError, RunIdTaken
-from agentkit.durable.durable_store import DurableStore
+from agentkit.durable.durable_store import APPLICATION, DurableStore
+from agentkit.durable.run_info import RunInfo
 from agentkit.durable.run_request import RunRequest, check_name
+from agentkit.durable.run_tables import WorkerRow
 from agentkit.run.journal import Journal
 
-__all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "set_schedule"]
+__all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "known_schedules", "set_schedule"]
 
 SCHEDULED = "agentkit.scheduled"
 """Name of the workflow that a schedule starts: it starts the run."""
@@ -21,22 +24,65 @@ SCHEDULED = "agentkit.scheduled"
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule, as the database has it."""
+    """A schedule, and what became of it."""
 
     name: str
     agent: str
     cron: str
     timezone: str
-    last_at: str | None
-    """When it was due last, as ISO 8601; None where it has not been."""
+    tenant: str
+    """Whose runs it begins."""
+    catches_up: bool
+    """Whether runs that were due while there was no worker begin when there is one."""
+    next_at: datetime
+    """When it is due next, in its time zone."""
+    last_at: datetime | None
+    """When it was due last and a worker began its run, in its time zone; None where that has not been."""
+    last_run: RunInfo | None
+    """The run of `last_at`; None where there is none, or it was deleted."""
+    problem: str | None
+    """Why it will not go on by itself, such as that no worker has its agent."""
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> ScheduleInfo:
-        """Return what a row of DBOS says."""
-        agent = RunRequest.of_data(row["context"]["request"]).agent
-        return cls(
-            row["schedule_name"], agent, row["schedule"], row.get("cron_timezone") or "UTC", row.get("last_fired_at")
-        )
+
+def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
+    """Return the schedules in a database, by name."""
+    rows = sorted(store.client.list_schedules(application_name=APPLICATION), key=lambda row: str(row["schedule_name"]))
+    ids = [_run_id(row["schedule_name"], row["last_fired_at"]) for row in rows if row["last_fired_at"]]
+    runs, workers = {info.run_id: info for info in store.infos(ids)}, store.tables.workers()
+    return [_schedule_info(row, runs, [one for one in workers if one.is_alive]) for row in rows]
+
+
+def _schedule_info(row: Mapping[str, Any], runs: Mapping[str, RunInfo], workers: Sequence[WorkerRow]) -> ScheduleInfo:
+    """Return what a row of DBOS holds; `workers` are those that are alive."""
+    from zoneinfo import ZoneInfo
+
+    from croniter import croniter
+
+    request = RunRequest.of_data(row["context"]["request"])
+    name, cron, zone = row["schedule_name"], row["schedule"], row.get("cron_timezone") or "UTC"
+    place, last = ZoneInfo(zone), row["last_fired_at"]
+    problem = None
+    if not any(request.agent in {agent for agent, _ in one.serves} for one in workers):
+        what = f"no worker has agent {request.agent!r}, so that its runs wait" if workers else "there is no worker"
+        problem = f"{what}: start one"
+    return ScheduleInfo(
+        name=name,
+        agent=request.agent,
+        cron=cron,
+        timezone=zone,
+        tenant=request.tenant,
+        catches_up=bool(row["automatic_backfill"]),
+        next_at=croniter(cron, datetime.now(place), second_at_beginning=True).get_next(datetime),
+        last_at=None if last is None else datetime.fromisoformat(last).astimezone(place),
+        last_run=None if last is None else runs.get(_run_id(name, last)),
+        problem=problem,
+    )
+
+
+def _run_id(name: str, at: str) -> str:
+    """Return the id of the run of a schedule that was due at a time, given as ISO 8601."""
+    moment = datetime.fromisoformat(at).astimezone(UTC)
+    return f"{name}/{moment.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
 
 
 def set_schedule(
@@ -80,7 +126,7 @@ def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
 
     Of the agent as this process has it, and else of the version there was when the schedule was made.
     """
-    request, run_id = RunRequest.of_data(context["request"]), f"{context['name']}/{at}"
+    request, run_id = RunRequest.of_data(context["request"]), _run_id(context["name"], at)
     journal = Journal.loads(request.head)
     journal.run_id = run_id
     added = [one for one in agents.all if one.agent.name == request.agent]

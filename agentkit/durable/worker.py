@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 _SAFE = 0.6
 """Which part of its lease a worker acts in without having renewed it."""
-_SECONDS_ORPHANED = 5.0
-"""How long a run of this worker may be on its way from the queue to its attempt."""
+_MIN_SECONDS_ORPHANED = 5.0
+"""How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
 _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
@@ -331,7 +331,7 @@ class Worker:
         own = {status.workflow_id for status in found} - self._attempts.keys()
         self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
         for run_id, since in self._orphans.items():
-            if now - since > _SECONDS_ORPHANED and run_id not in self._attempts:
+            if now - since > max(self._lease, _MIN_SECONDS_ORPHANED) and run_id not in self._attempts:
                 client._sys_db.reenqueue_for_recovery(run_id, [self.id], _INTERNAL_QUEUE)
 
     # One worker per SQLite file

@@ -34,6 +34,8 @@ __all__ = ["AnswerReader"]
 _VALUE = "value"
 """The one property of the object that an answer of another kind is wrapped in: endpoints take no other root."""
 _TOOL = "final_answer"
+_MAX_PROBLEMS = 50
+_MAX_PLACE = 200
 _STOPS = frozenset(("refusal", "length", "content_filter"))
 _PROMPT = """\
 When you give your final answer, write it as one JSON object that follows this JSON Schema, and nothing else: no words
@@ -246,7 +248,7 @@ class AnswerReader:
             else:
                 return made.value if is_wrapper else made
         assert problem is not None
-        raise OutputError(self._name, whole, "; ".join(_problems(problem))) from problem
+        raise OutputError(self._name, whole, "; ".join(_shown(problem))) from problem
 
 
 def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: JsonSchema) -> Any:
@@ -263,12 +265,17 @@ def _has_value(text: str) -> bool:
     return text.lstrip().startswith("{") and f'"{_VALUE}"' in text[:100]
 
 
-def _problems(error: ValidationError) -> Iterator[str]:
-    for item in error.errors(include_url=False, include_context=False, include_input=False):
+def _shown(error: ValidationError) -> Iterator[str]:
+    """Yield the problems as the model reads them when it is asked again: not as many as it can make."""
+    items = error.errors(include_url=False, include_context=False, include_input=False)
+    for item in items[:_MAX_PROBLEMS]:
         place = [*map(str, item["loc"])]
         if place and place[0] == _VALUE and error.title == _VALUE:
             place = place[1:]
-        yield f"{'.'.join(place) or 'answer'}: {item['msg']}"
+        where = ".".join(place) or "answer"
+        yield f"{where if len(where) <= _MAX_PLACE else f'{where[:_MAX_PLACE]}...'}: {item['msg']}"
+    if len(items) > _MAX_PROBLEMS:
+        yield f"and {len(items) - _MAX_PROBLEMS:,} more"
 
 
 def _request(kind: _Kind, mode: OutputMode, name: str) -> OutputRequest:

@@ -62,7 +62,7 @@ class Journal:
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
         inner: The journals of agents that run as tools, by the ids of their calls.
-        file: The file that holds all of it: a run that goes on from it is kept there. None where there is none.
+        file: The file that holds all of it: a run that goes on from it is kept there. None where it is in no file.
         lines: How many lines that has.
         has_layers: Whether model calls are noted with the tokens of each layer.
     """

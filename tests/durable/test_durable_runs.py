@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from agentkit import (
     Agent,
@@ -27,6 +31,7 @@ from agentkit import (
     Usage,
     tool,
 )
+from agentkit.cli.app import app
 from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, RunNotFound, WorkerError
 from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
@@ -267,7 +272,7 @@ def test_the_version_of_an_agent_is_that_of_what_the_model_is_sent(runs: Runs) -
     def versions(*agents: Agent[Any, Any]) -> list[str]:
         for agent in agents:
             runs.add(agent)
-        return [added.version for added in runs.added]
+        return [added.version for added in runs.agents.all]
 
     def look(name: str) -> str:
         """Look."""
@@ -359,3 +364,36 @@ async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Workin
     assert await runs.delete(["done", "paused"]) == 1
     assert [info.run_id for info in await runs.list_runs()] == ["paused"]
     assert runs.store.lines("done") == [] and runs.store.tables.calls(["done"]) == []
+
+
+async def test_runs_that_ended_some_time_ago_are_deleted_and_what_may_go_on_stays(
+    working: Working, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit.durable.retention._PAGE", 2)
+    till, quick = Till(), Agent(ScriptedModel.repeat("ok"), "Be quick.", name="quick")
+    runs = working(till.agent, quick)
+    for number in range(5):
+        await quick.start("Go.", run_id=f"quick-{number}", tenant=("acme", "other")[number % 2])
+    paused = await till.agent.start("Pay.", run_id="paused", tenant="acme")
+    for info in await runs.list_runs():
+        with suppress(Paused):
+            await runs.handle(info.run_id).result(timeout=WAIT)
+    await quick.start("Go.", run_id="later", delay=3600)
+
+    def delete(*words: str) -> Any:
+        return CliRunner().invoke(app, ["runs", "delete", *words, "--url", url, "--json"])
+
+    assert json.loads(delete("--older-than", "1").stdout) == {"deleted": 0, "left": 0}
+    assert json.loads(delete("--older-than", "0", "--tenant", "other").stdout) == {"deleted": 2, "left": 0}
+    refused = delete("quick-0", "nothing")
+    assert refused.exit_code == 1 and "there is no run 'nothing'" in refused.stderr
+    assert len(await runs.list_runs()) == 5
+    assert json.loads(delete("quick-0", "later").stdout) == {"deleted": 1, "left": 1}
+    assert await runs.delete_ended(timedelta(0)) == 2
+    assert sorted(info.run_id for info in await runs.list_runs()) == ["later", "paused"]
+    await paused.deny()
+    assert (await paused.result(timeout=WAIT)).finish_reason == "stop"
+    for days in (timedelta(-1), 3):
+        with pytest.raises(DurableError, match="expected a timedelta, 0 or more; nothing was deleted"):
+            await runs.delete_ended(days)  # type: ignore[arg-type]
+    assert delete().exit_code == delete("quick-1", "--older-than", "1").exit_code == 2

@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from agentkit import (
@@ -290,15 +292,41 @@ def test_what_is_wrong_is_named(text: str, what: str) -> None:
     assert caught.value.text == text
 
 
-@pytest.mark.parametrize("unit", ["{", "[", '{"a":', "[[1],", "{}", '{"a": "', "<think>", "```json\n", "</think>{"])
-def test_hostile_text_takes_time_that_grows_with_its_length(unit: str) -> None:
-    def seconds(size: int) -> float:
-        text, start = unit * (size // len(unit)), time.process_time()
+@pytest.mark.parametrize("head", ["", "[" * 900, '["' * 900])
+@pytest.mark.parametrize(
+    "unit", ["{", "1,", '{"a":', "[[1],", "{}", '{"a": "', "<think>", "```json\n", "</think>{", '["', '[",["', "[ \n"]
+)
+def test_hostile_text_takes_time_that_grows_with_its_length(head: str, unit: str) -> None:
+    def seconds(text: str) -> float:
+        start = time.process_time()
         json_spans(text)
         return time.process_time() - start
 
-    small, large = seconds(10_000), seconds(80_000)
+    small, large = seconds(unit * (10_000 // len(unit))), seconds(head + unit * (80_000 // len(unit)))
     assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
+
+
+JSON_PIECES = [*'{}[],:"\\10- \n', '"a":', '"b"', ".5", "e3", "true", "NaN"]
+
+
+@given(st.lists(st.sampled_from(JSON_PIECES), max_size=20).map("".join))
+def test_the_json_that_is_found_is_what_the_decoder_of_python_finds(text: str) -> None:
+    found, at = [], 0
+    while at < len(text):
+        try:
+            _, end = json.JSONDecoder().raw_decode(text, at) if text[at] in "{[" else (None, 0)
+        except ValueError:
+            end = 0
+        found += [(at, end)] if end else []
+        at = end or at + 1
+    assert json_spans(text) == found
+
+
+def test_an_answer_with_many_problems_is_not_answered_with_all_of_them() -> None:
+    answer = json.dumps({"value": ["x"] * 5_000 + [{"y" * 10_000: 1}]})
+    with pytest.raises(OutputError, match=r"and 4,\d+ more") as caught:
+        ask(list[int], answer, limits=Limits(repairs=0))
+    assert len(str(caught.value)) < 20_000
 
 
 # What ends a run at once

@@ -8,7 +8,7 @@ from pathlib import Path
 from agentkit import Message, ScriptedModel, ToolCall
 from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.models.scripted import Delayed
+from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server
 from tests.server.serving_agents import served

@@ -15,17 +15,20 @@ from typing import Any
 
 import httpx2 as httpx
 import pytest
+from sqlalchemy import event
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit.server.access import Access, add_token
-from agentkit.server.durable_records import DurableRecords
-from agentkit.server.durable_runs import DurableRuns
 from agentkit.server.http_app import Server
-from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.run_records import RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
@@ -54,6 +57,32 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
         assert time.monotonic() < end, now
         time.sleep(0.05)
     return dict(now)
+
+
+def counted(client: Client, records: DurableRecords) -> Usage:
+    """Return what a tenant used, once all that ended or waits is counted."""
+    end = time.monotonic() + WAIT
+    while client.server.runs.live or not records.usage("acme"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    time.sleep(0.1)  # it is written by a thread
+    return sum((usage for _, usage in records.usage("acme").values()), NO_USAGE)
+
+
+def queries(records: DurableRecords, limit: int) -> int:
+    """Return how many queries a page of runs takes."""
+    found: list[str] = []
+    engine = records.runs.store.client._sys_db.engine
+
+    def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        found.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        assert len(records.page("acme", RunsWanted(limit=limit))) == limit
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    return len([one for one in found if one.lstrip().upper().startswith("SELECT")])
 
 
 def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:
@@ -89,9 +118,11 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.get("/runs", other).json()["runs"] == []
         unknown = client.post(f"/runs/{run}/decisions", {"decisions": {"x": {"approve": True}}}, acme)
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_call")
+        assert counted(client, records) == records.get("acme", run).usage  # what waits is counted until then
         decided = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme)
         assert decided.status_code == 200
         ended = until(client, run, acme, "finished")
+        assert counted(client, records) == records.get("acme", run).usage
         assert (ended["output"], ended["finish_reason"]) == ("pay 3 after 0", "stop")
         later = client.events(f"/runs/{run}/events", acme, headers={"Last-Event-ID": seen[2]["id"]})
         assert [one["event"] for one in later] == [
@@ -121,6 +152,8 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         ids = [one["id"] for one in client.get("/runs?limit=3", acme).json()["runs"]]
         assert ids == [failed, second, first]
         assert [one["id"] for one in client.get(f"/runs?before={first}", acme).json()["runs"]] == [run]
+        counts = [queries(records, limit) for limit in (2, 4)]
+        assert counts[1] - counts[0] == 2  # the steps of each further run, and nothing else
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
         assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3

@@ -28,9 +28,11 @@ from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_memory.store.tables import (
     branch_notes,
     branches,
+    chunk_moves,
     conversations,
     documents,
     erasures,
+    images,
     item_sources,
     items,
     messages,
@@ -300,6 +302,8 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
         (tool_calls, tool_calls.c.branch_id, branches.c.id),
         (branch_notes, branch_notes.c.branch_id, branches.c.id),
         (item_sources, item_sources.c.item_id, items.c.id),
+        (images, images.c.document_id, documents.c.id),
+        (chunk_moves, chunk_moves.c.document_id, documents.c.id),
     )
     for table, reference, owner in orphans:
         found[table.name] = _number(connection, table, reference.not_in(select(owner)))

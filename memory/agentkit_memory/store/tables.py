@@ -24,10 +24,12 @@ __all__ = [
     "METADATA",
     "branch_notes",
     "branches",
+    "chunk_moves",
     "conversations",
     "documents",
     "embeddings",
     "erasures",
+    "images",
     "item_sources",
     "items",
     "messages",
@@ -194,6 +196,34 @@ items = Table(
     Index(None, "document_id", "position"),
     Index(None, "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
+)
+
+# Where chunks stand in the next generation of their document that are shown elsewhere in this one. Once the generation
+# is shown, the places are written into the rows of the chunks.
+chunk_moves = Table(
+    "chunk_moves",
+    METADATA,
+    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("item_id", String(36), primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("line", Integer, nullable=False),
+    Column("meta", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The image of a document that is one; its alt text is the only item of the document. `content` is empty where the image
+# is known by its address.
+images = Table(
+    "images",
+    METADATA,
+    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("media_type", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
 )
 
 # What an item was made from: a fact is deleted with any of its sources.

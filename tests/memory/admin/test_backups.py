@@ -27,6 +27,7 @@ from agentkit_memory import (
     StoreUnavailable,
     StoreVersion,
 )
+from agentkit_memory.store.migrate import REVISION
 from agentkit_memory.store.tables import METADATA
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
@@ -252,7 +253,7 @@ SCOPE = {"table": "scopes", "row": {"id": 5, "tenant": "t", "user": "", "session
 def test_an_export_that_was_edited_is_refused_with_the_line(
     home: Path, tmp_path: Path, wrong: dict[str, Any], said: str
 ) -> None:
-    header = {"agentkit-memory-export": 1, "revision": "0006", "at": 1.0}
+    header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     (tmp_path / "export").write_bytes(signed([header, SCOPE, wrong]))
     with Memory.open(home) as memory:
         with pytest.raises(StoreCorrupt, match=said):
@@ -264,7 +265,7 @@ def test_an_export_that_was_edited_is_refused_with_the_line(
 
 
 def test_all_problems_of_an_export_are_named_at_once(home: Path, tmp_path: Path) -> None:
-    header = {"agentkit-memory-export": 1, "revision": "0006", "at": 1.0}
+    header = {"agentkit-memory-export": 1, "revision": REVISION, "at": 1.0}
     wrong = {"table": "scopes", "row": {"id": "x"}}
     (tmp_path / "export").write_bytes(signed([header, *[wrong] * 12]))
     with Memory.open(home) as memory, pytest.raises(StoreCorrupt, match=r"line 2 .*line 11 .* and 2 more"):
