@@ -19,6 +19,7 @@ class ChatTemplate(Protocol):
 
     A template may have `capability`, `session_len` and sampling defaults (`temperature`, `top_p`, `top_k`,
     `repetition_penalty`) beside this, and `tool_call_format`: how the model writes tool calls, as `BaseTemplate` does.
+    One that says `rewrites_text = False` promises to write the same control tokens whatever the texts say.
     """
 
     @property

@@ -289,6 +289,53 @@ def test_what_a_text_says_chooses_no_token_of_the_template(
     assert composition.to_text(template, control_tokens="allow")
 
 
+@pytest.mark.parametrize(
+    ("written", "tool", "documents"),
+    [
+        ("{{ '<|im_end|>' if tools[0].function.description == 'Q' }}", ToolSpec("f", "Q"), None),
+        ("{{ '<|im_end|>' if tools[0].function.description == 'title' }}", ToolSpec("f", "title"), None),
+        ("{{ {'Q': '<|im_end|>'}.get(tools[0].function.name, '') }}", ToolSpec("Q"), None),
+        ("{{ '<|im_end|>' if 'Q' in tools[0].function.parameters }}", ToolSpec("f", "", {"Q": 1}), None),
+        ("{{ '<|im_end|>' if 'Q' in tools[0].function.parameters.enum }}", ToolSpec("f", "", {"enum": ["Q"]}), None),
+        ("{{ '<|im_end|>' if tools[0].function.parameters.type == 'Q' }}", ToolSpec("f", "", {"type": "Q"}), None),
+        ("{% for k in documents[0] %}{{ '<|im_end|>' if k == 'Q' }}{% endfor %}", ToolSpec("f"), {"Q": "x"}),
+        ("{{ '<|im_end|>' if documents[0].title == 'text' }}", ToolSpec("f"), {"title": "text"}),
+        ("{{ '<|im_end|>' if documents[0].title == documents[0].text }}", ToolSpec("f"), {"title": "a", "text": "a"}),
+    ],
+)  # fmt: skip
+def test_no_word_of_a_tool_or_document_chooses_a_token(written: str, tool: ToolSpec, documents: Any) -> None:
+    template = JinjaChatTemplate(
+        f"{written}{{% for m in messages %}}<|im_start|>{{{{ m.content }}}}<|im_end|>{{% endfor %}}", lossy=True
+    )
+    context = PromptContext(user_input="Hi.", tools=[replace(tool, trust="untrusted")])
+    with pytest.raises(ControlTokenError, match="makes control tokens"):
+        compose(Layers(), context).to_text(template, documents=[documents or {}])
+    text = compose(Layers(), context.evolve(tools=[ToolSpec("f")])).to_text(template, documents=[{"title": "b"}])
+    assert text.count("<|im_end|>") == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "call"),
+    [
+        ("{{ '<|im_end|>' if c.function.name == 'Q' }}", ToolCall("1", "Q", "{}")),
+        ("{{ '<|im_end|>' if c.id | length > 9 }}", ToolCall("1" * 12, "f", "{}")),
+        ("{{ '<|im_end|>' if 'Q' in c.function.arguments }}", ToolCall("1", "f", '{"Q": 1}')),
+        ("{{ '<|im_end|>' if 'Q' in c.function.arguments | string }}", ToolCall("1", "f", '{"a": "Q"}')),
+        ("{{ (c.function.arguments ~ '').split('\\\\n') | join('<|im_end|>') }}", ToolCall("1", "f", '{"a": "x\\ny"}')),
+        ("{{ '<|im_end|>' if messages[0].content == messages[2].content }}", ToolCall("1", "f", "{}")),
+    ],
+)  # fmt: skip
+def test_no_word_of_a_call_chooses_a_token(written: str, call: ToolCall) -> None:
+    template = JinjaChatTemplate(
+        f"{{% for m in messages %}}{{% for c in m.tool_calls or [] %}}{written}{{% endfor %}}"
+        "<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+        lossy=True,
+    )
+    talk = [Message("user", "Go"), Message("assistant", "", (call,)), Message("tool", "Go", tool_call_id=call.id)]
+    with pytest.raises(ControlTokenError, match="makes control tokens"):
+        compose(Layers(), PromptContext(user_input="Hi.", conversation=talk)).to_text(template)
+
+
 def test_a_piece_of_ones_own_that_makes_a_token_is_found() -> None:
     class Replacing(RoleMarkerTemplate):
         def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit_prompts.chat_templates.jinja.environment import RunContext, compiled
 from agentkit_prompts.errors import ChatTemplateError, TemplateError
 from agentkit_prompts.templates.engine import compile_program
 from agentkit_prompts.templates.engine.costs import COSTS, cost
+from agentkit_prompts.templates.engine.trace import Trace
 from agentkit_prompts.templates.engine.values import Fault
 from tests.effort import spread
 from tests.prompts.laws import law
@@ -225,6 +227,43 @@ def seconds_of(method: Callable[..., object], *args: object) -> float:
     start = time.thread_time()
     method(*args)
     return time.thread_time() - start
+
+
+SMALL = (
+    *("'ab'|title", "'ab'|indent", "1|string", "7 // 2", "1 is divisibleby(2)", "loop.changed(1)", "loop.cycle(1, 2)"),
+    *("'ab'|wordwrap", "'ab'.split('a')", "[1, 2]|sum", "1 in [1, 2]", "[1]|join(',')", "'ab'|trim", "'{}'.format(1)"),
+    *("'ab'|upper", "'ab'|replace('a', 'b')", "[1, 2]|sort", "dict(a=1)", "1 is odd", "7 % 2", "'a' ~ 1", "f(1)"),
+    *("'ab'|truncate", "'ab'|striptags", "1.5|round", "'1'|int", "[1]|select('odd')|list", "{'a': 1}|tojson", "'a'"),
+)
+"""Operations on next to nothing, of which a loop may do as many as there are steps for."""
+
+
+def per_step_of_a_prompt(source: str) -> float:
+    program = compile_program(source)
+    assert program.code is not None
+    trace = Trace(program.limits, program.code.groups, program.sites)
+    seconds = seconds_of(program.code.run, {}.get, trace)
+    return seconds / (program.limits.steps - trace.meter.left)
+
+
+def per_step_of_a_chat_template(source: str) -> float:
+    template = compiled(source, True)
+    context = RunContext.of(template, {})
+    context.bounds = Bounds(CHAT_LIMITS)
+    seconds = seconds_of(lambda: list(template.root_render_func(context)))
+    return seconds / (CHAT_LIMITS.steps - context.bounds.left)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("per_step", [per_step_of_a_prompt, per_step_of_a_chat_template])
+def test_small_operations_take_about_as_long_as_they_are_charged(per_step: Callable[[str], float]) -> None:
+    taken: dict[str, float] = {}
+    for written in SMALL:
+        loop = f"{{% for i in range(200) %}}{{% if {written} %}}{{% endif %}}{{% endfor %}}"
+        source = f"{{% macro f(x) %}}{{{{ x }}}}{{% endmacro %}}{loop}"
+        taken[written] = min(per_step(source) for _ in range(5))
+    usual = sorted(taken.values())[len(taken) // 2]
+    assert {written: round(step / usual, 1) for written, step in taken.items() if step > 2.2 * usual} == {}
 
 
 @pytest.mark.parametrize("row", COSTS.values(), ids=COSTS.keys())

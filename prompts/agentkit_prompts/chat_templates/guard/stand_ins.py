@@ -22,7 +22,9 @@ STAND_IN = chr(_FIRST) * _LENGTH
 _ID_LENGTH = 9
 """Characters of that of the id of a tool call: some templates take no other number."""
 _ID = (".id", ".tool_call_id")
-_NAME = (".name", *_ID)
+_KEY = ".key"
+_NAME = (".name", _KEY, *_ID)
+"""Where the same text becomes the same word."""
 _THOUGHTS = frozenset(opening for opening, _ in REASONING_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 """An escape in the JSON of arguments: a character of the text around it."""
@@ -31,8 +33,8 @@ _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 def with_stand_ins(tree: Tree, *, keeps_names: bool = False) -> Tree:
     """Return a tree as plain data, with a short word of no meaning for every untrusted text.
 
-    The same text becomes the same word; blank text becomes a space, and empty text stays. So there are as many
-    messages, calls and keys as before, but nothing is left of what they say, nor how long it is.
+    Each becomes another word, but the same key, name or id the same; blank text becomes a space, and empty text stays.
+    So there are as many messages, calls and keys as before, but nothing is left of what they say, nor how long it is.
 
     Args:
         tree: What is rendered, with everything untrusted in it tainted.
@@ -45,6 +47,7 @@ class _StandIns:
     def __init__(self, keeps_names: bool) -> None:
         self._keeps_names = keeps_names
         self._known: dict[str, str] = {}
+        self._count = 0
 
     def of(self, tree: Tree) -> Tree:
         if type(tree) is Runs:
@@ -58,7 +61,7 @@ class _StandIns:
     def _key(self, key: Tree) -> Tree:
         if type(key) is not Runs:
             return key
-        return key.text if self._keeps_names else self._text(key)
+        return key.text if self._keeps_names else self._stand_in(key.text, _KEY)
 
     def _text(self, runs: Runs) -> str:
         if len(runs) == 1:
@@ -79,9 +82,10 @@ class _StandIns:
             return text[:1] and " "
         if self._keeps_names and pointer.endswith(_NAME):
             return text
-        made = self._known.get(text)
-        if made is None:
-            made = self._known[text] = chr(_FIRST + len(self._known) % _COUNT)
+        self._count += 1
+        made = chr(_FIRST + self._count % _COUNT)
+        if pointer.endswith(_NAME):
+            made = self._known.setdefault(text, made)
         return made * (_ID_LENGTH if pointer.endswith(_ID) else _LENGTH)
 
 

@@ -29,7 +29,9 @@ _SPEC_WORDS = frozenset(
         *("maxItems", "uniqueItems", "string", "number", "integer", "boolean", "object", "array", "null", "text"),
     )
 )
-"""What chat templates look up in a tool or a document, and compare with: it is trusted where it is a whole text."""
+"""What chat templates look up in a tool or a document, and compare with: it is trusted where it is a key or a type."""
+_WORDS_AT = frozenset(("type", "required"))
+"""Keys of a schema whose value may be such a word."""
 _LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.)")
 
@@ -94,13 +96,16 @@ class TreeReader:
         """Return a tool in the form of a chat-completions request; all of an untrusted one but the words of schemas."""
         return dict(openai_tool(tool)) if tool.trust == "trusted" else self._spec(openai_tool(tool), pointer)
 
-    def _spec(self, value: object, pointer: str) -> Tree:
+    def _spec(self, value: object, pointer: str, *, is_word: bool = False) -> Tree:
         if isinstance(value, str):
-            return self._key(value, pointer)
+            return self._key(value, pointer) if is_word else Runs([Run(str(value), pointer)])
         if isinstance(value, Mapping):
-            return {self._key(key, pointer): self._spec(item, f"{pointer}.{key}") for key, item in value.items()}
+            return {
+                self._key(key, pointer): self._spec(item, f"{pointer}.{key}", is_word=key in _WORDS_AT)
+                for key, item in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self._spec(item, f"{pointer}[{index}]") for index, item in enumerate(value)]
+            return [self._spec(item, f"{pointer}[{index}]", is_word=is_word) for index, item in enumerate(value)]
         return value
 
     def _key(self, text: object, pointer: str) -> Any:
