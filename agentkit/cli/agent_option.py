@@ -16,9 +16,9 @@ from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
 from agentkit.cli.screen import complain, note
-from agentkit.models.completion_model import CompletionModel
+from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
-from agentkit.models.offline import OfflineModel
+from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_memory import Memory, Scope
 
 __all__ = [

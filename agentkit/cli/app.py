@@ -38,14 +38,24 @@ from agentkit.cli.recall_command import recall
 from agentkit.cli.run_command import kwargs_of, run_once
 from agentkit.cli.runs_commands import runs_app
 from agentkit.cli.schema_command import schema
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, plain, prepare, progress_bar, put, put_json
+from agentkit.cli.screen import (
+    LIBRARY_ERRORS,
+    complain,
+    layer_table,
+    layers_form,
+    note,
+    plain,
+    prepare,
+    progress_bar,
+    put,
+    put_json,
+)
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
 from agentkit.cli.worker_command import worker
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
-from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["app", "run"]
@@ -141,8 +151,8 @@ def ingest(
     Example: agentkit ingest docs/ --lenient
     """
     named = {"text": text, "title": title, "metadata": metadata}
-    fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
-    options = IngestOptions(lenient=lenient, records=fields)
+    fields: dict[str, Any] = {f"record_{field}": tuple(names) for field, names in named.items() if names}
+    options = IngestOptions(lenient=lenient, **fields)
     opened = memory_of(agent, home, embedder) if agent else open_memory(home, embedder=embedder)
     with opened as memory, progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("reading", total=None)
@@ -191,7 +201,12 @@ def chat(
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     embedder: EmbedderName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Each answer as a line of JSON, once it is whole.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="A line of JSON for each line: an answer once it is whole, or what a command shows."
+        ),
+    ] = False,
     home: Home = HOME,
 ) -> None:
     """Talk with an agent; without --agent with one that recalls what was ingested.
@@ -216,7 +231,7 @@ def chat(
         store_of(loaded, home) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-        talk = Chat(loaded.agent, own_session(memory, utf8(name)), kwargs_of(kwarg), as_json=as_json)
+        talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
         note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
         if once is None:
@@ -266,24 +281,12 @@ def compose(
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
     if as_json:
-        put_json(_form(composition))
+        put_json({**layers_form(composition), "request": composition.to_openai()})
     elif as_text or template is not None:
         shown = composition.text if template is None else composition.to_text(template)
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
     else:
         layer_table(composition)
-
-
-def _form(composition: Composition) -> dict[str, Any]:
-    names = ("layer", "prompt", "source", "tokens", "share", "status", "why")
-    return {
-        "tokens": composition.tokens,
-        "budget": composition.budget.tokens if composition.budget is not None else None,
-        "counter": composition.counter.name,
-        "prefix_hash": composition.prefix_hash,
-        "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
-        "request": composition.to_openai(),
-    }
 
 
 _ASKING = "Ask agents, and see what they are sent"

@@ -7,20 +7,21 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from agentkit.agent import Agent
+from agentkit.cli.options import own_session
 from agentkit.cli.run_command import result_form
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, note, put
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, layers_form, note, put, why_form
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.events import Event, PromptComposed, Recalled, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.loop import RunResult
-from agentkit.server.event_form import output_form
-from agentkit_memory import StoredSession
+from agentkit.server.served_runs.event_form import output_form, usage_form
+from agentkit_memory import Memory
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import UserInput
@@ -46,21 +47,24 @@ class Chat:
 
     Args:
         agent: The agent.
-        session: The conversation.
+        memory: Where its conversations are.
+        name: The conversation.
         kwargs: Additional kwargs of every turn.
-        as_json: Whether an answer is a line of JSON, once it is whole.
+        as_json: Whether an answer is a line of JSON, once it is whole; so is what a command shows.
     """
 
     def __init__(
         self,
         agent: Agent,
-        session: StoredSession,
+        memory: Memory,
+        name: str,
         kwargs: Mapping[str, Any] = MappingProxyType({}),
         *,
         as_json: bool = False,
     ) -> None:
         self.agent = agent
-        self.session = session
+        self.session = own_session(memory, name)
+        self._memory = memory
         self._kwargs = dict(kwargs)
         self._as_json = as_json
         self._sent: Composition | None = None
@@ -92,7 +96,7 @@ class Chat:
                     if word in _HELP:
                         self._command(word, rest.strip())
                     elif line.startswith("/") and not rest:
-                        note(f"{line} is not a command: {_ALL}")
+                        self._refuse(word, f"{line} is not a command: {_ALL}")
                     else:
                         self._answer(runner, line)
                 except LIBRARY_ERRORS as error:
@@ -110,37 +114,73 @@ class Chat:
         elif word == "/cost":
             self._cost()
         elif word == "/fork":
-            if rest:
-                self.session = self.session.fork(rest)
-                note(
-                    f"goes on in {rest!r}, a copy of {self.session.id!r} with {len(self.session.conversation)} messages"
-                )
-            else:
-                note("name the copy: /fork NAME")
+            self._fork(rest)
         elif self._sent is None:
-            note("nothing was sent yet")
+            self._refuse(word, "nothing was sent yet")
+        elif word == "/layers" and self._as_json:
+            self._tell(word, layers_form(self._sent))
         elif word == "/layers":
             layer_table(self._sent)
         elif rest:
-            put(str(self._sent.why(rest)))
+            found = self._sent.why(rest)
+            self._tell(word, why_form(found), lambda: put(str(found)))
         else:
-            note("name a place: a row of /layers, a prompt, or something like documents[0] or user_input")
+            self._refuse(word, "name a place: a row of /layers, a prompt, or something like documents[0] or user_input")
+
+    def _tell(self, word: str, data: Mapping[str, Any], show: Callable[[], object] = lambda: None) -> None:
+        """Show what a command did: as a line of JSON, or in words."""
+        if self._as_json:
+            put(json.dumps({"session": self.session.id, "command": word[1:], **data}))
+        else:
+            show()
+
+    def _refuse(self, word: str, why: str) -> None:
+        self._tell(word, {"error": why}, lambda: note(why))
+
+    def _fork(self, name: str) -> None:
+        """Go on in a copy, which is a conversation of its own: it can be opened by its name."""
+        if not name:
+            self._refuse("/fork", "name the copy: /fork NAME")
+            return
+        if self._memory.sessions(name=name, limit=1):
+            self._refuse("/fork", f"there is a conversation {name!r} already: choose another name")
+            return
+        source, before = self.session, self.session.id
+        self.session = self._memory.session(name)
+        self.session.append(*source.conversation)
+        if source.additional_kwargs:
+            self.session.keep_kwargs(source.additional_kwargs)
+        count = len(self.session.conversation)
+        self._tell(
+            "/fork",
+            {"copy_of": before, "messages": count},
+            lambda: note(f"goes on in {name!r}, a copy of {before!r} with {count} messages"),
+        )
 
     def _undo(self) -> None:
         """Take back the last message of the user, and what was answered."""
         conversation = self.session.refresh()
         last = max((at for at, message in enumerate(conversation) if message.role == "user"), default=None)
         if last is None:
-            note("there is nothing to take back")
+            self._refuse("/undo", "there is nothing to take back")
             return
         self.session.rewind(last)
-        note(f"took back {len(conversation) - last} messages; what tools did is not undone")
+        count = len(conversation) - last
+        self._tell(
+            "/undo",
+            {"messages": count},
+            lambda: note(f"took back {count} messages; what tools did is not undone"),
+        )
 
     def _cost(self) -> None:
         used = self._usage
         money = "its price is not known" if used.money is None else f"{used.money:.4f} US dollars"
         tokens = f"{used.input_tokens:,} tokens in ({used.cached_tokens:,} cached), {used.output_tokens:,} out"
-        put(f"{self._turns} turns: {tokens}; {money}")
+        self._tell(
+            "/cost",
+            {"turns": self._turns, "usage": usage_form(used)},
+            lambda: put(f"{self._turns} turns: {tokens}; {money}"),
+        )
 
     def _answer(self, runner: asyncio.Runner, text: str) -> None:
         """Answer; calls that need a person are asked about, or denied where nobody is at a terminal."""

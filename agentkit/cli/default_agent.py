@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from agentkit.agent import Agent
-from agentkit.models.completion_model import CompletionModel
+from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError
 from agentkit.models.model_names import is_full_name, model
-from agentkit.models.offline import OfflineModel
-from agentkit.models.openai_chat import OpenAIModel
+from agentkit.models.offline.offline_model import OfflineModel
+from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit_memory import Memory
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.tree.layers import Layers

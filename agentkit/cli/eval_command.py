@@ -26,7 +26,7 @@ from agentkit.evaluations.scores import score_of
 from agentkit.models.model import Model
 from agentkit.models.model_names import model as model_of_name
 from agentkit.models.settings import NO_SETTINGS
-from agentkit.server.event_form import usage_form
+from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning, nearest
 from agentkit_prompts.evaluation.config_file import load_config, load_datasets

@@ -18,7 +18,7 @@ from agentkit.cli.screen import note, put, put_json
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.loop import RunResult
-from agentkit.server.event_form import call_form, output_form, usage_form
+from agentkit.server.served_runs.event_form import call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]

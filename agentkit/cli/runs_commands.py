@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -14,9 +15,9 @@ from rich.text import Text
 
 from agentkit.cli.map_command import map_
 from agentkit.cli.options import AsJson, utf8
-from agentkit.cli.screen import note, plain, put
-from agentkit.durable.durable_store import RunInfo
+from agentkit.cli.screen import complain, note, plain, put
 from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_info import RunInfo
 from agentkit.durable.runs import Runs
 from agentkit.run.decisions import decision_data
 from agentkit.run.journal import Journal
@@ -24,7 +25,7 @@ from agentkit.sync_driver import run_blocking
 
 __all__ = ["runs_app"]
 
-runs_app = typer.Typer(no_args_is_help=True, help="Durable runs: list, show, approve, deny, cancel, resume, map.")
+runs_app = typer.Typer(no_args_is_help=True, help="Durable runs: look at them, decide, go on, delete.")
 
 Url: TypeAlias = Annotated[
     str,
@@ -64,17 +65,12 @@ def list_(
         for info in found:
             put(json.dumps(_data(info)))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("run", "state", "agent", "tenant", "session", "began", "what"):
-        table.add_column(column, overflow="fold")
+    rows = []
     for info in found:
         waits = ", ".join(f"{call.tool} ({call.call_id})" for call in info.waiting)
         what = info.error or info.problem or (f"waits for a decision about {waits}" if waits else "")
-        cells = (info.run_id, info.state, info.agent, info.tenant, info.session or "", _time(info.created_at), what)
-        table.add_row(*[Text(plain(cell)) for cell in cells])
-    console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(table)
+        rows.append((info.run_id, info.state, info.agent, info.tenant, info.session, _time(info.created_at), what))
+    _table(("run", "state", "agent", "tenant", "session", "began", "what"), rows)
 
 
 @runs_app.command()
@@ -197,6 +193,77 @@ def cost(
             put(f"{name}: {one.runs} {what}, {used.input_tokens} tokens in, {used.output_tokens} out{money}")
 
 
+@runs_app.command("schedules")
+def schedules_(url: Url, as_json: AsJson = False) -> None:
+    """List the schedules: when each is due next, when it was due last, and what became of that run.
+
+    Example: agentkit runs schedules --url sqlite:///runs.db
+    """
+    found = run_blocking(Runs(utf8(url)).schedules())
+    if as_json:
+        for one in found:
+            last = None if one.last_run is None else _data(one.last_run)
+            times = {"next_at": one.next_at.isoformat(), "last_at": one.last_at and one.last_at.isoformat()}
+            put(json.dumps({**asdict(one), **times, "last_run": last}))
+        return
+    rows = []
+    for one in found:
+        run = one.last_run
+        became = [] if run is None else [run.state, *filter(None, (run.error, run.problem))]
+        last_at = "" if one.last_at is None else _zoned(one.last_at)
+        due = f"{one.cron} {one.timezone}", _zoned(one.next_at), last_at
+        rows.append((one.name, one.agent, *due, ": ".join(became), one.problem))
+    _table(("schedule", "agent", "cron", "next", "last", "last run", "what"), rows)
+
+
+@runs_app.command()
+def unschedule(
+    name: Annotated[str, typer.Argument(metavar="SCHEDULE", help="Name of a schedule.")],
+    url: Url,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a schedule. Runs that it began go on.
+
+    Example: agentkit runs unschedule news --url sqlite:///runs.db
+    """
+    run_blocking(Runs(utf8(url)).unschedule(utf8(name)))
+    put(json.dumps({"unscheduled": utf8(name)})) if as_json else note(f"deleted the schedule {utf8(name)}")
+
+
+@runs_app.command()
+def delete(
+    url: Url,
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Ids of runs that have ended.")] = None,
+    older_than: Annotated[
+        float | None, typer.Option(min=0, metavar="DAYS", help="All runs that ended so many days ago.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="With --older-than: of this one only.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete runs that have ended, with all that is stored of them: some, or those that ended some time ago.
+
+    Example: agentkit runs delete --older-than 30 --url sqlite:///runs.db
+    """
+    if (older_than is None) == (not runs):
+        raise typer.BadParameter("give ids of runs, or --older-than DAYS")
+    if tenant is not None and older_than is None:
+        raise typer.BadParameter("--tenant goes with --older-than: ids name their runs")
+    stored = Runs(utf8(url))
+    if older_than is None:
+        ids = [utf8(run) for run in runs or ()]
+        deleted = run_blocking(stored.delete(ids))
+        left = len(set(ids)) - deleted
+    else:
+        deleted, left = run_blocking(stored.delete_ended(timedelta(days=older_than), tenant=tenant)), 0
+    if as_json:
+        put(json.dumps({"deleted": deleted, "left": left}))
+    else:
+        note(f"deleted {deleted} runs")
+    if left:
+        complain(f"{left} runs have not ended: cancel them first")
+        raise typer.Exit(1)
+
+
 runs_app.command("map")(map_)
 
 
@@ -232,6 +299,17 @@ def _show_journal(journal: Journal) -> None:
                 put(f"decided about {call}: {json.dumps(decision_data(made))}")
 
 
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(plain(cell or "")) for cell in row])
+    console = Console(highlight=False)
+    console.width = console.width if console.is_terminal else _WIDE
+    console.print(table)
+
+
 def _data(info: RunInfo) -> dict[str, Any]:
     data: dict[str, Any] = asdict(info)
     for name in ("created_at", "updated_at"):
@@ -243,3 +321,7 @@ def _data(info: RunInfo) -> dict[str, Any]:
 
 def _time(when: datetime) -> str:
     return f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def _zoned(when: datetime) -> str:
+    return f"{when:%Y-%m-%d %H:%M:%S %Z}"

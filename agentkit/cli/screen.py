@@ -19,10 +19,23 @@ from agentkit.models.model_errors import ModelError
 from agentkit_memory.errors import StoreError
 from agentkit_prompts import Composition
 from agentkit_prompts.composition.explain import LayerRow
+from agentkit_prompts.composition.why import Why
 from agentkit_prompts.errors import PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["LIBRARY_ERRORS", "complain", "layer_table", "note", "plain", "prepare", "progress_bar", "put", "put_json"]
+__all__ = [
+    "LIBRARY_ERRORS",
+    "complain",
+    "layer_table",
+    "layers_form",
+    "note",
+    "plain",
+    "prepare",
+    "progress_bar",
+    "put",
+    "put_json",
+    "why_form",
+]
 
 LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
 """Errors that are one line on stderr instead of a traceback."""
@@ -99,6 +112,24 @@ def layer_table(composition: Composition) -> None:
     for row in rows:
         if row.why:
             console.print(Text(plain(f"{row.layer} {row.status}: {row.why}")), soft_wrap=True)
+
+
+def layers_form(composition: Composition) -> dict[str, Any]:
+    """Return what `layer_table` prints as JSON data."""
+    names = ("layer", "prompt", "source", "tokens", "share", "status", "why")
+    return {
+        "tokens": composition.tokens,
+        "budget": composition.budget.tokens if composition.budget is not None else None,
+        "counter": composition.counter.name,
+        "prefix_hash": composition.prefix_hash,
+        "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
+    }
+
+
+def why_form(found: Why) -> dict[str, Any]:
+    """Return where a part of a composition ended up as JSON data."""
+    spans = [{"message": one.message, "prompt": one.prompt, "line": one.line} for one in found.spans]
+    return {"pointer": found.pointer, "reason": found.reason, "spans": spans}
 
 
 def _cells(row: LayerRow) -> Sequence[Text]:

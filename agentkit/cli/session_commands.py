@@ -18,7 +18,7 @@ from agentkit.agent import Agent
 from agentkit.cli.agent_option import AgentSource, existing_memory, opened_agent, store_of
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
-from agentkit.server.event_form import message_form
+from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory, Scope
 from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo

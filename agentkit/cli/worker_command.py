@@ -80,9 +80,9 @@ def worker(
     for name in ("SIGTERM", "SIGINT"):
         signal.signal(getattr(signal, name), stop)
     done.start()
-    agents = ", ".join(f"{name} {version}" for name, version in [one.key for one in runs.added])
+    agents = ", ".join(f"{name} {version}" for name, version in [one.key for one in runs.agents.all])
     if as_json:
-        put(json.dumps({"worker": done.id, "agents": [list(one.key) for one in runs.added]}))
+        put(json.dumps({"worker": done.id, "agents": [list(one.key) for one in runs.agents.all]}))
     else:
         note(f"worker {done.id}: {agents}; stop it with Ctrl-C")
     while not stopped.wait(0.2) and not done.is_lost:

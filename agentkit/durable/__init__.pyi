@@ -4,10 +4,10 @@ from agentkit.durable.durable_errors import RunFailed as RunFailed
 from agentkit.durable.durable_errors import RunIdTaken as RunIdTaken
 from agentkit.durable.durable_errors import RunNotFound as RunNotFound
 from agentkit.durable.durable_errors import WorkerError as WorkerError
-from agentkit.durable.durable_store import RunInfo as RunInfo
 from agentkit.durable.mapping import MapReport as MapReport
 from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
+from agentkit.durable.run_info import RunInfo as RunInfo
 from agentkit.durable.runs import Runs as Runs
 from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo

@@ -12,23 +12,21 @@ import logging
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, get_args
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFound
+from agentkit.durable.run_info import RunInfo, RunState, Status, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
-from agentkit.durable.run_tables import AskedCall, RunTables, WorkerRow
+from agentkit.durable.run_tables import AskedCall, RunTables
 from agentkit.run.journal import Journal
 from agentkit_memory.process.private_files import private_file, private_folder
 
-__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore", "RunInfo", "RunState"]
+__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
 
-RunState: TypeAlias = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 APPLICATION = "agentkit"
 """The application that the workflows belong to: others may share the database."""
 WORKFLOW = "agentkit.run"
@@ -39,46 +37,9 @@ VERSION = "agentkit-1"
 
 _BEHIND = 2**31 - 1
 """Behind every step: a workflow that is rewound to it has lost nothing, and runs again from its journal."""
-_STATES: Mapping[str, RunState] = {
-    "ENQUEUED": "queued",
-    "DELAYED": "queued",
-    "PENDING": "running",
-    "SUCCESS": "finished",
-    "ERROR": "failed",
-    "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "failed",
-    "CANCELLED": "cancelled",
-}
 PRIORITY = 100
 """That of a run that was given none."""
 _PAGE = 500
-
-Status: TypeAlias = Any
-"""A `WorkflowStatus` of DBOS."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunInfo:
-    """What the database knows of a run, without its messages."""
-
-    run_id: str
-    state: RunState
-    agent: str
-    version: str
-    session: str | None
-    tenant: str
-    user: str
-    created_at: datetime
-    updated_at: datetime
-    worker: str | None
-    """Id of the worker that has it, or had it last."""
-    attempts: int
-    """How often a worker began with it since it was started or resumed."""
-    waiting: tuple[AskedCall, ...] = ()
-    """Calls that wait for a person, where it is paused."""
-    error: str | None = None
-    """Why it failed."""
-    problem: str | None = None
-    """Why it does not go on by itself, such as that no worker has its agent."""
 
 
 class DurableStore:
@@ -104,13 +65,14 @@ class DurableStore:
         Raises:
             RunIdTaken: It is another one.
         """
-        client, _ = self._open()
-        rows = [client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted]
+        rows = [
+            self.client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted
+        ]
         begun: set[str] = set()
         for at in range(0, len(rows), _PAGE):
             page = [status for _, status in rows[at : at + _PAGE]]
             # One transaction; and runs of one session keep their order where a clock has seconds only.
-            begun |= client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
+            begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
             if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
                 raise RunIdTaken(run_id, what)
@@ -128,22 +90,20 @@ class DurableStore:
         self, state: RunState | None, wanted: Mapping[str, str | None], limit: int, offset: int
     ) -> Sequence[RunInfo]:
         """Return runs, the latest first; `wanted` has attributes that they must have."""
-        if state is not None and state not in _STATES.values() and state != "paused":
-            known = sorted({*_STATES.values(), "paused"})
+        if state is not None and state not in (known := sorted(get_args(RunState))):
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
-        client, tables = self._open()
         attributes = {name: value for name, value in wanted.items() if value is not None}
-        statuses = [name for name, own in _STATES.items() if own == ("finished" if state == "paused" else state)]
+        statuses = names_of(state)
         found: list[Status] = []
         at, ids = 0, None
         if state == "paused":
-            ids = list(dict.fromkeys(call.run_id for call in tables.waiting(100_000)))
+            ids = list(dict.fromkeys(call.run_id for call in self.tables.waiting(100_000)))
         while len(found) < offset + limit and (ids is None or at < len(ids)):
-            page = client.list_workflows(
+            page = self.client.list_workflows(
                 name=WORKFLOW,
                 application_name=APPLICATION,
                 status=statuses or None,
-                attributes=None if tables.is_sqlite else attributes or None,
+                attributes=None if self.tables.is_sqlite else attributes or None,
                 sort_desc=True,
                 load_input=False,
                 workflow_ids=None if ids is None else ids[at : at + _PAGE],
@@ -151,7 +111,7 @@ class DurableStore:
                 offset=at if ids is None else None,
             )
             at += _PAGE
-            found += [one for one in page if state in (None, _state(one)) and _has(one, attributes)]
+            found += [one for one in page if state in (None, state_of(one)) and _has(one, attributes)]
             if ids is None and len(page) < _PAGE:
                 break
         found.sort(key=lambda one: one.created_at or 0, reverse=True)
@@ -160,6 +120,13 @@ class DurableStore:
     def info(self, run_id: str) -> RunInfo:
         """Return what is known of a run. Blocks; `RunHandle.info` does not."""
         return self._infos([self._status(run_id)])[0]
+
+    def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
+        """Return what is known of those of these runs that there are. Blocks."""
+        if not run_ids:
+            return []
+        client, _ = self._open()
+        return self._infos(client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False))
 
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
@@ -170,31 +137,41 @@ class DurableStore:
         request = self.request(run_id)
         return Journal.loads("".join([request.head, *self.lines(run_id)]))
 
+    def journals(self, run_ids: Sequence[str]) -> dict[str, Journal]:
+        """Return the journals of runs so far, of those that are there. Blocks."""
+        found = self._statuses(run_ids, load_output=False)
+        return {
+            one.workflow_id: Journal.loads("".join([_request_of(one).head, *self.lines(one.workflow_id)]))
+            for one in found
+        }
+
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
-        client, _ = self._open()
-        return [step["output"] for step in client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+        return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
-        return _outcome(self._status(run_id))
+        return outcome_of(self._status(run_id))
 
     def outcomes(self, run_ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Return how runs ended or why they wait, those of them that do not go on. Blocks."""
-        client, _ = self._open()
-        found = client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False)
-        return {one.workflow_id: outcome for one in found if (outcome := _outcome(one)) is not None}
+        """Return how runs ended or why they wait, those of them that do not go on. Blocks.
+
+        One that is not there, such as one that was deleted, failed with `RunNotFound`.
+        """
+        gone = {"state": "failed", "kind": "RunNotFound"}
+        outcomes = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
+        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids, load_input=False)}
+        return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run. Blocks; see `RunHandle.cancel`."""
-        client, _ = self._open()
-        if _state(self._status(run_id)) == "paused":
+        if state_of(self._status(run_id)) == "paused":
             self._again(run_id)  # only a run that has not ended can be cancelled
-        client.cancel_workflow(run_id)
+        self.client.cancel_workflow(run_id)
 
     def go_on(self, run_id: str, *, only_if: RunState | None = None) -> None:
         """Have a run that stopped go on from its journal. Blocks; see `RunHandle.resume`."""
-        state = _state(self._status(run_id))
+        state = state_of(self._status(run_id))
         if only_if is not None and state != only_if:
             return  # its worker has not stored yet that it pauses, and looks for decisions then
         if state in ("queued", "running"):
@@ -210,24 +187,14 @@ class DurableStore:
         """Put a run that stopped back into its queue, whole."""
         from dbos import error as dbos_errors
 
-        client, _ = self._open()
         request = self.request(run_id)
         try:
-            client.rewind_workflow(
+            self.client.rewind_workflow(
                 run_id, start_step=_BEHIND, queue_name=request.queue, queue_partition_key=request.partition
             )
         except dbos_errors.DBOSException:
-            if _state(self._status(run_id)) not in ("queued", "running"):  # or another process was first
+            if state_of(self._status(run_id)) not in ("queued", "running"):  # or another process was first
                 raise
-
-    def delete(self, run_ids: Sequence[str]) -> int:
-        """Delete runs that have ended, and return how many."""
-        client, tables = self._open()
-        ended = [run_id for run_id in run_ids if _state(self._status(run_id)) in ("finished", "failed", "cancelled")]
-        for at in range(0, len(ended), _PAGE):
-            client.delete_workflows(ended[at : at + _PAGE])
-            tables.forget_calls(ended[at : at + _PAGE])
-        return len(ended)
 
     @property
     def tables(self) -> RunTables:
@@ -255,20 +222,23 @@ class DurableStore:
         return self._opened
 
     def _status(self, run_id: str, *, load_input: bool = False) -> Status:
-        client, _ = self._open()
-        found = client.list_workflows(workflow_ids=[run_id], name=WORKFLOW, load_input=load_input, limit=1)
-        if not found:
-            raise RunNotFound(run_id)
-        return found[0]
+        for status in self._statuses([run_id], load_input=load_input):
+            return status
+        raise RunNotFound(run_id)
+
+    def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
+        if not run_ids:  # which would be all of them
+            return []
+        return [*self.client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads)]
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
-        paused = [status.workflow_id for status in found if _state(status) == "paused"]
+        paused = [status.workflow_id for status in found if state_of(status) == "paused"]
         waiting: dict[str, list[AskedCall]] = {}
         for call in self.tables.calls(paused) if paused else ():
             if call.decision is None:
                 waiting.setdefault(call.run_id, []).append(call)
-        workers = self.tables.workers() if any(_state(one) in ("queued", "running") for one in found) else []
-        return [_info(status, tuple(waiting.get(status.workflow_id, ())), workers) for status in found]
+        workers = self.tables.workers() if any(state_of(one) in ("queued", "running") for one in found) else []
+        return [info_of(status, tuple(waiting.get(status.workflow_id, ())), workers) for status in found]
 
 
 def _checked_url(url: object) -> sa.URL:
@@ -360,81 +330,10 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
     return options
 
 
-def _state(status: Status) -> RunState:
-    state = _STATES.get(status.status, "failed")
-    if state == "finished" and isinstance(status.output, Mapping) and status.output.get("state") == "paused":
-        return "paused"
-    return state
-
-
-def _outcome(status: Status) -> Mapping[str, Any] | None:
-    state = _state(status)
-    if state in ("queued", "running"):
-        return None
-    if state in ("finished", "paused"):
-        return dict(status.output)
-    if state == "cancelled":
-        return {"state": state}
-    kind, message = _error_of(status)
-    return {"state": state, "kind": kind, "message": message}
-
-
 def _has(status: Status, wanted: Mapping[str, str]) -> bool:
-    about = status.attributes or {}
-    return all(about.get(name) == value for name, value in wanted.items())
-
-
-def _error_of(status: Status) -> tuple[str, str]:
-    if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
-        return "WorkerError", f"{status.recovery_attempts} workers died with it: it may be what ends them"
-    error = status.error
-    data = getattr(error, "data", None)
-    if isinstance(data, Mapping) and "kind" in data:
-        return str(data["kind"]), str(data["message"])
-    return getattr(error, "name", type(error).__name__), str(error)
+    return wanted.items() <= (status.attributes or {}).items()
 
 
 def _request_of(status: Status) -> RunRequest:
     given = status.input
     return RunRequest.of_data(given["args"][0] if given and given["args"] else None)
-
-
-def _info(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
-    about, state = status.attributes or {}, _state(status)
-    agent, version = about.get("agent") or "", about.get("version") or ""
-    error = None
-    if state == "failed":
-        kind, message = _error_of(status)
-        error = f"{kind}: {message}"
-    return RunInfo(
-        run_id=status.workflow_id,
-        state=state,
-        agent=agent,
-        version=version,
-        session=about.get("session"),
-        tenant=about.get("tenant") or "",
-        user=about.get("user") or "",
-        created_at=_time(status.created_at),
-        updated_at=_time(status.updated_at),
-        worker=status.executor_id,
-        attempts=status.recovery_attempts or 0,
-        waiting=waiting,
-        error=error,
-        problem=_problem(state, status.executor_id, (agent, version), workers),
-    )
-
-
-def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers: Sequence[WorkerRow]) -> str | None:
-    """Return why a run does not go on by itself; None where it does, or has ended."""
-    alive = [one for one in workers if one.state == "alive" and one.silent <= one.lease]
-    if state == "queued" and not any(key in one.serves for one in alive):
-        others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
-        have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
-        return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
-    if state == "running" and worker not in {one.id for one in alive}:
-        return "its worker is silent: another one goes on with it when its lease has ended"
-    return None
-
-
-def _time(milliseconds: int | None) -> datetime:
-    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)

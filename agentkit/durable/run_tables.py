@@ -77,6 +77,11 @@ class WorkerRow:
     silent: float
     """Seconds since it renewed its lease, by that clock."""
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it does runs: it has not ended, and its lease neither."""
+        return self.state == "alive" and self.silent <= self.lease
+
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from typing_extensions import Unpack
 from agentkit.deps import check_deps
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession, version_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import APPLICATION, PRIORITY, DurableStore, RunInfo, RunState
+from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
+from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
+from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.run_tables import WorkerRow
-from agentkit.durable.schedules import ScheduleInfo, set_schedule
+from agentkit.durable.schedules import ScheduleInfo, known_schedules, set_schedule
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
@@ -59,7 +62,8 @@ class Runs:
     def __init__(self, url: str) -> None:
         self.store = DurableStore(url)
         """The database, for what there is no handle for."""
-        self._agents = AddedAgents()
+        self.agents = AddedAgents()
+        """The agents that were added."""
 
     # Agents
 
@@ -96,13 +100,8 @@ class Runs:
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
         check_deps(agent.tools.values(), deps)
-        self._agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
+        self.agents.add(AddedAgent(agent, version or version_of(agent), deps, sessions, approval_timeout))
         agent.runs = self
-
-    @property
-    def added(self) -> tuple[AddedAgent, ...]:
-        """The agents."""
-        return self._agents.all
 
     # Runs
 
@@ -114,9 +113,9 @@ class Runs:
 
     def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_names("", options, StartOptions.__annotations__)
-        request, run_id = self.requested(self._agents.latest(agent), user_input, options)
+        request, run_id = self.requested(self.agents.latest(agent), user_input, options)
         self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
-        return RunHandle(self.store, self._agents, run_id)
+        return RunHandle(self.store, self.agents, run_id)
 
     async def map(
         self,
@@ -128,7 +127,7 @@ class Runs:
         **options: Unpack[MapOptions],
     ) -> MapReport:
         """Begin a run for each of many inputs, and write how they end; see `Agent.map`."""
-        added = self._agents.latest(agent)
+        added = self.agents.latest(agent)
 
         def request(user_input: Any, about: StartOptions) -> tuple[RunRequest, str]:
             made, run_id = self.requested(added, user_input, about)
@@ -200,7 +199,7 @@ class Runs:
             raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
 
         def store() -> None:
-            request, _ = self.requested(self._agents.latest(agent), user_input, options)
+            request, _ = self.requested(self.agents.latest(agent), user_input, options)
             priority = options.get("priority", PRIORITY)
             set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
 
@@ -208,14 +207,13 @@ class Runs:
 
     async def schedules(self) -> list[ScheduleInfo]:
         """Return the schedules, by name."""
-        found = await in_thread(lambda: self.store.client.list_schedules(application_name=APPLICATION))
-        return [ScheduleInfo.of(row) for row in sorted(found, key=lambda row: str(row["schedule_name"]))]
+        return await in_thread(lambda: known_schedules(self.store))
 
     async def unschedule(self, name: str) -> None:
         """Delete a schedule; runs that it began go on.
 
         Raises:
-            DurableError: There is none of this name.
+            DurableError: No schedule has this name.
         """
         names = [one.name for one in await self.schedules()]
         if name not in names:
@@ -224,7 +222,7 @@ class Runs:
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
-        return RunHandle(self.store, self._agents, run_id)
+        return RunHandle(self.store, self.agents, run_id)
 
     async def list_runs(
         self,
@@ -243,11 +241,27 @@ class Runs:
 
     def worker(self, **options: Any) -> Worker:
         """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
-        return Worker(self.store, self._agents, **options)
+        return Worker(self.store, self.agents, **options)
 
     async def delete(self, run_ids: Iterable[str]) -> int:
-        """Delete runs that have ended, with all that is stored of them, and return how many; others stay."""
-        return await in_thread(lambda: self.store.delete([*run_ids]))
+        """Delete runs that have ended, with all that is stored of them, and return how many; others stay.
+
+        Raises:
+            RunNotFound: There is no run of one of the ids; nothing was deleted.
+        """
+        return await in_thread(lambda: delete_runs(self.store, [*run_ids]))
+
+    async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
+        """Delete the runs that ended so long ago, with all that is stored of them, and return how many.
+
+        Args:
+            older_than: Time since they finished, failed or were cancelled. Paused ones stay.
+            tenant: Only those of this one.
+
+        Raises:
+            DurableError: The time is below 0; nothing was deleted.
+        """
+        return await in_thread(lambda: delete_ended(self.store, older_than, tenant))
 
     async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
         """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import DurableError, RunIdTaken
-from agentkit.durable.durable_store import DurableStore
+from agentkit.durable.durable_store import APPLICATION, DurableStore
+from agentkit.durable.run_info import RunInfo
 from agentkit.durable.run_request import RunRequest, check_name
+from agentkit.durable.run_tables import WorkerRow
 from agentkit.run.journal import Journal
 
-__all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "set_schedule"]
+__all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "known_schedules", "set_schedule"]
 
 SCHEDULED = "agentkit.scheduled"
 """Name of the workflow that a schedule starts: it starts the run."""
@@ -21,22 +24,66 @@ SCHEDULED = "agentkit.scheduled"
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule, as the database has it."""
+    """A schedule, and what became of it."""
 
     name: str
     agent: str
     cron: str
     timezone: str
-    last_at: str | None
-    """When it was due last, as ISO 8601; None where it has not been."""
+    tenant: str
+    """Whose runs it begins."""
+    catches_up: bool
+    """Whether runs that were due while there was no worker begin when there is one."""
+    next_at: datetime
+    """When it is due next, in its time zone."""
+    last_at: datetime | None
+    """When it was due last and a worker saw to it, in its time zone; None where that has not been."""
+    last_run: RunInfo | None
+    """The run that it began last; None where there is none, or it was deleted."""
+    problem: str | None
+    """Why it will not go on by itself, such as that no worker has its agent."""
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> ScheduleInfo:
-        """Return what a row of DBOS says."""
-        agent = RunRequest.of_data(row["context"]["request"]).agent
-        return cls(
-            row["schedule_name"], agent, row["schedule"], row.get("cron_timezone") or "UTC", row.get("last_fired_at")
-        )
+
+def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
+    """Return the schedules in a database, by name."""
+    rows = sorted(store.client.list_schedules(application_name=APPLICATION), key=lambda row: str(row["schedule_name"]))
+    alive = [one for one in store.tables.workers() if one.is_alive]
+    return [_schedule_info(row, _last_run(store, row["schedule_name"]), alive) for row in rows]
+
+
+def _last_run(store: DurableStore, name: str) -> RunInfo | None:
+    """Return the run that a schedule began last; None where there is none any more."""
+    begun = store.client.list_workflows(
+        name=SCHEDULED, schedule_name=name, status="SUCCESS", sort_desc=True, load_input=False, limit=1
+    )
+    return next(iter(store.infos([one.output for one in begun])), None)
+
+
+def _schedule_info(row: Mapping[str, Any], last_run: RunInfo | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:
+    """Return what a row of DBOS holds; `workers` are those that are alive."""
+    from zoneinfo import ZoneInfo
+
+    from croniter import croniter
+
+    request = RunRequest.of_data(row["context"]["request"])
+    name, cron, zone = row["schedule_name"], row["schedule"], row.get("cron_timezone") or "UTC"
+    place, last = ZoneInfo(zone), row["last_fired_at"]
+    problem = None
+    if not any(request.agent in {agent for agent, _ in one.serves} for one in workers):
+        what = f"no worker has agent {request.agent!r}, so that its runs wait" if workers else "there is no worker"
+        problem = f"{what}: start one"
+    return ScheduleInfo(
+        name=name,
+        agent=request.agent,
+        cron=cron,
+        timezone=zone,
+        tenant=request.tenant,
+        catches_up=bool(row["automatic_backfill"]),
+        next_at=croniter(cron, datetime.now(place), second_at_beginning=True).get_next(datetime),
+        last_at=None if last is None else datetime.fromisoformat(last).astimezone(place),
+        last_run=last_run,
+        problem=problem,
+    )
 
 
 def set_schedule(

@@ -6,6 +6,7 @@ that jumps matters, and a worker stops acting before its lease has ended. DBOS r
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,6 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
@@ -32,12 +35,14 @@ T = TypeVar("T")
 
 _SAFE = 0.6
 """Which part of its lease a worker acts in without having renewed it."""
-_SECONDS_ORPHANED = 5.0
-"""How long a run of this worker may be on its way from the queue to its attempt."""
+_MIN_SECONDS_ORPHANED = 5.0
+"""How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
 _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
 """How long attempts have to end that are handed over."""
+_SECONDS_AGAIN = 1.0
+"""Between two attempts to begin the run of a schedule."""
 _SECONDS_SCHEDULES = 5.0
 """Between two looks for schedules that are new or have changed."""
 _MIN_LEASE = 1.0
@@ -237,9 +242,19 @@ class Worker:
             if self._attempts.get(run_id) is attempt:
                 del self._attempts[run_id]
 
-    def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
-        """Begin the run of a schedule that was due at `at`, and return its id."""
-        return begin_scheduled(self._store, self._agents, at, context)
+    async def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
+        """Begin the run of a schedule that was due at `at`, and return its id.
+
+        Raises:
+            CancelledError: The worker stops, and the database does not answer: another one begins it.
+        """
+        while not (self._is_stopping.is_set() or self.is_lost):
+            try:
+                return await in_thread(lambda: begin_scheduled(self._store, self._agents, at, context))
+            except SQLAlchemyError as error:
+                _log.warning("the run of a schedule could not be begun, it is tried again: %s", error)
+                await asyncio.sleep(_SECONDS_AGAIN)
+        raise asyncio.CancelledError
 
     def _check_lease(self) -> None:
         """Refuse to act where another worker may go on with the runs of this one."""
@@ -331,7 +346,7 @@ class Worker:
         own = {status.workflow_id for status in found} - self._attempts.keys()
         self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
         for run_id, since in self._orphans.items():
-            if now - since > _SECONDS_ORPHANED and run_id not in self._attempts:
+            if now - since > max(self._lease, _MIN_SECONDS_ORPHANED) and run_id not in self._attempts:
                 client._sys_db.reenqueue_for_recovery(run_id, [self.id], _INTERNAL_QUEUE)
 
     # One worker per SQLite file
@@ -407,6 +422,6 @@ def _register() -> None:
         worker = _current
         if worker is None:
             raise WorkerError("a schedule was due without a worker")
-        return await in_thread(lambda: worker.scheduled(str(at), context))
+        return await worker.scheduled(str(at), context)
 
     _is_registered = True

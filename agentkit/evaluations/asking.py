@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, with_settings
-from agentkit.models.text_score import TextScore
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition

@@ -14,6 +14,7 @@ from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed,
 from agentkit.evaluations.progress_bar import OnProgress, showing
 from agentkit.evaluations.scores import Score, exact_match, score_of
 from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import NO_USAGE, Model
 from agentkit.models.model_errors import (
     ModelAuthError,
@@ -24,7 +25,6 @@ from agentkit.models.model_errors import (
     ModelUnavailable,
 )
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
-from agentkit.models.text_score import TextScore
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row

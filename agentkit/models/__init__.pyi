@@ -1,7 +1,5 @@
-from agentkit.models.anthropic_model import AnthropicModel as AnthropicModel
-from agentkit.models.compatible import DeepSeekModel as DeepSeekModel
-from agentkit.models.compatible import GeminiModel as GeminiModel
-from agentkit.models.completion_model import CompletionModel as CompletionModel
+from agentkit.models.anthropic.anthropic_model import AnthropicModel as AnthropicModel
+from agentkit.models.completion.completion_model import CompletionModel as CompletionModel
 from agentkit.models.fallback import FallbackModel as FallbackModel
 from agentkit.models.model import Delta as Delta
 from agentkit.models.model import Model as Model
@@ -16,9 +14,11 @@ from agentkit.models.model_errors import ModelReplyCut as ModelReplyCut
 from agentkit.models.model_errors import ModelReplyError as ModelReplyError
 from agentkit.models.model_errors import ModelRequestError as ModelRequestError
 from agentkit.models.model_errors import ModelUnavailable as ModelUnavailable
-from agentkit.models.offline import OfflineModel as OfflineModel
-from agentkit.models.openai_chat import OpenAIModel as OpenAIModel
-from agentkit.models.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
+from agentkit.models.offline.offline_model import OfflineModel as OfflineModel
+from agentkit.models.offline.scripted_model import ScriptedModel as ScriptedModel
+from agentkit.models.openai.compatible import DeepSeekModel as DeepSeekModel
+from agentkit.models.openai.compatible import GeminiModel as GeminiModel
+from agentkit.models.openai.openai_chat import OpenAIModel as OpenAIModel
+from agentkit.models.openai.openai_responses import OpenAIResponsesModel as OpenAIResponsesModel
 from agentkit.models.prices import Price as Price
-from agentkit.models.scripted import ScriptedModel as ScriptedModel
 from agentkit.models.settings import ModelSettings as ModelSettings

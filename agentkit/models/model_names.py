@@ -16,12 +16,12 @@ __all__ = ["changed_model", "is_full_name", "model"]
 
 _SCHEMES = ("http://", "https://")
 _PROVIDERS = {
-    "openai": ("openai_chat", "OpenAIModel"),
-    "responses": ("openai_responses", "OpenAIResponsesModel"),
-    "anthropic": ("anthropic_model", "AnthropicModel"),
-    "gemini": ("compatible", "GeminiModel"),
-    "deepseek": ("compatible", "DeepSeekModel"),
-    "offline": ("offline", "OfflineModel"),
+    "openai": "OpenAIModel",
+    "responses": "OpenAIResponsesModel",
+    "anthropic": "AnthropicModel",
+    "gemini": "GeminiModel",
+    "deepseek": "DeepSeekModel",
+    "offline": "OfflineModel",
 }
 
 
@@ -66,7 +66,7 @@ def _made(name: str, chat_template: str | Path | None) -> Model:
                 "model: an address needs the name of the model behind it, such as http://localhost:8000/v1#qwen3"
             )
         if chat_template is not None:
-            from agentkit.models.completion_model import CompletionModel
+            from agentkit.models.completion.completion_model import CompletionModel
 
             return CompletionModel(served.strip(), chat_template, base_url=url)
         return _kind("openai")(served.strip(), base_url=url)
@@ -90,8 +90,7 @@ def _made(name: str, chat_template: str | Path | None) -> Model:
 
 
 def _kind(provider: str) -> Callable[..., Model]:
-    module, name = _PROVIDERS[provider]
-    kind: Callable[..., Model] = getattr(import_module(f"agentkit.models.{module}"), name)
+    kind: Callable[..., Model] = getattr(import_module("agentkit.models"), _PROVIDERS[provider])
     return kind
 
 

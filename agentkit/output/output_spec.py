@@ -38,7 +38,7 @@ class OutputSpec(Generic[Answer]):
 
     Raises:
         AgentDefinitionError: The mode does not exist, or does not fit a function; a validator cannot be called; a
-            JSON Schema is none of an object, or refers to what is not in it.
+            JSON Schema is not that of an object, or refers to what is not in it.
     """
 
     __slots__ = ("mode", "output", "validators")

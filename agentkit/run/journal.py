@@ -46,10 +46,6 @@ class Entry(NamedTuple):
     """Of a model call, what was sent: only in journals that are kept, and of runs that are observed."""
 
 
-_new_entry = tuple.__new__
-"""Makes an entry as `Entry` does, in half the time: each effect of a run is one."""
-
-
 class Journal:
     """What a run asked for and what it was answered: plain data, which `dumps` writes as lines of JSON.
 
@@ -62,7 +58,7 @@ class Journal:
         context: The context it was asked with; the conversation of a session is not stored with it.
         entries: What was answered so far.
         inner: The journals of agents that run as tools, by the ids of their calls.
-        file: The file that holds all of it: a run that goes on from it is kept there. None where there is none.
+        file: The file that holds all of it: a run that goes on from it is kept there. None where it is in no file.
         lines: How many lines that has.
         has_layers: Whether model calls are noted with the tokens of each layer.
     """
@@ -107,7 +103,7 @@ class Journal:
 
     def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
-        entry = _new_entry(Entry, (effect, answer, time.time(), layers))
+        entry = Entry(effect, answer, time.time(), layers)
         if self._write is not None:
             try:
                 line = _line(_entry_data(entry))

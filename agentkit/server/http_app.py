@@ -25,25 +25,24 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
-from agentkit.server.background_runs import BackgroundRuns
-from agentkit.server.exchange import error_answer
-from agentkit.server.http_endpoint import Endpoint
-from agentkit.server.inspected import CallerSource, as_http
-from agentkit.server.local_runs import LocalRuns
-from agentkit.server.open_api import described
-from agentkit.server.openai_api import OpenAIEndpoints
-from agentkit.server.operations_api import Measures, OperationEndpoints
-from agentkit.server.run_records import RunRecords
-from agentkit.server.runs_api import RunEndpoints
+from agentkit.server.endpoints.exchange import error_answer
+from agentkit.server.endpoints.http_endpoint import Endpoint
+from agentkit.server.endpoints.inspected import CallerSource, as_http
+from agentkit.server.endpoints.open_api import described
+from agentkit.server.endpoints.operations_api import Measures, OperationEndpoints
+from agentkit.server.endpoints.runs_api import RunEndpoints
+from agentkit.server.endpoints.sessions_api import SessionEndpoints
+from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.background_runs import BackgroundRuns
+from agentkit.server.served_runs.local_runs import LocalRuns
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
-from agentkit.server.sessions_api import SessionEndpoints
-from agentkit.server.stored_runs import StoredRuns
-from agentkit.server.tenant_limits import TenantLimits
-from agentkit.server.turn_errors import server_error
-from agentkit.server.turns import Turns
+from agentkit.server.turns.answering import Turns
+from agentkit.server.turns.turn_errors import server_error
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 
@@ -74,7 +73,7 @@ class Server:
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
         *,
         memory: Memory | None = None,
-        store: RunRecords | None = None,
+        store: StoredRuns | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
         runs: Callable[[Server], BackgroundRuns] | None = None,
@@ -84,6 +83,7 @@ class Server:
             "Server",
             agents=(agents, Iterable, "a list of agents"),
             memory=(memory, (Memory, NoneType), "a Memory, or None"),
+            store=(store, (StoredRuns, NoneType), "StoredRuns, or None"),
             access=(access, (Access, NoneType), "an Access, or None"),
             options=(options, ServerOptions, "ServerOptions"),
         )
@@ -93,7 +93,7 @@ class Server:
         self.agents = ServedAgents(agents)
         self.access = access or Access()
         self._owns_store = store is None
-        self.store: RunRecords = StoredRuns() if store is None else store
+        self.store = StoredRuns() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
@@ -113,9 +113,9 @@ class Server:
             *self._operations.endpoints(),
         ]
         if find_spec("ag_ui") is not None:
-            from agentkit.server.ag_ui_api import AGUIEndpoints
+            from agentkit.server.ag_ui.ag_ui_api import AGUIEndpoints
 
-            self._endpoints += AGUIEndpoints(self.agents, self._turns, options).endpoints()
+            self._endpoints += AGUIEndpoints(self.agents, self.store, self._turns, options).endpoints()
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),

@@ -58,7 +58,7 @@ class ServedAgents:
         """Take an agent in the place of the one of its name, for what begins from now on; return the one before.
 
         Raises:
-            AgentDefinitionError: There is none of that name, or its memory is of another store.
+            AgentDefinitionError: No agent has that name, or its memory is of another store.
         """
         before = self._agents.get(loaded.name)
         if before is None:

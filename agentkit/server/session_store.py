@@ -65,12 +65,7 @@ class SessionStore:
         with self._lock:
             known = self._kept.get((owner, name))
             if known is None:
-                if len(self._kept) >= self._most:
-                    raise ServerFull(
-                        f"the server keeps {self._most:,} conversations in memory, and no more: delete some, or serve "
-                        "with a store",
-                        code="too_many_sessions",
-                    )
+                self._check_room()
                 known = self._kept[owner, name] = _Kept(InMemorySession(id=name), time.time())
             known.last_at = time.time()
             return known.session
@@ -131,6 +126,7 @@ class SessionStore:
         Raises:
             UnknownResource: The owner has no such conversation, or it has fewer messages.
             Conflict: There is a conversation of the new name, or tool calls would be cut from their results.
+            ServerFull: There are as many as may be kept.
         """
         self.get(owner, name)
         source: Any = self.open(owner, name)
@@ -145,13 +141,24 @@ class SessionStore:
             if self.memory is not None:
                 made = self._within(owner).session(to)
                 made.append(*conversation)
+                if source.additional_kwargs:
+                    made.keep_kwargs(source.additional_kwargs)
             else:
                 made_here = source.fork(to, at)
                 with self._lock:
+                    self._check_room()
                     self._kept[owner, to] = _Kept(made_here, time.time(), time.time())
         except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"it cannot be forked there: {error}", param="at") from error
         return self.get(owner, to)
+
+    def _check_room(self) -> None:
+        if len(self._kept) >= self._most:
+            raise ServerFull(
+                f"the server keeps {self._most:,} conversations in memory, and no more: delete some, or serve with a "
+                "store",
+                code="too_many_sessions",
+            )
 
     def _within(self, owner: Owner) -> Memory:
         assert self.memory is not None

@@ -85,7 +85,9 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
     assert "2 turns: 14 tokens in (0 cached), 4 out; its price is not known" in done.stdout
     assert "Be brief." in done.stdout or "system" in done.stdout
     listed = json.loads(run("sessions", "list", "--json").stdout)
-    assert [(one["name"], one["messages"]) for one in listed] == [("s", 2)]
+    assert [(one["name"], one["messages"]) for one in listed] == [("other", 4), ("s", 2)]
+    taken = run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="/fork other\n")
+    assert "there is a conversation 'other' already" in taken.stderr
     denied = run("chat", "--agent", f"{shop}:cashier", "--session", "c", "--once", "Pay.")
     assert denied.exit_code == 0 and "it is denied" in denied.stderr and denied.stdout == "Done.\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import subprocess
@@ -61,6 +62,20 @@ def test_a_pipe_is_a_turn_a_line(run: Run, start: Start, ingested: None, in_a_pr
     assert done.stdout.count("not a language model") == 2
     assert "before_input[0]  chunks" in done.stdout
     assert "/nonsense is not a command: /layers shows what was sent last, /why PLACE" in done.stderr
+
+
+def test_with_json_each_line_of_a_pipe_has_a_line_of_json(run: Run) -> None:
+    asked = ["/cost", "/layers", "/undo", "/nonsense", "Hi", "/cost", "/layers", "/why", "/why system[0]", "/fork two"]
+    lines = [json.loads(line) for line in run("chat", "--json", stdin="\n".join([*asked, "/undo"])).stdout.splitlines()]
+    assert [one.get("command") for one in lines] == [
+        *("cost", "layers", "undo", "nonsense", None, "cost", "layers", "why", "why", "fork", "undo")
+    ]
+    assert ["error" in one for one in lines] == [at in (1, 2, 3, 7) for at in range(11)]
+    before, after, layers, why, fork, undo = lines[0], lines[5], lines[6], lines[8], lines[9], lines[10]
+    assert (before["turns"], after["turns"]) == (0, 1) and after["usage"] == lines[4]["usage"]
+    assert layers["tokens"] > 0 and layers["layers"][0]["layer"] and why["pointer"] == "system[0]" and why["spans"]
+    assert (fork["session"], fork["copy_of"], fork["messages"]) == ("two", lines[0]["session"], 2)
+    assert (undo["session"], undo["messages"]) == ("two", 2)
 
 
 def test_layers_before_the_first_turn_has_nothing_to_show(run: Run) -> None:

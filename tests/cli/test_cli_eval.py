@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -177,7 +178,8 @@ def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
     (sums / "many.jsonl").write_text(rows)
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     good = answers(right)
-    server.on("slow", lambda asked: (time.sleep(0.2), good(asked))[1])
+    stopped = threading.Event()
+    server.on("slow", lambda asked: (len(server.to("slow")) < 3 or stopped.wait(60), good(asked))[1])
     command = ["eval", "sums.py", "-d", "zero", "-m", "slow", "-r", "test=many.jsonl", "--out", "kept.jsonl"]
     command += ["--concurrency", "1", "--json"]
     first = subprocess.Popen(
@@ -187,6 +189,7 @@ def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
         time.sleep(0.02)
     first.send_signal(signal.SIGINT)
     printed, noted = first.communicate(timeout=60)
+    stopped.set()
     assert (first.returncode, printed, "stopped" in noted) == (130, "", True), noted
     kept = len((sums / "kept.jsonl").read_text().splitlines()) - 1
     before = len(server.to("slow"))

@@ -210,7 +210,7 @@ def test_a_chat_in_this_process_takes_its_turns_from_a_terminal(monkeypatch: pyt
         monkeypatch.setattr(sys, "stdout", stdout)
         os.write(master, b"hello\n\nagain\nand again\n/layers\n" + CTRL_D)
         with Memory.open(folder / ".agentkit") as memory:
-            Chat(default_agent(model, memory), memory.session("s")).talk()
+            Chat(default_agent(model, memory), memory, "s").talk()
         shown = os.read(master, 1 << 16).decode()
     os.close(master)
     assert "Now.\r\n" in shown
@@ -233,7 +233,7 @@ def test_with_one_end_at_a_terminal_there_is_no_prompt_and_an_error_ends_the_cha
         monkeypatch.setattr(sys, "stdout", piped if end == "stdin" else terminal)
         os.write(master, b"hello\n" + CTRL_D)
         with Memory.open(folder / ".agentkit") as memory, pytest.raises(ModelError):
-            Chat(default_agent(ScriptedModel([ModelError("not now")]), memory), memory.session("s")).talk()
+            Chat(default_agent(ScriptedModel([ModelError("not now")]), memory), memory, "s").talk()
         terminal.detach()
     os.close(master)
     assert "> " not in other.read_text("utf-8")

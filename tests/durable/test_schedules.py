@@ -3,33 +3,68 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from agentkit import Agent, Runs, ScriptedModel
+from agentkit.cli.app import app
 from agentkit.durable import DurableError
 
 Working = Callable[..., Runs]
 
 
-async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(working: Working) -> None:
+def command(url: str, *words: str) -> list[dict[str, Any]]:
+    """Return the lines of JSON that a command prints."""
+    ended = CliRunner().invoke(app, ["runs", *words, "--url", url, "--json"])
+    assert ended.exit_code == 0, ended.output
+    return [json.loads(line) for line in ended.stdout.splitlines()]
+
+
+async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(working: Working, url: str) -> None:
     agent = Agent(ScriptedModel.repeat(lambda sent: f"did {sent.user.text}"), "You work.", name="nightly")
     runs = working(agent)
     await runs.schedule(agent, "the old work", name="often", cron="0 0 1 1 *")
     await runs.schedule("nightly", "the work", name="often", cron="* * * * * *", tenant="acme", priority=7)
-    (known,) = await runs.schedules()
-    assert (known.name, known.agent, known.cron, known.timezone) == ("often", "nightly", "* * * * * *", "UTC")
+    await runs.schedule(agent, "rare work", name="rarely", cron="0 6 29 2 *", timezone="Europe/Berlin")
+    often, rarely = await runs.schedules()
+    assert (often.name, often.agent, often.cron, often.timezone) == ("often", "nightly", "* * * * * *", "UTC")
+    assert abs(often.next_at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert (rarely.next_at.hour, rarely.next_at.day, rarely.next_at.utcoffset()) == (6, 29, timedelta(hours=1))
+    assert (rarely.last_at, rarely.last_run, rarely.problem) == (None, None, None)
     end = time.monotonic() + 60
     while len(found := await runs.list_runs(tenant="acme", state="finished")) < 2:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
-    await runs.unschedule("often")
-    assert await runs.schedules() == []
+    while (often := (await runs.schedules())[0]).last_run is None:  # it was due just now
+        assert time.monotonic() < end
+    assert often.last_at is not None and often.last_run.run_id.startswith("often/20")
+    shown, _ = await asyncio.to_thread(command, url, "schedules")
+    assert (shown["name"], shown["tenant"], shown["last_run"]["agent"]) == ("often", "acme", "nightly")
+    assert datetime.fromisoformat(shown["next_at"]) > often.last_at
+    assert await asyncio.to_thread(command, url, "unschedule", "often") == [{"unscheduled": "often"}]
+    assert [one.name for one in await runs.schedules()] == ["rarely"]
     assert len({info.run_id for info in found}) == len(found)
     for info in found:
         assert info.run_id.startswith("often/20") and (await runs.handle(info.run_id).result()).output == "did the work"
+
+
+async def test_a_schedule_that_nobody_can_begin_shows_why(runs: Runs, url: str) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="nightly")
+    runs.add(agent)
+    await runs.schedule(agent, "work", name="a", cron="* * * * *")
+    (known,) = await runs.schedules()
+    assert known.problem == "there is no worker: start one"
+    runs.store.tables.add_worker("w", [("other", "1")], 60, "host", 1)
+    (known,) = await runs.schedules()
+    assert known.problem == "no worker has agent 'nightly', so that its runs wait: start one"
+    table = await asyncio.to_thread(CliRunner().invoke, app, ["runs", "schedules", "--url", url])
+    assert "no worker has agent 'nightly'" in table.stdout and "* * * * * UTC" in table.stdout
 
 
 async def test_what_can_never_be_due_is_refused_and_nothing_is_stored(runs: Runs) -> None:

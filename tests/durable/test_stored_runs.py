@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_refused_by_name(data: object, message: str) -> N
 async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
     agent = Agent(ScriptedModel(["x"]), name="a")
     runs = working(agent)
-    request, run_id = runs.requested(runs.added[0], "Hello", {"run_id": "r"})
+    request, run_id = runs.requested(runs.agents.all[0], "Hello", {"run_id": "r"})
 
     class Newer(RunRequest):
         def data(self) -> dict[str, object]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.text_tool_calls import TextToolCalls
+from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit_prompts.chat_templates.tool_calls.formats import forms_of
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 

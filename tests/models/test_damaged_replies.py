@@ -12,7 +12,7 @@ import pytest
 
 from agentkit import Reply
 from agentkit.models import ModelReplyError
-from agentkit.models.reply_reader import ErrorReply, IncompleteCall, ProtocolError
+from agentkit.models.http.reply_reader import ErrorReply, IncompleteCall, ProtocolError
 from agentkit_prompts.context.messages import MESSAGES
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.write_anthropic import anthropic_message

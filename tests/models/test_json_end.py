@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.json_end import JsonEnd
-from agentkit.models.reply_reader import ReplyReader
+from agentkit.models.http.json_end import JsonEnd
+from agentkit.models.http.reply_reader import ReplyReader
 from tests.prompts.laws import law
 
 VALUES = st.recursive(

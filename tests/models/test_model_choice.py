@@ -34,8 +34,8 @@ from agentkit.models import (
     ModelRequestError,
     ModelUnavailable,
     Price,
-    openai_chat,
 )
+from agentkit.models.openai import openai_chat
 from agentkit.testing import CutOff
 from agentkit.tools import Tool, to_gemini
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN, ask, composed

@@ -11,7 +11,7 @@ from openai.types.shared import all_models
 from agentkit import Agent, ModelSettings, OpenAIModel, OpenAIResponsesModel, model
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
-from agentkit.models.openai_models import openai_rules
+from agentkit.models.openai.openai_models import openai_rules
 from tests.models.asking import ADD, ask, composed
 from tests.models.wires import WIRES, model_of, speaks
 from tests.servers import ChatServer

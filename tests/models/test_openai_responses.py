@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, InMemorySession, tool
-from agentkit.models.responses_reader import ResponsesReader
+from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.context.wire.write_openai_responses import responses_items
 from tests.models.asking import NOTHING_LEFT_OPEN
 from tests.models.wires import WIRES, as_event, model_of, speaks

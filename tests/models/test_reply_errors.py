@@ -280,7 +280,7 @@ def test_a_compressed_reply_is_read(server: ChatServer) -> None:
 def test_arguments_in_many_pieces_take_time_in_proportion(server: ChatServer) -> None:
     from time import process_time
 
-    from agentkit.models.reply_reader import ReplyReader
+    from agentkit.models.http.reply_reader import ReplyReader
 
     def seconds(count: int) -> float:
         reader = ReplyReader()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, InMemorySession, tool
-from agentkit.models.request_body import body_bytes
+from agentkit.models.http.request_body import body_bytes
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from tests.models.asking import NOTHING_LEFT_OPEN
 from tests.models.wires import Wire, every_wire, model_of, speaks

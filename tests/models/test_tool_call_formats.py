@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkit.models.functionary import FunctionaryReply
-from agentkit.models.harmony import HarmonyReply
-from agentkit.models.text_tool_calls import TextToolCalls
+from agentkit.models.completion.functionary import FunctionaryReply
+from agentkit.models.completion.harmony import HarmonyReply
+from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.prompts import Message, ToolCall, ToolSpec
 from agentkit.prompts.chat_templates import (
     CHAT_TEMPLATES,

@@ -10,9 +10,9 @@ import pytest
 
 from agentkit import AnthropicModel, CompletionModel, ModelSettings, OpenAIModel, OpenAIResponsesModel
 from agentkit.models import Model
-from agentkit.models.anthropic_reader import AnthropicReader
-from agentkit.models.reply_reader import Reader, ReplyReader
-from agentkit.models.responses_reader import ResponsesReader
+from agentkit.models.anthropic.anthropic_reader import AnthropicReader
+from agentkit.models.http.reply_reader import Reader, ReplyReader
+from agentkit.models.openai.responses_reader import ResponsesReader
 from tests.models.asking import ADD, composed
 from tests.models.raw import ChatML
 from tests.servers import USAGE, Asked, ChatServer, Handler, chunk, completion, sends, streams

@@ -208,8 +208,8 @@ def test_an_agent_that_pauses_in_the_code_of_a_tool_ends_the_run_with_what_to_wr
     error: Any = found.value
     assert isinstance(error.__cause__, Paused) and error.__cause__.journal.agent == "bank"
     assert error.journal.agent == "agent" and error.journal.tool_results == []
-    mended = Agent(ScriptedModel(["done"]), tools=[asking("approved")])
-    assert mended.resume_sync(error.journal).messages[2].text == "it is paid"
+    answering = Agent(ScriptedModel(["done"]), tools=[asking("approved")])
+    assert answering.resume_sync(error.journal).messages[2].text == "it is paid"
 
 
 @pytest.mark.parametrize(("how", "shown"), [("approved", "it is paid"), ("caught", "waits: pay")])

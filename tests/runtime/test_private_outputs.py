@@ -13,7 +13,7 @@ from agentkit import Agent, ScriptedModel
 from agentkit.evaluations.answer_file import AnswerFile
 from agentkit.memory import Memory
 from agentkit.server.access import add_token
-from agentkit.server.stored_runs import StoredRuns
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.testing import RecordedModel
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")

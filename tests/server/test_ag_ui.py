@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,9 @@ from ag_ui.core import Event, RunAgentInput, TextPart, Tool, ToolMessage, UserMe
 from pydantic import BaseModel, TypeAdapter
 
 from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
-from agentkit.models.scripted import CutOff
+from agentkit.models.offline.scripted_model import CutOff
+from agentkit.server.access import Access, add_token
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served
 from tests.server.waiting import until
@@ -104,6 +108,159 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on() -> None:
         assert [one.role for one in model.requests[-1].messages] == ["system", "user", "assistant", "tool"]
 
 
+OPEN: Any = {"id": "o1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+PAID: list[int] = []
+
+
+@tool(approval="always")
+def pay(francs: int) -> str:
+    """Pay."""
+    PAID.append(francs)
+    return f"paid {francs}"
+
+
+def answering(interrupts: list[Any], *payloads: Any) -> RunAgentInput:
+    """Return the request that answers interrupts: a payload each, or `None` for one that is left undecided."""
+    resume: Any = [
+        {"interrupt_id": one.id, "status": "cancelled" if payload is None else "resolved", "payload": payload}
+        for one, payload in zip(interrupts, payloads, strict=True)
+    ]
+    return RunAgentInput(thread_id="t", run_id="r2", messages=[], resume=resume)
+
+
+def texts(found: list[Any]) -> str:
+    return "".join([one.delta for one in found if one.type == "TEXT_MESSAGE_CONTENT"])
+
+
+def test_a_call_that_needs_a_person_interrupts_the_run_and_the_answer_goes_on_with_it() -> None:
+    PAID.clear()
+    both = calls(
+        ToolCall("c0", "stock", '{"book": "Emma"}'),
+        ToolCall("c1", "pay", '{"francs": 3}'),
+        ToolCall("c2", "pay", '{"francs": 4}'),
+        text="I pay.",
+    )
+    again = calls(ToolCall("c3", "pay", '{"francs": 5}'))
+    model = ScriptedModel([both, again, Reply(Message("assistant", "Paid."), usage=Usage(7, 1))])
+    with served(Agent(model, tools=[stock, pay], name="shop")) as client:
+        first = events(client, asked("Pay."))
+        assert first[-1].outcome.type == "interrupt" and PAID == []
+        waiting = first[-1].outcome.interrupts
+        begun = {one.tool_call_id: one.tool_call_name for one in first if one.type == "TOOL_CALL_START"}
+        assert [begun[one.tool_call_id] for one in waiting] == ["pay", "pay"] and len(begun) == 2
+        assert [one.reason for one in waiting] == ["tool_call"] * 2 and "3" in waiting[0].message
+        assert (first[-1].usage[0].input_tokens, kinds(first)[-2]) == (10, "STEP_FINISHED")
+
+        edited = answering(waiting, {"approved": True, "editedArgs": {"francs": 30}}, None)
+        second = events(client, edited)
+        results = [one for one in second if one.type == "TOOL_CALL_RESULT"]
+        ids = {one.tool_call_id: one.content for one in results}
+        assert PAID == [30] and ids[waiting[0].tool_call_id] == "paid 30"
+        assert "undecided" in ids[waiting[1].tool_call_id] and "7 of Emma" in ids.values()
+        fresh = [one.tool_call_id for one in second if one.type == "TOOL_CALL_START"]
+        assert len(fresh) == 2 and not {one.tool_call_id for one in waiting} & {*fresh}  # none begins twice
+        assert second[-1].outcome.type == "interrupt" and second[-1].usage[0].input_tokens == 10
+
+        assert sent(client, edited).status_code == 422  # it waits for something else now
+        last = events(client, answering(second[-1].outcome.interrupts, {"approved": False, "reason": "too much"}))
+        assert (texts(last), last[-1].outcome.type, last[-1].usage[0].input_tokens) == ("Paid.", "success", 7)
+        assert sent(client, edited).status_code == 409 and PAID == [30]  # what was answered is not done again
+        assert "too much" in model.requests[-1].messages[-1].text
+        run = client.get("/runs").json()["runs"][0]
+        assert (run["status"], run["usage"]["input_tokens"], run["waiting"]) == ("finished", 27, [])
+        assert sum(day["input_tokens"] for day in client.get("/usage").json()["days"]) == 27
+
+
+def test_an_answer_that_decides_too_little_or_something_else_is_refused_and_the_run_waits_on(tmp_path: Path) -> None:
+    PAID.clear()
+    model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}'), ToolCall("c2", "pay", '{"francs": 4}'))])
+    file = tmp_path / "access.yaml"
+    ada = add_token(file, "ada", "acme", user="ada", scopes=("run", "read", "approve"))
+    others = {
+        "bob": (404, add_token(file, "bob", "acme", user="bob", scopes=("run", "read", "approve"))),
+        "other tenant": (404, add_token(file, "eve", "evil", user="ada", scopes=("run", "read", "approve"))),
+        "may not approve": (403, add_token(file, "ada2", "acme", user="ada")),
+    }
+    agents = [Agent(model, tools=[pay], name="shop"), Agent(model, tools=[pay], name="bank")]
+    with served(*agents, access=Access(file)) as client:
+        client.http.headers["Authorization"] = f"Bearer {ada}"
+        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        yes, no = {"approved": True}, {"approved": False}
+        both = answering(waiting, yes, yes)
+        for refused, what in (
+            (answering(waiting[:1], yes), f"no answer to the interrupt {waiting[1].id!r}"),
+            (answering([*waiting, waiting[0]], yes, yes, no), "answered twice"),
+            (answering(waiting, "yes", {"approved": "yes"}), "resume[1].payload: approved"),
+            (answering(waiting, {"approved": True, "reason": "x"}, yes), "reason: only where approved is false"),
+            (answering(waiting, {"approved": True, "extra": 1}, yes), "extra: unknown field"),
+            (both.model_copy(update={"messages": asked("New").messages}), "new message"),
+            (
+                both.model_copy(update={"forwarded_props": {"additional_kwargs": {"a": 1}}}),
+                "leave",
+            ),
+        ):
+            answer = sent(client, refused)
+            assert answer.status_code == 422 and what in answer.text, answer.text
+        assert sent(client, answering(waiting, yes, yes), agent="bank").status_code == 404
+        for status, token in others.values():
+            client.http.headers["Authorization"] = f"Bearer {token}"
+            assert sent(client, answering(waiting, yes, yes)).status_code == status
+        client.http.headers["Authorization"] = f"Bearer {ada}"
+        assert PAID == [] and len(model.requests) == 1
+        assert client.get("/runs").json()["runs"][0]["status"] == "waiting"
+
+
+def test_a_run_behind_a_tool_of_the_front_end_waits_for_a_call_of_an_agent_inside() -> None:
+    PAID.clear()
+    inner = Agent(ScriptedModel([calls(ToolCall("i1", "pay", '{"francs": 9}')), "Paid."]), tools=[pay], name="bank")
+    bank = inner.as_tool(name="bank", description="Pays.")
+    outer = ScriptedModel(
+        [calls(ToolCall("c1", "ask", '{"what": "size"}')), calls(ToolCall("c2", "bank", '{"input": "Pay."}')), "Done."]
+    )
+    with served(Agent(outer, "Sell.", tools=[bank], name="shop")) as client:
+        first = events(client, asked("Buy.", tools=[ASK]))
+        call = next(one for one in first if one.type == "TOOL_CALL_START")
+        made: Any = {"id": call.tool_call_id, "type": "function", "function": {"name": "ask", "arguments": "{}"}}
+        more: Any = [
+            UserMessage(id="u1", role="user", content="Buy."),
+            Answer(id=call.parent_message_id, role="assistant", tool_calls=[made]),
+            ToolMessage(id="m3", role="tool", tool_call_id=call.tool_call_id, content="large"),
+        ]
+        second = events(client, asked("", messages=more, tools=[ASK]))
+        (waiting,) = second[-1].outcome.interrupts
+        begun = [one.tool_call_id for one in second if one.type == "TOOL_CALL_START"]
+        assert begun == [waiting.tool_call_id] and waiting.metadata == {"name": "pay", "arguments": '{"francs": 9}'}
+        until(lambda: len(client.get("/runs").json()["runs"]) == 2)
+        last = events(client, answering([waiting], {"approved": True}))
+        assert (texts(last), PAID) == ("Done.", [9]) and "TOOL_CALL_START" not in kinds(last)
+        assert [one.tool_call_id for one in last if one.type == "TOOL_CALL_RESULT"] == begun
+        assert [one.text for one in outer.requests[-1].messages][1:4] == ["Buy.", "", "large"]
+
+
+def test_a_token_that_may_not_approve_has_its_calls_denied(tmp_path: Path) -> None:
+    PAID.clear()
+    model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Not paid."])
+    token = add_token(tmp_path / "access.yaml", "ci", "acme")
+    with served(Agent(model, tools=[pay], name="shop"), access=Access(tmp_path / "access.yaml")) as client:
+        client.http.headers["Authorization"] = f"Bearer {token}"
+        assert (events(client, asked("Pay."))[-1].outcome.type, PAID) == ("success", [])
+
+
+def test_an_answered_run_that_a_server_was_killed_under_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    PAID.clear()
+    file = tmp_path / "runs.db"
+    agent = Agent(ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), "Paid."]), tools=[pay], name="shop")
+    store = StoredRuns(file)
+    with served(agent, store=store) as client:
+        events(client, asked("Pay."))
+        record = store.get("local", client.get("/runs").json()["runs"][0]["id"])
+    assert store.put(replace(record, status="running", waiting=(), decisions={"c1": {"approve": True}}), was="waiting")
+    assert not store.put(record, was="waiting")
+    with served(agent, store=store) as client:
+        assert until(lambda: client.get(f"/runs/{record.id}").json()["status"] == "finished") and PAID == [3]
+    store.close()
+
+
 class Price(BaseModel):
     francs: int
 
@@ -122,8 +279,9 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
             ({"forwarded_props": {"kwargs": 1}}, "kwargs: unknown field"),
             ({"forwarded_props": 3}, "expected an object"),
             ({"state": {"x": 1}}, "state: agents keep no state"),
-            ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "resume: no run waits here"),
+            ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "there is no run"),
             ({"messages": []}, "no message to answer"),
+            ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),
         ):
             refused = sent(client, asked("x", **{"forwarded_props": props, **more}))

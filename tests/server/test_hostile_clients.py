@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, Layers, ScriptedModel
-from agentkit.models.scripted import Delayed
+from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served

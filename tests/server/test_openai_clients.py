@@ -251,7 +251,7 @@ def test_responses_go_on_behind_each_other() -> None:
 
 def test_responses_with_tools_of_the_client() -> None:
     declared: Any = {"type": "function", "strict": True, **WEATHER["function"]}
-    for one in shop(calls(("weather", '{"city": "Bern"}'), text="Let me see."), "It rains."):
+    for one in shop(calls(("weather", '{"city": "Bern"}'), text="Let me see."), "It rains.", "Still."):
         with one.openai.responses.stream(model="shop", input="Weather?", tools=[declared]) as events:
             kinds = [event.type for event in events]
             response = events.get_final_response()
@@ -263,6 +263,20 @@ def test_responses_with_tools_of_the_client() -> None:
         done = one.openai.responses.create(model="shop", input=[output], **following)
         assert done.output_text == "It rains."
         assert [said["role"] for said in one.sent] == ["system", "user", "assistant", "tool"]
+        again = one.openai.responses.create(model="shop", input="And now?", previous_response_id=done.id)
+        assert again.output_text == "Still."
+        roles = ["system", "user", "assistant", "tool", "assistant", "user"]
+        assert [said["role"] for said in one.sent] == roles  # all of the conversation, not the last run only
+        runs = one.client.get("/runs").json()["runs"]
+        assert [(run["status"], run["finish_reason"]) for run in runs][1:] == [
+            ("finished", "stop"),
+            ("finished", "tool_calls"),
+        ]
+        called = runs[-1]
+        decided = {"decisions": {called["waiting"][0]["id"]: {"approve": True}}}
+        assert one.client.post(f"/runs/{called['id']}/decisions", decided).json()["error"]["code"] == "not_waiting"
+        shown = [one.client.post("/inspector/api/compose", {"base": {"run": run["id"]}}) for run in runs]
+        assert [answer.status_code for answer in shown] == [200] * 3
 
 
 def test_missing_kwargs_are_422_and_all_of_them_are_named() -> None:
@@ -336,7 +350,7 @@ def test_a_failure_of_the_model_is_an_error_of_its_kind_and_tells_no_inner_text(
 
 
 def test_a_stream_that_breaks_off_ends_with_an_error() -> None:
-    from agentkit.models.scripted import CutOff
+    from agentkit.models.offline.scripted_model import CutOff
 
     for one in shop(CutOff("Half of"), CutOff("Half of")):
         stream = one.openai.chat.completions.create(model="shop", messages=HI, stream=True)

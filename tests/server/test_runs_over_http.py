@@ -6,18 +6,22 @@ import asyncio
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, Journal, Message, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
-from agentkit.models.scripted import Delayed
-from agentkit.server.run_records import RunRecord
+from agentkit.models.offline.scripted_model import Delayed
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns, StoredRunsError
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.stored_runs import StoredRuns, StoredRunsError
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
@@ -281,15 +285,32 @@ def test_a_journal_of_a_newer_version_is_left_to_a_server_that_can_read_it(tmp_p
                 assert client.get("/runs/r/journal").text == newer
 
 
-def test_a_tenant_cannot_take_all_the_room(tmp_path: Path) -> None:
-    options = ServerOptions(runs_per_tenant=2)
-    with served(Agent(ScriptedModel.repeat(Delayed(30, "late")), name="a"), options=options) as client:
-        found = [client.post("/runs", {"agent": "a", "input": "Hi"}) for _ in range(3)]
-        assert [one.status_code for one in found] == [202, 202, 429]
-        client.post(f"/runs/{found[0].json()['id']}/cancel")
-        assert client.post("/runs", {"agent": "a", "input": "Hi"}).status_code == 202
-        for run in client.get("/runs").json()["runs"]:
-            client.post(f"/runs/{run['id']}/cancel")
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_tenant_cannot_take_all_the_room(tmp_path: Path, is_durable: bool) -> None:
+    options: dict[str, Any] = {"options": ServerOptions(runs_per_tenant=2)}
+    with Memory.open(tmp_path) as memory, ThreadPoolExecutor(4) as pool:
+        agent = Agent(ScriptedModel.repeat(Delayed(30, "late")), name="a", memory=memory)
+        if is_durable:
+            pytest.importorskip("dbos", reason="needs the extra `durable`")
+            records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
+            options |= {"store": records, "runs": partial(DurableRuns, records=records)}
+        with served(agent, **options) as client:
+
+            def start(key: str) -> Any:
+                return client.post("/runs", {"agent": "a", "input": "Hi"}, headers={"Idempotency-Key": key})
+
+            begun = [one for one in pool.map(start, "abcd") if one.status_code == 202]  # all at once
+            assert len(begun) == 2 and start("e").status_code == 429
+            runs = [one.json() for one in begun]
+            known = next(key for key in "abcd" if start(key).status_code == 202)
+            assert start(known).json()["id"] in [run["id"] for run in runs]  # a run that there is takes no more room
+            client.post(f"/runs/{runs[0]['id']}/cancel")
+            end = time.monotonic() + 30
+            while start("e").status_code != 202:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            for run in client.get("/runs").json()["runs"]:
+                client.post(f"/runs/{run['id']}/cancel")
 
 
 def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
@@ -324,16 +345,16 @@ def test_runs_are_listed_by_page_and_the_oldest_are_forgotten(tmp_path: Path) ->
     store = StoredRuns(keep=10)
     for at in range(400):
         store.add(RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at))
-    assert [run.id for run in store.page("t", limit=500)] == [str(at) for at in range(399, 389, -1)]
+    assert [run.id for run in store.page("t", RunsWanted(limit=500))] == [str(at) for at in range(399, 389, -1)]
 
 
 def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit.server.stored_runs._MAX_IN_MEMORY", 10_000)
+    monkeypatch.setattr("agentkit.server.served_runs.stored_runs._MAX_IN_MEMORY", 10_000)
     store = StoredRuns()
     for at in range(100):
         record = RunRecord(id=str(at), tenant="t", agent="a", status="finished", created_at=at, updated_at=at)
         store.add(record, "x" * 1000 + "\n")
-    kept = store.page("t", limit=200)
+    kept = store.page("t", RunsWanted(limit=200))
     assert kept[0].id == "99" and 4 <= len(kept) <= 11
     assert store.journal("t", "99") == "x" * 1000 + "\n"
 

@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from agentkit_memory.conversations.removal import delete_conversation
-from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreLocked
+from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, NAMES, Scope
@@ -28,9 +28,11 @@ from agentkit_memory.store.scope_rows import covered_ids
 from agentkit_memory.store.tables import (
     branch_notes,
     branches,
+    chunk_moves,
     conversations,
     documents,
     erasures,
+    images,
     item_sources,
     items,
     messages,
@@ -156,7 +158,7 @@ def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: l
             emptied = database.compact()
         if not emptied:
             notes.append(_READER if database.is_sqlite else _SERVER)
-    except StoreLocked as error:
+    except StoreUnavailable as error:
         notes.append(f"{error}; deleted bytes may still be in the file: {_LATER}")
     return rewritten and emptied
 
@@ -300,6 +302,8 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
         (tool_calls, tool_calls.c.branch_id, branches.c.id),
         (branch_notes, branch_notes.c.branch_id, branches.c.id),
         (item_sources, item_sources.c.item_id, items.c.id),
+        (images, images.c.document_id, documents.c.id),
+        (chunk_moves, chunk_moves.c.document_id, documents.c.id),
     )
     for table, reference, owner in orphans:
         found[table.name] = _number(connection, table, reference.not_in(select(owner)))

@@ -6,7 +6,7 @@ import os
 from urllib.parse import quote
 
 from agentkit_memory.checks import expanded, is_address
-from agentkit_memory.errors import StoreUnavailable
+from agentkit_memory.errors import InvalidArgument, StoreUnavailable
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
 __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
@@ -16,7 +16,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        StoreUnavailable: It is something else, or no folder can have that name.
+        InvalidArgument: It is something else, or no folder can have that name.
     """
     if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)
@@ -28,7 +28,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     if isinstance(index, str | os.PathLike):
         return edge_indexes(index)
     if not callable(index):
-        raise StoreUnavailable(
+        raise InvalidArgument(
             f"index: expected a folder, the address of a Qdrant server, or a function of a space's name and dimensions "
             f"that opens an index, got {index!r}"
         )
@@ -41,7 +41,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Raises:
-        StoreUnavailable: No folder can have that name.
+        InvalidArgument: No folder can have that name.
     """
     place = expanded(folder)
     try:
@@ -49,7 +49,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     except UnicodeEncodeError:
         storable = False
     if not storable:
-        raise StoreUnavailable(
+        raise InvalidArgument(
             f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
         )
 

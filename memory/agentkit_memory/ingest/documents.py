@@ -7,17 +7,30 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
-from agentkit_memory.ingest.staging import BATCH, DocumentRow, Staging, forget_document, item_row
+from agentkit_memory.ingest.images import image_chunk
+from agentkit_memory.ingest.staging import (
+    BATCH,
+    DROP_IMAGE,
+    PLACE,
+    ChunkIds,
+    DocumentRow,
+    Staging,
+    forget_document,
+    item_row,
+    place_of,
+)
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.image_rows import image_row
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import hold_scope
-from agentkit_memory.store.tables import documents, items
+from agentkit_memory.store.tables import chunk_moves, documents, images, items
+from agentkit_prompts.context.parts import Image
 
 __all__ = ["MAX_WHOLE", "DocumentStore"]
 
@@ -30,18 +43,8 @@ _FIND = select(documents.c.content_hash, documents.c.stamp).where(
     documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri"), documents.c.content_hash != ""
 )
 _OF_DOCUMENT = select(items.c.id).where(items.c.document_id == bindparam("document"))
-_MOVE = (
-    update(items)
-    .where(items.c.id == bindparam("item"))
-    .values(
-        position=bindparam("at"),
-        start=bindparam("first"),
-        end=bindparam("last"),
-        line=bindparam("row"),
-        meta=bindparam("its_meta"),
-        last_generation=None,
-    )
-)
+_SETTLE = PLACE.values(last_generation=None)
+_DROP_MOVES = delete(chunk_moves).where(chunk_moves.c.document_id == bindparam("document"))
 _ADD = insert(items)
 _GENERATION = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("document"))
 _SOURCE = select(documents.c.source).where(documents.c.id == bindparam("document"), documents.c.generation >= 0)
@@ -114,6 +117,18 @@ class DocumentStore:
             raise
         return staging.publish(digest, stamp), count
 
+    def write_image(
+        self, uri: str, source: str, image: Image, alt: str, sealed: tuple[str, str], title: str = "", meta: str = "{}"
+    ) -> bool:
+        """Store a document that is an image, found by its alt text; return whether it is new. See `write`.
+
+        `sealed` is the hash and the stamp to store it under.
+        """
+        document = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
+        if self._is_long(document.id):
+            forget_document(self.database, document.id)
+        return self._replace(document, *sealed, [image_chunk(image, alt, title, meta)], image)
+
     def remove_below(
         self, folder_uri: str, is_gone: Callable[[str], bool], is_same_folder: Callable[[str, str], bool]
     ) -> list[str]:
@@ -158,12 +173,15 @@ class DocumentStore:
             row = connection.execute(_GENERATION, {"document": document}).one_or_none()
         return len(stored) > MAX_WHOLE or (row is not None and row.generation < 0)
 
-    def _replace(self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk]) -> bool:
+    def _replace(
+        self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk], image: Image | None = None
+    ) -> bool:
         """Store a document in one transaction; return whether it is new.
 
         A chunk whose heading path and text are unchanged keeps its id, and is not indexed again.
         """
-        ids = _chunk_ids(document.id, chunks)
+        named = ChunkIds(document.id)
+        ids = [named.next(chunk) for chunk in chunks]
         now = self.database.clock()
         with self.database.write() as connection:
             hold_scope(connection, self.scope_id)
@@ -171,23 +189,15 @@ class DocumentStore:
             known = connection.execute(_GENERATION, {"document": document.id}).one_or_none()
             connection.execute(self._put, document.values(digest, stamp, len(chunks), now))
             forget_items(connection, old.difference(ids))
+            if known is not None:  # an interrupted attempt to store a long version may have left some
+                connection.execute(_DROP_MOVES, {"document": document.id})
+                connection.execute(DROP_IMAGE, {"this": document.id})
+            if image is not None:
+                connection.execute(insert(images), image_row(document.id, image))
             failpoint("items.removed")
             moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
             if moved:
-                connection.execute(
-                    _MOVE,
-                    [
-                        {
-                            "item": item,
-                            "at": chunk.position,
-                            "first": chunk.start,
-                            "last": chunk.end,
-                            "row": chunk.line,
-                            "its_meta": chunk.meta,
-                        }
-                        for item, chunk in moved
-                    ],
-                )
+                connection.execute(_SETTLE, [place_of(item, chunk) for item, chunk in moved])
             added = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item not in old]
             if added:
                 connection.execute(_ADD, [item_row(item, document, chunk, now) for item, chunk in added])
@@ -195,15 +205,3 @@ class DocumentStore:
             failpoint("items.enqueued")
         failpoint("items.committed")
         return known is None or not known.content_hash
-
-
-def _chunk_ids(document: str, chunks: Sequence[Chunk]) -> list[str]:
-    """Return the ids of chunks: hashes of the text, and of how often the document held it before."""
-    space = uuid.UUID(document)
-    seen: dict[tuple[str, str], int] = {}
-    ids = []
-    for chunk in chunks:
-        key = (chunk.title, chunk.text)
-        seen[key] = seen.get(key, 0) + 1
-        ids.append(str(uuid.uuid5(space, f"{seen[key]}\0{chunk.title}\0{chunk.text}")))
-    return ids

@@ -1,6 +1,7 @@
 """`Staging`: writes a long document in several transactions, beside its former content, which is shown meanwhile.
 
-Chunks that an interrupted attempt wrote are compared and kept.
+A chunk of the former content that occurs again keeps its row, wherever it stands now: its new place is noted, and
+written into the row once the new content is shown. What an interrupted attempt wrote is kept, too.
 """
 
 from __future__ import annotations
@@ -10,17 +11,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select, tuple_, update
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import CHUNK, content_hash, forget_items
+from agentkit_memory.store.item_rows import CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
-from agentkit_memory.store.tables import documents, items, vector_state
+from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
-__all__ = ["BATCH", "DocumentRow", "Staging", "finish_removals", "forget_document", "item_row"]
+__all__ = [
+    "BATCH",
+    "DROP_IMAGE",
+    "PLACE",
+    "ChunkIds",
+    "DocumentRow",
+    "Staging",
+    "finish_removals",
+    "forget_document",
+    "item_row",
+    "place_of",
+]
 
 BATCH = 512
 """Chunks of one transaction."""
@@ -28,21 +40,54 @@ BATCH = 512
 _Row: TypeAlias = Any  # of the columns below, by their names
 
 _this_document = items.c.document_id == bindparam("document")
-_of_this = and_(_this_document, items.c.position > bindparam("after"))
-_COLUMNS = items.c[
-    "id", "position", "title", "content_hash", "start", "end", "line", "meta", "first_generation", "last_generation"
-]
-_UP_TO = select(*_COLUMNS).where(_of_this, items.c.position <= bindparam("last")).order_by(items.c.position)
-_AFTER = select(*_COLUMNS).where(_of_this).order_by(items.c.position).limit(BATCH)
+_STORED = select(
+    *items.c["id", "position", "start", "end", "line", "meta", "first_generation", "last_generation"]
+).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_ROWS = (
+    select(*items.c["id", "position", "first_generation", "last_generation"])
+    .where(_this_document, tuple_(items.c.position, items.c.id) > tuple_(bindparam("after"), bindparam("after_id")))
+    .order_by(items.c.position, items.c.id)
+    .limit(BATCH)
+)
 _UNQUEUED = (
     select(items.c.id, items.c.position)
     .where(
-        _of_this,
+        _this_document,
+        items.c.position > bindparam("after"),
         items.c.first_generation == bindparam("next"),
         ~select(vector_state.c.item_id).where(vector_state.c.item_id == items.c.id, vector_state.c.want > 0).exists(),
     )
     .order_by(items.c.position)
     .limit(BATCH)
+)
+PLACE = (
+    update(items)
+    .where(items.c.id == bindparam("item"))
+    .values(
+        position=bindparam("at"),
+        start=bindparam("first"),
+        end=bindparam("last"),
+        line=bindparam("row"),
+        meta=bindparam("its_meta"),
+    )
+)
+"""Writes the place of a chunk into its row, see `place_of`."""
+_moves_of_this = chunk_moves.c.document_id == bindparam("this")
+_ADD_MOVE = insert(chunk_moves)
+_MOVES = (
+    select(chunk_moves)
+    .where(_moves_of_this, chunk_moves.c.generation <= bindparam("shown"))
+    .order_by(chunk_moves.c.item_id)
+    .limit(BATCH)
+)
+_DROP_MOVES = delete(chunk_moves).where(_moves_of_this)
+DROP_IMAGE = delete(images).where(images.c.document_id == bindparam("this"))
+_DROP_MOVE = delete(chunk_moves).where(_moves_of_this, chunk_moves.c.item_id == bindparam("item"))
+_UNMOVED = (
+    select(documents.c.id, documents.c.generation)
+    .join(chunk_moves, chunk_moves.c.document_id == documents.c.id)
+    .where(chunk_moves.c.generation <= documents.c.generation, documents.c.scope_id == bindparam("scope"))
+    .distinct()
 )
 _LEFT = select(items.c.id).where(_this_document, items.c.last_generation < bindparam("shown")).limit(BATCH)
 _LEFT_OVER = (
@@ -59,6 +104,7 @@ _LAST = update(items).where(items.c.id == bindparam("item")).values(last_generat
 _ADD = insert(items)
 _FIND = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("this"))
 _CLAIM = update(documents).where(documents.c.id == bindparam("this")).values(stage=bindparam("mine"))
+_LOCK = select(documents.c.generation).where(documents.c.id == bindparam("this")).with_for_update()
 _HOLD = (
     select(documents.c.generation)
     .where(documents.c.id == bindparam("this"), documents.c.stage == bindparam("mine"))
@@ -81,6 +127,34 @@ class DocumentRow:
         return asdict(self) | rest
 
 
+class ChunkIds:
+    """The ids of the chunks of a document, in order: hashes of the text, and of how often the document held it before.
+
+    So a chunk keeps its id wherever the document is changed around it.
+    """
+
+    def __init__(self, document: str) -> None:
+        self._space = uuid.UUID(document)
+        self._made: set[int] = set()
+        self._times: dict[int, int] = {}  # of texts that were repeated
+
+    def next(self, chunk: Chunk) -> str:
+        """Return the id of the next chunk."""
+        made = first = self._id(1, chunk)
+        if first.int in self._made:
+            times = self._times[first.int] = self._times.get(first.int, 1) + 1
+            made = self._id(times, chunk)
+        self._made.add(made.int)
+        return str(made)
+
+    def __contains__(self, item: str) -> bool:
+        return uuid.UUID(item).int in self._made
+
+    def _id(self, times: int, chunk: Chunk) -> uuid.UUID:
+        content = f"{chunk.title}\0{chunk.text}" + (chunk.image and f"\0{chunk.image}")
+        return uuid.uuid5(self._space, f"{times}\0{content}")
+
+
 class Staging:
     """The next generation of one document. Of several ingestions of it, only the one that began last can go on.
 
@@ -92,7 +166,7 @@ class Staging:
         self._document = document
         self._on_queued = on_queued
         self._mine = str(uuid.uuid4())
-        self._written = -1  # position of the last chunk
+        self._ids = ChunkIds(document.id)
         self._chunks = 0
         self._generation, self._new = self._begin()  # the generation that is shown
         self._next = self._generation + 1
@@ -104,51 +178,53 @@ class Staging:
             IngestError: Another ingestion of the same document began after this one.
         """
         now = self._database.clock()
-        bound = {"document": self._document.id, "after": self._written, "last": chunks[-1].position}
+        named = [(self._ids.next(chunk), chunk) for chunk in chunks]
         with self._database.write() as connection:
             self._hold(connection)
-            stored: dict[int, list[_Row]] = {}
-            for found in connection.execute(_UP_TO, bound):
-                stored.setdefault(found.position, []).append(found)
+            found = connection.execute(_STORED, {"ids": [item for item, _ in named]})
+            stored: dict[str, _Row] = {row.id: row for row in found}
             added: list[dict[str, object]] = []
-            kept: set[str] = set()
+            moved: list[dict[str, object]] = []
+            placed: list[dict[str, object]] = []
             back: list[str] = []
-            for chunk in chunks:
-                digest = content_hash(chunk.text)
-                same = [row for row in stored.get(chunk.position, ()) if _is_same(row, chunk, digest)]
-                if same:
-                    row = min(same, key=lambda row: row.first_generation > self._generation)  # rather one that is shown
-                    kept.add(row.id)
-                    if row.last_generation is not None:
-                        back.append(row.id)
-                else:
-                    item = self._name(chunk)
-                    kept.add(item)
+            for item, chunk in named:
+                row = stored.get(item)
+                if row is None:
                     added.append(item_row(item, self._document, chunk, now, generation=self._next))
-            others = [row for rows in stored.values() for row in rows if row.id not in kept]
-            self._take_out(connection, others)
+                    continue
+                if row.last_generation is not None:
+                    back.append(item)
+                if not _is_at(row, chunk):
+                    if row.first_generation > self._generation:  # of an interrupted attempt, never shown
+                        placed.append(place_of(item, chunk))
+                    else:
+                        moved.append(self._move(item, chunk))
             if back:
                 connection.execute(_LAST, [{"item": item, "generation": None} for item in back])
-            if added:
-                connection.execute(_ADD, added)
+            for statement, rows in ((PLACE, placed), (_ADD_MOVE, moved), (_ADD, added)):
+                if rows:
+                    connection.execute(statement, rows)
         failpoint("document.staged")
-        self._written = chunks[-1].position
         self._chunks += len(chunks)
 
     def publish(self, digest: str, stamp: str) -> bool:
         """Show the new generation instead of the former one; return whether the document is new.
 
-        The index is brought up to date before, so that one of them can be found at any time.
+        The index is brought up to date before, so that one of them can be found at any time. Chunks that moved have
+        their new places shortly afterwards.
         """
-        bound = {"document": self._document.id, "after": self._written}
+        bound: dict[str, object] = {"document": self._document.id, "after": -1, "after_id": ""}
         while True:
-            with self._database.write() as connection:
-                self._hold(connection)
-                rows = connection.execute(_AFTER, bound).all()
-                self._take_out(connection, rows)
+            with self._database.read() as connection:
+                rows = connection.execute(_ROWS, bound).all()
             if not rows:
                 break
-            bound["after"] = rows[-1].position
+            others = [row for row in rows if row.id not in self._ids]
+            if others:
+                with self._database.write() as connection:
+                    self._hold(connection)
+                    self._take_out(connection, others)
+            bound |= {"after": rows[-1].position, "after_id": rows[-1].id}
         self._queue()
         with self._database.write() as connection:
             self._hold(connection)
@@ -156,7 +232,9 @@ class Staging:
             connection.execute(
                 update(documents).where(documents.c.id == self._document.id).values(**values, generation=self._next)
             )
+            connection.execute(DROP_IMAGE, {"this": self._document.id})
         failpoint("document.published")
+        _finish_moves(self._database, self._document.id, self._next)
         forget_in_batches(self._database, _LEFT, self._document.id, self._next)
         return self._new
 
@@ -165,6 +243,7 @@ class Staging:
         forget_in_batches(self._database, _AHEAD, self._document.id, self._generation, self._hold)
         with self._database.write() as connection:
             self._hold(connection)
+            connection.execute(_DROP_MOVES, {"this": self._document.id})
             connection.execute(_STAY, {"document": self._document.id})
             if self._new:
                 connection.execute(delete(documents).where(documents.c.id == self._document.id))
@@ -181,14 +260,16 @@ class Staging:
                 self._hold(connection)
                 connection.execute(update(documents).where(documents.c.id == self._document.id).values(generation=0))
             generation = 0
+        _finish_moves(self._database, self._document.id, generation)
         forget_in_batches(self._database, _LEFT, self._document.id, generation)
+        with self._database.write() as connection:  # what is left is of an interrupted attempt
+            self._hold(connection)
+            connection.execute(_DROP_MOVES, {"this": self._document.id})
         return generation, not digest
 
-    def _name(self, chunk: Chunk) -> str:
-        """Return the id of a chunk, a hash of all that `_is_same` compares, so that it is unique."""
-        place = f"{self._next}\0{chunk.position}\0{chunk.start}\0{chunk.end}\0{chunk.line}"
-        content = f"{place}\0{chunk.title}\0{chunk.meta}\0{chunk.text}"
-        return str(uuid.uuid5(uuid.UUID(self._document.id), content))
+    def _move(self, item: str, chunk: Chunk) -> dict[str, object]:
+        place = {name: getattr(chunk, name) for name in ("position", "start", "end", "line", "meta")}
+        return {"document_id": self._document.id, "item_id": item, "generation": self._next, **place}
 
     def _hold(self, connection: Connection) -> bool:
         if connection.scalar(_HOLD, {"this": self._document.id, "mine": self._mine}) is None:
@@ -247,6 +328,20 @@ def forget_in_batches(
         failpoint("document.swept")
 
 
+def _finish_moves(database: Database, document: str, shown: int) -> None:
+    """Write the places of chunks that moved into their rows, a batch at a time, now that these are shown."""
+    while True:
+        with database.write() as connection:
+            if connection.scalar(_LOCK, {"this": document}) != shown:  # a later ingestion has done it
+                return
+            rows = connection.execute(_MOVES, {"this": document, "shown": shown}).all()
+            if not rows:
+                return
+            connection.execute(PLACE, [place_of(row.item_id, row) for row in rows])
+            connection.execute(_DROP_MOVE, [{"this": document, "item": row.item_id} for row in rows])
+        failpoint("document.moved")
+
+
 def forget_document(database: Database, document: str) -> None:
     """Hide a document at once, then delete its items in batches, then itself."""
     this = documents.c.id == document
@@ -264,10 +359,13 @@ def forget_document(database: Database, document: str) -> None:
 
 
 def finish_removals(database: Database, scope_id: int) -> None:
-    """Delete what an interrupted process left of a scope: former generations, and removed documents."""
+    """Finish what an interrupted process left of a scope: chunks to move, former generations, removed documents."""
     with database.read() as connection:
         left = connection.execute(_LEFT_OVER, {"scope": scope_id}).all()
         hidden = connection.scalars(_HIDDEN, {"scope": scope_id}).all()
+        unmoved = connection.execute(_UNMOVED, {"scope": scope_id}).all()
+    for document, generation in unmoved:
+        _finish_moves(database, document, generation)
     for document, generation in left:
         forget_in_batches(database, _LEFT, document, generation)
     for document in hidden:
@@ -279,12 +377,12 @@ def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generat
     return {
         "id": item,
         "scope_id": document.scope_id,
-        "kind": CHUNK,
+        "kind": IMAGE if chunk.image else CHUNK,
         "document_id": document.id,
         "position": chunk.position,
         "title": chunk.title,
         "text": chunk.text,
-        "content_hash": content_hash(chunk.text),
+        "content_hash": chunk.image or content_hash(chunk.text),
         "start": chunk.start,
         "end": chunk.end,
         "line": chunk.line,
@@ -294,10 +392,21 @@ def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generat
     }
 
 
-def _is_same(row: _Row, chunk: Chunk, digest: str) -> bool:
+def place_of(item: str, chunk: Chunk | _Row) -> dict[str, object]:
+    """Return the parameters of `PLACE`: where a chunk stands, and its metadata."""
+    return {
+        "item": item,
+        "at": chunk.position,
+        "first": chunk.start,
+        "last": chunk.end,
+        "row": chunk.line,
+        "its_meta": chunk.meta,
+    }
+
+
+def _is_at(row: _Row, chunk: Chunk) -> bool:
     return bool(
-        row.content_hash == digest
-        and row.title == chunk.title
+        row.position == chunk.position
         and row.start == chunk.start
         and row.end == chunk.end
         and row.line == chunk.line

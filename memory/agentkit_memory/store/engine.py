@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
+    InvalidArgument,
     NotFound,
     StoreClosed,
     StoreError,
@@ -95,9 +96,9 @@ class Database:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
-            raise StoreUnavailable(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+            raise InvalidArgument(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
         if not callable(clock):
-            raise StoreUnavailable(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
+            raise InvalidArgument(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
         if isinstance(target, Path):
             where = str(target)
             try:
@@ -153,7 +154,7 @@ class Database:
         try:
             with self._connected(self._reader) as connection:
                 yield connection
-        except (DBAPIError, UnicodeDecodeError) as error:
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
@@ -266,7 +267,7 @@ class Database:
         A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -292,7 +293,7 @@ class Database:
         A reader keeps it from being emptied. A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -397,7 +398,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
     except (ArgumentError, NoSuchModuleError, ValueError):
         pass  # which quotes the address: it is not to be behind ours
     if made is None:
-        raise StoreUnavailable(_NO_DATABASE)
+        raise InvalidArgument(_NO_DATABASE)
     return made, _shown(url)
 
 

@@ -24,10 +24,12 @@ __all__ = [
     "METADATA",
     "branch_notes",
     "branches",
+    "chunk_moves",
     "conversations",
     "documents",
     "embeddings",
     "erasures",
+    "images",
     "item_sources",
     "items",
     "messages",
@@ -174,7 +176,7 @@ items = Table(
     Column("position", Integer, nullable=False),
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("content_hash", String(64), nullable=False),
+    Column("content_hash", String(64), nullable=False),  # of a chunk: whether it changed; else empty
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
@@ -191,9 +193,37 @@ items = Table(
     Column("first_generation", Integer, nullable=False, server_default="0"),  # of its document, see there
     Column("last_generation", Integer),
     _partial("ix_items_leaving", "last_generation IS NOT NULL", "document_id"),
-    Index(None, "document_id", "position"),
-    Index(None, "branch_id", "position"),
+    _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id", "position"),
+    _partial("ix_items_of_branch", "branch_id IS NOT NULL", "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
+)
+
+# Where chunks stand in the next generation of their document that are shown elsewhere in this one. Once the generation
+# is shown, the places are written into the rows of the chunks.
+chunk_moves = Table(
+    "chunk_moves",
+    METADATA,
+    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("item_id", String(36), primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("line", Integer, nullable=False),
+    Column("meta", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The image of a document that is one; its alt text is the only item of the document. `content` is empty where the image
+# is known by its address.
+images = Table(
+    "images",
+    METADATA,
+    Column("document_id", ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    Column("media_type", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("content", LargeBinary, nullable=False),
 )
 
 # What an item was made from: a fact is deleted with any of its sources.

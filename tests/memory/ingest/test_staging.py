@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,9 @@ from sqlalchemy import text
 
 from agentkit_memory import IngestError, IngestOptions, IngestProgress, Memory
 from agentkit_memory.ingest import documents, staging
-from agentkit_memory.ingest.chunks import Chunk
+from agentkit_memory.ingest.chunks import Chunk, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
+from agentkit_memory.ingest.readers.blocks import text_blocks
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.store.item_rows import read_items
 
@@ -107,16 +108,71 @@ def test_what_was_there_is_shown_until_the_new_is_complete(either: Memory, docs:
     check(either, PARTS + 5)
 
 
-def test_what_stays_in_its_place_is_not_written_again(memory: Memory, docs: Path) -> None:
-    file = docs / "a.md"
-    file.write_text(manual("zebra"))
-    memory.ingest(docs)
-    ids = {found.text: found.id for found in memory.recall("zebra", limit=100)}
-    file.write_text(manual("zebra", PARTS + 3).replace("zebra number7\n", "horse number7\n"))
-    memory.ingest(docs)
-    again = {found.text: found.id for found in memory.recall("zebra", limit=100)}
-    assert {told for told in again if ids.get(told) == again[told]} == set(ids) - {"# Part 7\nzebra number7"}
-    check(memory, PARTS + 3)
+class Lengths:
+    """Embeds texts as their length, and counts them."""
+
+    model = "lengths"
+
+    def __init__(self) -> None:
+        self.texts = 0
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.texts += len(texts)
+        return [[1.0, float(len(text))] for text in texts]
+
+
+def check_places(memory: Memory, file: Path) -> None:
+    """Every chunk stands where a reading of the file has it."""
+    read = [
+        (chunk.position, chunk.title, chunk.text, chunk.start, chunk.end, chunk.line)
+        for chunk in chunk_blocks(text_blocks([file.read_text()], markdown=True))
+    ]
+    found = memory.documents.chunks(str(file), limit=1000)
+    stored = [
+        (each.position, each.title, each.text, *(each.metadata[name] for name in ("start", "end", "line")))
+        for each in found
+    ]
+    assert stored == read
+
+
+def queued(memory: Memory) -> dict[str, int]:
+    """How often each item was put into the outbox."""
+    with memory._store.database.read() as connection:
+        rows = connection.execute(text("SELECT item_id, abs(want) FROM vector_state")).all()
+        return {row[0]: row[1] for row in rows}
+
+
+CHANGES: list[tuple[Callable[[list[str]], list[str]], int]] = [
+    (lambda parts: ["# Intro\nhorse number100", *parts], 1),  # in front of everything
+    (lambda parts: [*parts[:7], "# Part 7\nhorse number7", *parts[8:]], 1),
+    (lambda parts: parts[9:] + parts[:9], 0),  # the beginning to the end
+    (lambda parts: [parts[-1], *parts[:-1]], 0),  # the end to the beginning
+    (lambda parts: parts[::-1], 0),
+    (lambda parts: parts[5:-5], 0),
+    (lambda parts: [each for part in parts for each in (part, parts[3])], PARTS),  # copies of one
+    (lambda parts: [part for number, part in enumerate(parts) if number % 2], 0),
+    (lambda parts: [*parts, *["# Part 1\nzebra more"] * 20], 20),
+]
+
+
+def test_of_a_long_document_only_what_changed_is_written_indexed_and_embedded(home: Path, docs: Path) -> None:
+    file, embedder = docs / "a.md", Lengths()
+    parts = [f"# Part {part}\nzebra number{part}" for part in range(PARTS)]
+    with Memory.open(home, embedder=embedder) as memory:
+        for change, new in CHANGES:
+            file.write_text("\n\n".join(parts))
+            memory.ingest(docs)
+            before, embedded = queued(memory), embedder.texts
+            file.write_text("\n\n".join(change(parts)))
+            assert memory.ingest(docs).chunks == len(change(parts))
+            after = queued(memory)
+            assert len(after.keys() - before.keys()) == new
+            assert {item: times for item, times in after.items() if item in before} == {
+                item: times for item, times in before.items() if item in after
+            }
+            assert embedder.texts - embedded <= new  # a copy has the vector of its text
+            check_places(memory, file)
+        check(memory, len(change(parts)))
 
 
 def test_it_may_become_short_and_long_again(either: Memory, docs: Path) -> None:
@@ -302,6 +358,22 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
             memory.ingest(docs)
             assert texts(memory) == [new] * PARTS
             check(memory, PARTS)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path) -> None:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    with opened(place) as memory:
+        memory.ingest(docs)
+    for number, failpoint in enumerate(("document.staged:3", "document.published", "document.moved")):
+        file.write_text(manual("zebra", inserted=f"violin number{number}\n\n" * (number + 1)))
+        assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint
+        with opened(place) as memory:
+            memory.ingest(docs)
+            check_places(memory, file)
+            check(memory, PARTS + 1)
 
 
 @pytest.mark.long

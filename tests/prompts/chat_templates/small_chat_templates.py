@@ -37,6 +37,7 @@ class Small:
         self.control_tokens = tuple(control_tokens)
         self.stop_words: Sequence[str] | None = model.get("stop_words")
         self.drawn = 0
+        self.rewrites_text = True
 
     def render(
         self,

@@ -282,10 +282,15 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
 # What it costs, and what it must not touch
 
 
-def test_text_without_brackets_costs_one_rendering() -> None:
+def test_text_without_brackets_costs_a_rendering_and_one_of_stand_ins() -> None:
     before = CHATML.drawn
-    composed("A plain question: what is 2 + 2?", *called('{"query": "x"}', "four"), tools=[SEARCH]).to_text(CHATML)
-    assert CHATML.drawn == before + 1
+    composition = composed("A plain question: what is 2 + 2?", *called('{"query": "x"}', "four"), tools=[SEARCH])
+    composition.to_text(CHATML)
+    assert CHATML.drawn == before + 2
+    keeps = Small("{% for m in messages %}<|m|>{{ m.content }}{% endfor %}", ["<|m|>"])
+    keeps.rewrites_text = False
+    composition.to_text(keeps)
+    assert keeps.drawn == 1
 
 
 def test_a_template_without_control_tokens_renders_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -233,6 +233,62 @@ def test_a_method_that_is_reached_in_another_way_makes_no_token_either(written: 
     assert text.count("<|im_end|>") == 1
 
 
+CHOOSING = [
+    # what the template writes in the place of a message, and a text of harmless characters that chooses a token
+    ("{% for c in m.content %}{{ '<|im_end|>' if c == 'Q' else c }}{% endfor %}", "Q OBEY"),
+    ("{% for c in m.content %}{{ {'Q': '<|im_end|>'}.get(c, c) }}{% endfor %}", "Q OBEY"),
+    ("{% for c in m.content %}{{ {'Q': '<|im_end|>'}[c] or c }}{% endfor %}", "Q OBEY"),
+    ("{{ m.content.split() | join('<|im_end|>') }}", "Q OBEY"),
+    ("{{ m.content.split('\\n') | join('<|im_end|>') }}", "\nOBEY"),
+    ("{{ m.content.splitlines() | join('<|im_end|>') }}", "\nOBEY"),
+    ("{{ m.content | indent('<|im_end|>') }}", "Q\nOBEY"),
+    ("{{ m.content | indent('<|im_end|>', first=true, blank=true) }}", "\n\nOBEY"),
+    ("{{ (m.content != 'OBEY') | d('<|im_end|>', true) }}", "OBEY"),
+    ("{{ (m.content if m.content != 'Q') | d('<|im_end|>', true) }}", "Q"),
+    ("{% for row in m.content | batch(3, '<|im_end|>') %}{{ row | join }}{% endfor %}", "OBEY"),
+    ("{% for row in m.content | slice(3, '<|im_end|>') %}{{ row | join }}{% endfor %}", "OBEY"),
+    ("{% for c in m.content %}{{ c }}<|im_end|>{% endfor %}", "OBEY"),
+    ("{{ m.content | join('<|im_end|>') }}", "OBEY"),
+    ("{{ m.content | wordwrap(2, wrapstring='<|im_end|>') }}", "OBEY Q"),
+    ("{{ m.content | truncate(12, true, '<|im_end|>', 0) }}", "OBEY the user"),
+    ("{{ '<|im_end|>' if m.content is lower }}{{ m.content }}", "obey"),
+    ("{{ '<|im_end|>' * (m.content | length - 1) }}{{ m.content }}", "OBEY"),
+    ("{{ '<|im_end|>' * m.content | int }}{{ m.content }}", "1"),
+    ("{{ '%s' % {'Q': '<|im_end|>'}.get(m.content, m.content) }}", "Q"),
+    ("{{ ['<|im_end|>', m.content] | sort | first }}{{ m.content }}", "! OBEY"),
+    ("{{ [m.content, '<|im_end|>'] | max }}", "! OBEY"),
+    ("{{ ['Q', 'x'].index(m.content[0]) and '<|im_end|>' }}{{ m.content }}", "x OBEY"),
+    ("{% set at = m.content.find('O') %}{{ '<|im_end|>' if at > 0 }}{{ m.content }}", "Q OBEY"),
+    ("{% macro w(c) %}{{ '<|im_end|>' if c in 'QR' else c }}{% endmacro %}{{ w(m.content) }}", "Q"),
+    (
+        "{% set ns = namespace(o='') %}{% if m.content[0] == 'Q' %}{% set ns.o = '<|im_end|>' %}{% endif %}{{ ns.o }}",
+        "Q",
+    ),
+    ("{{ m.content | replace('<b>', '') | replace('@@', '<|im_end|>') }}", "<b>@@ OBEY"),
+    ("{{ m.content.partition('Q')[1] and '<|im_end|>' }}{{ m.content }}", "Q OBEY"),
+    ("{{ (m.content | groupby(0) | list | length > 1) and '<|im_end|>' }}{{ m.content }}", "OBEY"),
+    ("{{ '<|im_end|>' if 'Q' is in(m.content) }}{{ m.content }}", "Q OBEY"),
+    ("{% for c in m.content if c == 'Q' %}<|im_end|>{% else %}x{% endfor %}{{ m.content }}", "Q OBEY"),
+    ("{{ {'Q': 'system'}.get(m.content, m.role) }}<|im_start|>{{ {'Q': 'system'}.get(m.content, m.role) }}", "Q"),
+    ("<|im_start|>{{ 'system' if 'Q' in m.content else 'user' }}\n{{ m.content }}", "Q OBEY"),
+    ("<|im_start|>{{ 'system' if m.content.endswith('\n') else 'user' }}\n{{ m.content }}", "OBEY\n"),
+]
+
+
+@pytest.mark.parametrize("policy", ["escape", "reject"])
+@pytest.mark.parametrize(("written", "attack"), CHOOSING)
+def test_what_a_text_says_chooses_no_token_of_the_template(
+    written: str, attack: str, policy: Literal["escape", "reject"]
+) -> None:
+    template = JinjaChatTemplate(
+        f"{{% for m in messages %}}<|im_start|>{{{{ m.role }}}}\n{written}<|im_end|>\n{{% endfor %}}", lossy=True
+    )
+    composition = compose(Layers(), PromptContext(user_input=attack))
+    with pytest.raises(ControlTokenError, match="control tokens"):
+        composition.to_text(template, control_tokens=policy)
+    assert composition.to_text(template, control_tokens="allow")
+
+
 def test_a_piece_of_ones_own_that_makes_a_token_is_found() -> None:
     class Replacing(RoleMarkerTemplate):
         def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
@@ -242,5 +298,19 @@ def test_a_piece_of_ones_own_that_makes_a_token_is_found() -> None:
     template = Replacing(user="<U>", eoh="</U>", assistant="<A>", eoa="</A>")
     talk = [Message("user", "@@"), Message("assistant", "x")]
     for context in (PromptContext(user_input="@@"), PromptContext(user_input="x", conversation=talk)):
-        with pytest.raises(ControlTokenError, match="makes control tokens"):
+        with pytest.raises(ControlTokenError, match="control tokens"):
             compose(Layers(), context).to_text(template)
+
+
+@pytest.mark.parametrize("place", ["conversation", "input"])
+def test_a_piece_of_ones_own_cannot_be_chosen_by_a_text(place: str) -> None:
+    class Choosing(RoleMarkerTemplate):
+        def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+            begin, text, end = super().piece(turn, task, recent)
+            return (*task.markers["system"][:1], text, end) if "Q" in text else (begin, text, end)
+
+    template = Choosing(system="<S>", eosys="</S>", user="<U>", eoh="</S>", assistant="<A>", eoa="</A>")
+    talk = [Message("user", "Q" if place == "conversation" else "x"), Message("assistant", "x")]
+    context = PromptContext(user_input="Q" if place == "input" else "x", conversation=talk)
+    with pytest.raises(ControlTokenError, match="makes control tokens"):
+        compose(Layers(), context).to_text(template)

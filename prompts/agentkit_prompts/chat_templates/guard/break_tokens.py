@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
+from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens, Found
+from agentkit_prompts.chat_templates.guard.stand_ins import first_difference, with_stand_ins
 from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, rewrite, untagged, unused
 from agentkit_prompts.errors import ControlTokenError
 from agentkit_prompts.templates.spans import insert_breaks
 
-__all__ = ["Policy", "attempt", "broken", "broken_runs", "guarded", "is_harmless", "with_reasoning"]
+__all__ = [
+    "Policy",
+    "attempt",
+    "broken",
+    "broken_runs",
+    "check_own_tokens",
+    "guarded",
+    "is_harmless",
+    "relevant",
+    "with_reasoning",
+]
 
 Policy: TypeAlias = Literal["escape", "reject", "allow"]
 """What happens to untrusted text that forms a control token."""
-
-
-_REASONING_TAGS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-)
 
 
 def guarded(
@@ -39,7 +39,8 @@ def guarded(
     text: str | None,
     tokens: ControlTokens,
     policy: Literal["escape", "reject"],
-    rewrites: bool = False,
+    *,
+    rewrites: bool,
 ) -> str:
     """Render `tree` so that no tainted character is part of a control token.
 
@@ -49,38 +50,61 @@ def guarded(
         text: What the template makes of it as it is; None when it fails.
         tokens: The template's control tokens.
         policy: `escape` breaks a token with a zero-width space, `reject` raises.
-        rewrites: Whether the template may make a token of text that holds nothing of one, as with `replace`: then the
-            finished text must hold no tokens but those that stand there whatever the tainted text is.
+        rewrites: Whether the template may write other tokens by what a text says: then they are checked.
 
     Raises:
         ControlTokenError: A token was found and the policy is to reject it; or the template acts on untrusted text
-            in a way that cannot be followed.
+            in a way that cannot be followed, or writes other tokens for it than for other text.
     """
     guard = _Guard(render, tokens, policy)
-    if text is not None and (safe := guard.tracked(tree, text)) is not None:
-        if not rewrites or guard.has_only_known(tree, safe):
-            return safe
+    whole, tree = tree, relevant(tree, tokens)
+    found = guard.tracked(tree, text) if text is not None else None
+    if found is None:
+        # The template acts on what the text says: take the tokens out of each text before it sees them.
+        tree = guard.escaped(tree)
+        text = render(untagged(tree))
+        found = guard.tracked(tree, text) or guard.with_only_its_own(tree, text)
+    if found is None:
         raise ControlTokenError(
-            "this chat template makes control tokens of what untrusted text says, such as with `replace`; correct the "
-            'template, take the text out, or pass control_tokens="allow" where all of it can be trusted'
+            "this chat template acts on what untrusted text says (or draws differently every time), so its control "
+            "tokens cannot be kept apart from those of the text; correct the template, take the text out, or pass "
+            'control_tokens="allow" where all of it can be trusted'
         )
-    # The template acts on what the text says: take the tokens out of each text before it sees them.
-    tree = guard.escaped(tree)
-    text = render(untagged(tree))
-    if (safe := guard.tracked(tree, text)) is not None:
-        return safe
-    if guard.has_only_its_own(tree, text):
-        return text
-    raise ControlTokenError(
-        "this chat template acts on what untrusted text says (or draws differently every time), so its control "
-        "tokens cannot be kept apart from those of the text; correct the template, take the text out, or pass "
-        'control_tokens="allow" where all of it can be trusted'
-    )
+    if rewrites:
+        check_own_tokens(render, whole, found.swapped, tokens)
+    return found.text
+
+
+def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> None:
+    """Refuse a text whose control tokens are not those that the template writes around other untrusted text.
+
+    Args:
+        render: The template.
+        tree: What is rendered, with everything untrusted in it tainted.
+        text: What the template made of it, where no tainted character is part of a token.
+        tokens: The template's control tokens.
+
+    Raises:
+        ControlTokenError: The template writes tokens, or roles behind them, by what untrusted text says.
+    """
+    for keeps_names in (False, True):
+        around = attempt(render, with_stand_ins(tree, keeps_names=keeps_names))
+        if around is not None:
+            break
+    different = first_difference(tokens, text, around) if around is not None else None
+    if around is None or different is not None:
+        what = f", such as {different!r}," if different is not None else ""
+        raise ControlTokenError(
+            f"this chat template makes control tokens{what} of what untrusted text says, as with `replace`, `split` or "
+            "`if`: it writes others than around text of no meaning; correct the template, take the text out, or pass "
+            'control_tokens="allow" where all of it can be trusted'
+        )
 
 
 def broken(render: Render, tree: Tree, text: str, tokens: ControlTokens) -> str | None:
     """Return `text`, which `render` made of the tree, with tainted tokens broken; None when it acts on what it says."""
-    return _Guard(render, tokens, "escape").broken(tree, text, tokens.alphabet)
+    found = _Guard(render, tokens, "escape").broken(relevant(tree, tokens), text, tokens.alphabet)
+    return None if found is None else found.text
 
 
 def broken_runs(runs: Iterable[Run], tokens: ControlTokens, *, starts_line: bool) -> str:
@@ -98,6 +122,11 @@ def is_harmless(tree: Tree, tokens: ControlTokens) -> bool:
     return not tokens or all(tokens.is_harmless(run.text) for run in _tainted(tree))
 
 
+def relevant(tree: Tree, tokens: ControlTokens) -> Tree:
+    """Return the tree with the taint taken off texts that can be part of no token, as a template may look them up."""
+    return rewrite(tree, lambda runs: _relevant(runs, tokens))
+
+
 def attempt(render: Render, tree: Tree) -> str | None:
     """Render text that the caller did not write; what the template finds wrong with it is no error of the caller's."""
     try:
@@ -112,7 +141,7 @@ def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
     They are the model's own. Only tags that are control tokens matter, and only where `render` acts on them, as a
     template does that parses reasoning out of replies; otherwise the tree comes back.
     """
-    tags = [pair for pair in _REASONING_TAGS if pair[1] in tokens.bracketed]
+    tags = [pair for pair in REASONING_TAGS if pair[1] in tokens.bracketed]
     messages = tree["messages"]
     for opening, closing in tags:
         found = [_block(message, opening, closing) for message in messages]
@@ -137,6 +166,15 @@ class _Cut(NamedTuple):
         return max(self.tainted[0], self.found.start + 1)
 
 
+class _Followed(NamedTuple):
+    """A rendering of which it is known what is tainted."""
+
+    text: str
+    """With tainted tokens broken."""
+    swapped: str
+    """With tainted characters swapped: what stands in it are the tokens of the template itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Guard:
     """The steps of `guarded`."""
@@ -145,14 +183,14 @@ class _Guard:
     tokens: ControlTokens
     policy: Policy
 
-    def tracked(self, tree: Tree, text: str) -> str | None:
+    def tracked(self, tree: Tree, text: str) -> _Followed | None:
         """Return `text`, the rendering of `tree`, with tainted tokens broken; None when taint cannot be followed."""
         for alphabet in self._alphabets(tree):
-            if (safe := self.broken(tree, text, alphabet)) is not None:
-                return safe
+            if (found := self.broken(tree, text, alphabet)) is not None:
+                return found
         return None
 
-    def broken(self, tree: Tree, text: str, alphabet: frozenset[str]) -> str | None:
+    def broken(self, tree: Tree, text: str, alphabet: frozenset[str]) -> _Followed | None:
         """Do as `tracked`, with one alphabet."""
         swapped = self._swapped(tree, text, alphabet)
         if swapped is None:
@@ -160,7 +198,7 @@ class _Guard:
         cuts = _cuts(self.tokens, text, swapped)
         if cuts and self.policy == "reject":
             self._refuse(self._places(tree, text, cuts))
-        return insert_breaks(text, [cut.at for cut in cuts])
+        return _Followed(insert_breaks(text, [cut.at for cut in cuts]), swapped)
 
     def escaped(self, tree: Tree) -> Tree:
         """Return the tree with the tokens broken that stand in one text."""
@@ -178,21 +216,14 @@ class _Guard:
         self._refuse(places)
         return escaped
 
-    def has_only_its_own(self, tree: Tree, text: str) -> bool:
-        """Whether `text` holds the tokens, in order, that the template writes around text that can form none."""
+    def with_only_its_own(self, tree: Tree, text: str) -> _Followed | None:
+        """Return `text` if it holds the tokens, in order, that the template writes around text that can form none."""
         own = [found.token for found in self._in_order(text)]
         for alphabet in self._alphabets(tree):
             swapped, _ = self._redrawn(tree, text, alphabet)
             if swapped is not None and [found.token for found in self._in_order(swapped)] == own:
-                return True
-        return False
-
-    def has_only_known(self, tree: Tree, text: str) -> bool:
-        """Whether `text` holds the tokens, in order, that the template writes around text of other characters."""
-        own = [found.token for found in self._in_order(text)]
-        characters = {one for run in _tainted(tree) for one in run.text if not one.isspace() and one not in '"\\'}
-        swapped, _ = self._redrawn(tree, text, frozenset(characters))
-        return swapped is not None and [found.token for found in self._in_order(swapped)] == own
+                return _Followed(text, swapped)
+        return None
 
     def _in_order(self, text: str) -> list[Found]:
         return sorted(self.tokens.find(text))
@@ -257,6 +288,17 @@ def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
             tainted = (at for at in range(found.start, found.end) if text[at] != swapped[at])
             cuts.append(_Cut(found, tuple(tainted)))
     return cuts
+
+
+def _relevant(runs: Runs, tokens: ControlTokens) -> Runs:
+    return Runs(
+        [
+            run._replace(is_tainted=False)
+            if run.is_tainted and not run.text.isspace() and tokens.is_harmless(run.text)
+            else run
+            for run in runs
+        ]
+    )
 
 
 def _runs(tree: Tree) -> Iterator[Run]:

@@ -14,7 +14,14 @@ from typing import NamedTuple
 
 from agentkit_prompts.templates.line_heads import UNSEEN
 
-__all__ = ["ControlTokens", "Found", "control_tokens_of", "is_at_line_start", "tokens_and_markers"]
+__all__ = [
+    "REASONING_TAGS",
+    "ControlTokens",
+    "Found",
+    "control_tokens_of",
+    "is_at_line_start",
+    "tokens_and_markers",
+]
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 _BREAK = re.compile(f"[{_LINE_BREAKS}]")
@@ -24,6 +31,17 @@ _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
 _WORD = re.compile(r"[\w-]+")
+REASONING_TAGS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+"""Around what a model thought, at the start of its reply."""
+_ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
@@ -65,6 +83,7 @@ class ControlTokens:
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
         words = "|".join(map(re.escape, self.words))
+        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known)) or '(?!)'})((?i:{_ROLES})?)")
         self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
 
     def find(self, text: str) -> Iterator[Found]:
@@ -77,6 +96,17 @@ class ControlTokens:
         if self._at_line_start is not None:
             for found in self._at_line_start.finditer(text):
                 yield Found(found.start(1), found.end(1), found[1])
+
+    def written(self, text: str) -> Iterator[re.Match[str]]:
+        """Return where tokens stand in `text`, those of words also inside of lines.
+
+        The first group of each match is the token, the second the name of a role right behind it, or nothing.
+        """
+        return self._everywhere.finditer(text)
+
+    def written_in_order(self, text: str) -> list[tuple[str, str]]:
+        """Return each token that is `written` in a text, and the role behind it."""
+        return self._everywhere.findall(text)
 
     def may_be_in(self, text: str) -> bool:
         """Whether a token stands in `text`, be it one that counts at the start of a line only."""
@@ -107,7 +137,7 @@ class ControlTokens:
 
     def is_harmless(self, text: str) -> bool:
         """Whether no token can hold a character of `text`, however a template places it: decided at a glance."""
-        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text))
+        return not (any(map(text.__contains__, self.telling)) or self.fits_inside(text)) or self.is_apart(text)
 
     def is_apart(self, word: str) -> bool:
         """Whether `word` is letters, digits, `_` and `-` only, and can be no part of a token whatever stands around."""

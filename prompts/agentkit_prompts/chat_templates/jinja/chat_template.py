@@ -19,7 +19,7 @@ from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
-from agentkit_prompts.chat_templates.jinja.markers import literals, rewrites_text, tokens_of_texts
+from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import Probe
@@ -211,11 +211,6 @@ class JinjaChatTemplate:
         tokens = (*tokens, *(self.stop_words or ()))
         texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
         return tokens_of_texts(texts, tokens, self._probe(self.source))
-
-    @cached_property
-    def rewrites_text(self) -> bool:
-        """Whether it may change the text of a message, as with `replace`: then the finished text is looked through."""
-        return self.isolated or any(map(rewrites_text, (self.source, *self.named.values())))
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""

@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from agentkit_prompts.chat_templates.guard.break_tokens import Policy, attempt, guarded, is_harmless, with_reasoning
+from agentkit_prompts.chat_templates.guard.break_tokens import (
+    Policy,
+    attempt,
+    check_own_tokens,
+    guarded,
+    is_harmless,
+    with_reasoning,
+)
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
@@ -95,7 +102,7 @@ def whole_text(
         raise ChatTemplateError(f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}")
     tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
     is_guarded = policy != "allow"
-    known = words_of_tools(composition.tools, tokens) if is_guarded else frozenset[str]()
+    known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
     read = TreeReader(tokens, known, is_split=is_guarded)
     entries = list(_located(composition, read) if policy == "reject" else _entries(composition, read))
     start = len(composition.conversation)
@@ -109,20 +116,17 @@ def whole_text(
 
     messages = [entry.plain.copy() if len(entry.plain) == 2 else untagged(entry.tree) for entry in entries]
     plain = {"messages": messages, **untagged(declared)}
-    rewrites = policy != "allow" and bool(tokens) and getattr(template, "rewrites_text", False)
-    is_calm = all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens)
-    if policy == "allow" or (is_calm and not rewrites):
+    if policy == "allow" or not tokens:
         return render(plain), plain
-    tree: dict[str, Tree] = {"messages": [entry.tree for entry in entries], **declared}
-    if rewrites:
-        messages = list(_located(composition, read, is_whole=True))
-        more_messages = [read.message(one, f"conversation[{at}]") for at, one in enumerate(more, start)]
-        tree["messages"] = [entry.tree for entry in messages] + more_messages
-        return guarded(
-            render, with_reasoning(render, tree, tokens), attempt(render, plain), tokens, policy, True
-        ), plain
-    text = attempt(render, plain)
-    return guarded(render, with_reasoning(render, tree, tokens), text, tokens, policy), plain
+    tree: Tree = {"messages": [entry.tree for entry in entries], **declared}
+    rewrites: bool = getattr(template, "rewrites_text", True)
+    if all(entry.is_harmless for entry in entries) and is_harmless(declared, tokens):
+        text = render(plain)
+        if rewrites:
+            check_own_tokens(render, tree, text, tokens)
+        return text, plain
+    tree = with_reasoning(render, tree, tokens)
+    return guarded(render, tree, attempt(render, plain), tokens, policy, rewrites=rewrites), plain
 
 
 def _entries(composition: Contents, read: TreeReader) -> Iterator[Entry]:
@@ -148,21 +152,14 @@ def _section(role: str, section: Section, tokens: ControlTokens) -> Entry:
     return Entry({"role": role, "content": Runs(runs)}, plain, all(piece.is_harmless for piece in pieces))
 
 
-def _located(composition: Contents, read: TreeReader, *, is_whole: bool = False) -> Iterator[Entry]:
-    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from.
-
-    With `is_whole` no taint is taken off, also of texts that hold nothing of a token.
-    """
-
-    def entry(tree: Tree) -> Entry:
-        return Entry(tree, untagged(tree), False) if is_whole else entry_of(tree, read.tokens)
-
+def _located(composition: Contents, read: TreeReader) -> Iterator[Entry]:
+    """Yield the same as `_entries`; the runs of stored messages say where in the context they are from."""
     for message, segments in composition.walk():
         if segments and segments[0].prompt not in ("conversation", "intermediate"):
-            yield entry({"role": message.role, "content": Runs(runs_of(segments))})
+            yield entry_of({"role": message.role, "content": Runs(runs_of(segments))}, read.tokens)
         else:
             pointer = segments[0].pointer.partition(".")[0] if segments else "conversation"
-            yield entry(read.message(message, pointer))
+            yield entry_of(read.message(message, pointer), read.tokens)
 
 
 def chat_template_of(given: GivenTemplate, now: datetime | None = None) -> ChatTemplate:

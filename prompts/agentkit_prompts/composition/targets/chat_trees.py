@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.chat_templates.guard.break_tokens import is_harmless
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
-from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, rewrite, untagged
+from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.normalise import plain
 from agentkit_prompts.context.items import Document, ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -104,12 +104,12 @@ class TreeReader:
         return value
 
     def _key(self, text: object, pointer: str) -> Any:
-        """Return a word that is part of no token as it is, since a template may look it up, anything else as runs."""
+        """Return a word of schemas as it is, since a template may look it up, anything else as runs."""
         if text is None or isinstance(text, int | float):
             return text
         if not isinstance(text, str):
             return Runs([Run(str(plain(text)), pointer)])
-        return text if text in _SPEC_WORDS or self.tokens.is_apart(text) else Runs([Run(str(text), pointer)])
+        return text if text in _SPEC_WORDS else Runs([Run(str(text), pointer)])
 
     def _call(self, call: ToolCall, pointer: str) -> Tree:
         arguments = f"{pointer}.arguments"
@@ -150,17 +150,8 @@ class TreeReader:
 
 
 def entry_of(tree: Tree, tokens: ControlTokens) -> Entry:
-    """Return what is known about a tree; the taint of texts that cannot do harm is taken off."""
-    return Entry(rewrite(tree, lambda runs: _relevant(runs, tokens)), untagged(tree), is_harmless(tree, tokens))
-
-
-def _relevant(runs: Runs, tokens: ControlTokens) -> Runs:
-    if not any(run.is_tainted and run.text and tokens.is_harmless(run.text) and not run.text.isspace() for run in runs):
-        return runs
-    return Runs(
-        run._replace(is_tainted=False) if tokens.is_harmless(run.text) and not run.text.isspace() else run
-        for run in runs
-    )
+    """Return what is known about a tree."""
+    return Entry(tree, untagged(tree), is_harmless(tree, tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +173,9 @@ def runs_of(segments: Iterable[Segment]) -> Iterator[Run]:
         yield Run(text, segment.pointer or segment.prompt, segment.trust == "untrusted")
 
 
-def words_of_tools(tools: Iterable[ToolSpec], tokens: ControlTokens) -> frozenset[str]:
-    """Return the names of tools and their parameters, which a template may look up.
-
-    Of an untrusted tool only those that can be no part of a control token.
-    """
-    known: set[str] = set()
-    for tool in tools:
-        words = tool.derive(_words)
-        known.update(words if tool.trust == "trusted" else filter(tokens.is_apart, words))
-    return frozenset(known)
+def words_of_tools(tools: Iterable[ToolSpec]) -> frozenset[str]:
+    """Return the names that the developer gave to tools and parameters, which a template may look up."""
+    return frozenset(word for tool in tools if tool.trust == "trusted" for word in tool.derive(_words))
 
 
 def is_harmless_tool(tool: ToolSpec, tokens: ControlTokens) -> bool:

@@ -1,0 +1,1 @@
+"""Claude through the official SDK: requests, replies, what each model can do."""

@@ -1,0 +1,174 @@
+"""Models behind Anthropic's messages API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Unpack
+
+from agentkit.models.anthropic.anthropic_reader import AnthropicReader
+from agentkit.models.anthropic.claude_models import ClaudeRules, claude_rules
+from agentkit.models.http.endpoint import EndpointModel, EndpointOptions, Heard
+from agentkit.models.http.sdk_clients import ANTHROPIC
+from agentkit.models.model_errors import ModelInterrupted
+from agentkit.models.settings import Fields, ModelSettings, by_request, patched
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["AnthropicModel"]
+
+_MAX_TOKENS = 8192
+"""Tokens of a reply where its settings name no limit: the API wants one."""
+_MIN_THINKING = 1024
+_MIN_TOP_P = 0.95
+"""Beside a budget for thinking."""
+_MAX_PAUSES = 20
+"""How often a turn that the provider paused is sent back to be continued."""
+
+
+def _temperature(value: float) -> Mapping[str, Any]:
+    if value > 1:
+        raise ValueError("expected a number from 0 to 1")
+    return {"temperature": value}
+
+
+def _stop(value: str | tuple[str, ...]) -> Mapping[str, Any]:
+    return {"stop_sequences": [value] if isinstance(value, str) else [*value]}
+
+
+def _thinking(value: int) -> Mapping[str, Any]:
+    if 0 < value < _MIN_THINKING:
+        raise ValueError(f"expected 0, or {_MIN_THINKING} and more")
+    return {"thinking": {"type": "enabled", "budget_tokens": value}} if value else {}
+
+
+_FIELDS: Fields = {
+    "temperature": _temperature,
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_tokens": "max_tokens",
+    "stop": _stop,
+    "effort": lambda value: {} if value == "none" else {"output_config": {"effort": value}},
+    "thinking_tokens": _thinking,
+    "tool_choice": by_request,
+    "parallel_tool_calls": by_request,
+    "service_tier": "service_tier",
+}
+
+
+class AnthropicModel(EndpointModel):
+    """Talks to Anthropic's messages API, or a server that speaks it, through the official `anthropic` SDK.
+
+    `api_key` and `base_url` fall back to ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL, read at the first request; the base
+    URL ends where /v1/messages begins. The other options are those of `EndpointOptions`. Without `max_tokens` a reply
+    may have 8,192, what it thinks not counted.
+
+    Cache marks stand at the breakpoints of the composition. What the model thought goes back with its signature, and so
+    do steps that the provider took itself.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that the API does not have, or does not take beside another one.
+    """
+
+    sdk = ANTHROPIC
+    path = "/v1/messages"
+    noun = "message"
+
+    def __init__(self, model: str, *, client: AsyncAnthropic | None = None, **options: Unpack[EndpointOptions]) -> None:
+        super().__init__(model, client=client, **options)
+
+    def _fields(self) -> Fields:
+        return _FIELDS
+
+    def _set(self, settings: ModelSettings) -> None:
+        super()._set(settings)
+        if settings.effort == "none" or settings.thinking_tokens == 0:
+            self._fixed = patched({"thinking": {"type": claude_rules(self.name).no_thinking}}, self._fixed)
+        self._fixed.setdefault("max_tokens", _MAX_TOKENS + (settings.thinking_tokens or 0))
+
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        yield from _not_taken(settings, claude_rules(self.name))
+        yield from _conflicts(settings)
+
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        body = {"model": self.name, **composition.to_anthropic()}
+        choice, parallel = self._tool_choice(composition), self.settings.parallel_tool_calls
+        if choice is not None or (parallel is not None and composition.tools):
+            kinds = {"required": "any", None: "auto"}
+            named = {"type": kinds.get(choice, choice)}
+            if choice not in (None, "auto", "none", "required"):
+                named = {"type": "tool", "name": choice}
+            if parallel is not None and choice != "none":
+                named["disable_parallel_tool_use"] = not parallel  # type: ignore[assignment]
+            body["tool_choice"] = named
+        return body
+
+    def _reader(self, composition: Composition) -> AnthropicReader:
+        return AnthropicReader()
+
+    async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> AnthropicReader:
+        reader = await self._attempts(body, AnthropicReader, heard)
+        for _ in range(_MAX_PAUSES):
+            if not reader.is_paused:
+                return reader
+            if (left := self._tokens_left(reader)) is not None and left < 1:
+                reader.finish_reason = "length"
+                return reader
+            turn = [{"role": "assistant", "content": content}] if (content := reader.content()) else []
+            again = {**body, "messages": [*body["messages"], *turn], **({"max_tokens": left} if left else {})}
+            reader = await self._attempts(again, partial(AnthropicReader, reader), Heard(heard.on_delta))
+        if reader.is_paused:
+            why = f"the provider paused the turn more than {_MAX_PAUSES} times"
+            raise ModelInterrupted.after(reader.text, why, model=self.name, host=self.host)
+        return reader
+
+    def _tokens_left(self, reader: AnthropicReader) -> int | None:
+        """Return how many tokens the rest of a turn may have, beside those of its thoughts; None without a limit."""
+        most = self.settings.max_tokens
+        left = None if most is None else most - reader.usage.output_tokens
+        return left if left is None or left > (self.settings.thinking_tokens or 0) else 0
+
+
+def _not_taken(settings: ModelSettings, rules: ClaudeRules) -> Iterator[str]:
+    """Yield what the model does not take."""
+    sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "top_k")}
+    given = [f"{name}={value}" for name, value in sampling.items() if value is not None]
+    advice = "leave it out, or send it with extra={...} if the model takes it by now"
+    if rules.sampling == "none":
+        yield from [f"{one}: this model does not take it; {advice}" for one in given]
+    elif rules.sampling == "one" and settings.temperature is not None and settings.top_p is not None:
+        yield f"temperature={settings.temperature} and top_p={settings.top_p}: this model takes one of them; {advice}"
+    if settings.thinking_tokens and not rules.thinking_budget:
+        there = "effort sets how much it thinks" if rules.efforts else "it does not think"
+        yield f"thinking_tokens={settings.thinking_tokens}: this model does not take it: {there}"
+    for name, value in (("effort", settings.effort), ("thinking_tokens", settings.thinking_tokens)):
+        if value in ("none", 0) and rules.no_thinking is None:
+            yield f"{name}={value!r}: this model always thinks; leave it out, or set effort='low'"
+    if settings.effort not in (None, "none", *rules.efforts):
+        there = f"expected one of none, {', '.join(rules.efforts)}" if rules.efforts else "this model has no effort"
+        yield f"effort={settings.effort!r}: {there}"
+    if settings.tool_choice not in (None, "auto", "none") and not rules.forced_tools:
+        yield f"tool_choice={settings.tool_choice!r}: this model cannot be made to call a tool; leave it out"
+
+
+def _conflicts(settings: ModelSettings) -> Iterator[str]:
+    """Yield what the API refuses beside a budget for thinking."""
+    budget = settings.thinking_tokens
+    if not budget:
+        return
+    if settings.max_tokens is not None and settings.max_tokens <= budget:
+        yield f"max_tokens={settings.max_tokens} must be more than thinking_tokens={budget}"
+    if settings.temperature not in (None, 1):
+        yield f"temperature={settings.temperature} cannot be beside thinking_tokens: leave it out"
+    if settings.top_p is not None and settings.top_p < _MIN_TOP_P:
+        yield f"top_p={settings.top_p} must be at least {_MIN_TOP_P} beside thinking_tokens"
+    if settings.top_k is not None:
+        yield f"top_k={settings.top_k} cannot be beside thinking_tokens: leave it out"
+    if settings.tool_choice not in (None, "auto", "none"):
+        yield f"tool_choice={settings.tool_choice!r} cannot be beside thinking_tokens: leave it out"
+    if settings.effort == "none":
+        yield "effort='none' cannot be beside thinking_tokens: leave one of them out"

@@ -1,0 +1,1 @@
+"""Raw completions in a chat template of ours, and the tool calls their texts hold."""

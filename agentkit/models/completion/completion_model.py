@@ -1,0 +1,207 @@
+"""Models behind a raw-completion endpoint: any `/v1/completions`, with the chat template of the model in front."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from agentkit.models.completion.functionary import FunctionaryReply
+from agentkit.models.completion.harmony import HarmonyReply
+from agentkit.models.completion.text_score import EchoReader, TextScore
+from agentkit.models.completion.text_tool_calls import TextToolCalls
+from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.model import Delta
+from agentkit.models.model_errors import ModelRequestError
+from agentkit.models.openai.openai_chat import usage_options, without_usage
+from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
+from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
+from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.targets.tools_in_text import shows_tools
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import REASONING
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from agentkit.models.model import Reply
+    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["CompletionModel"]
+
+_FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
+_MAX_TOKENS = 1024
+_SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
+
+
+class CompletionModel(EndpointModel):
+    """Sends the text of a composition to a completions endpoint through the official `openai` SDK.
+
+    `chat_template` writes the text: a template, the name of a registered one or of a model, a `ChatTemplateConfig`, a
+    file, or the folder of a model. Without it the one that fits the model's name is taken. `control_tokens` is what
+    happens to untrusted text that would form one of its control tokens (see `Composition.to_text`), and
+    `template_kwargs` are what else the template reads, such as `enable_thinking`. The other options are those of
+    `EndpointOptions`.
+
+    Temperature, top_p, top_k, the repetition penalty and the stop words are those of the template where the settings do
+    not have them. `max_tokens` is always sent, 1,024 when not given: endpoints stop after 16 without it. The schema of
+    an output type is sent as `response_format`. Where the template has a `session_len`, the oldest history is left out
+    until prompt and reply fit into it.
+
+    Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
+    names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text, and so
+    does what the model only thinks of calling.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that completions do not have.
+        ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
+    """
+
+    path = "/completions"
+
+    def __init__(
+        self,
+        model: str,
+        chat_template: GivenTemplate | None = None,
+        *,
+        client: AsyncOpenAI | None = None,
+        control_tokens: Policy = "escape",
+        template_kwargs: Mapping[str, Any] | None = None,
+        **options: Unpack[EndpointOptions],
+    ) -> None:
+        template = find_chat_template(chat_template, model)
+        self.chat_template: ChatTemplate = template
+        self._format = checked_format(getattr(template, "tool_call_format", None))
+        self._control_tokens: Policy = control_tokens
+        self._template_kwargs = dict(template_kwargs or {})
+        super().__init__(model, client=client, **options)
+
+    @property
+    def stop_words(self) -> tuple[str, ...]:
+        """What ends its replies: of its settings, as it was made with, or else of its chat template."""
+        stop: Any = self._fixed.get("stop", ())
+        return (stop,) if isinstance(stop, str) else tuple(stop)
+
+    def _fields(self) -> Fields:
+        return _FIELDS
+
+    def _set(self, settings: ModelSettings) -> None:
+        super()._set(settings)
+        template = self.chat_template
+        own = {name: getattr(template, name, None) for name in _SAMPLING}
+        defaults = {**own, "stop": list(template.stop_words or ()) or None}
+        self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
+
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        composition, left = self._fitted(composition)
+        text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
+        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        if left is not None:
+            body["max_tokens"] = min(_MAX_TOKENS, left)
+        if composition.output_schema is not None:
+            schema = {"name": "answer", "schema": composition.output_schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+    def _fitted(self, composition: Composition) -> tuple[Composition, int | None]:
+        """Return what fits into the `session_len` of the template beside a reply, and the tokens that a reply may have.
+
+        Of the history the oldest steps are left out, as far as that is needed.
+
+        Raises:
+            ModelRequestError: It does not fit without any history either.
+        """
+        most = getattr(self.chat_template, "session_len", None)
+        if most is None:
+            return composition, None
+        limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
+        if composition.tokens > limit:
+            composition = without_oldest(composition, limit)
+            if composition.tokens > limit:
+                raise ModelRequestError(
+                    f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
+                    f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
+                    "template the session_len that the server has",
+                    model=self.name,
+                    host=self.host,
+                )
+        return composition, most - composition.tokens
+
+    async def complete(self, text: str) -> Reply:
+        """Send a text as it is, without the chat template and its guard, and return how the model goes on.
+
+        Raises:
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None))
+        return reader.reply(self.name)
+
+    async def score(self, text: str) -> TextScore:
+        """Return how likely the model finds each token of a text, sent as it is: `echo` and `logprobs`.
+
+        Raises:
+            ModelReplyError: The endpoint sends no log probabilities of a prompt.
+            ModelError: There is no reply; see `request`.
+        """
+        body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
+        # A sampling setting must not change what is scored.
+        asked = patched(body, self.settings.extra)
+        return (await self._sent(asked, lambda: EchoReader(text, self.name, self.host))).score()
+
+    def _stream_options(self) -> dict[str, Any]:
+        return usage_options(self._clients, self.settings.extra)
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        return without_usage(self._clients, error)
+
+    def _reader(self, composition: Composition) -> ReplyReader:
+        schemas = {tool.name: tool.parameters for tool in composition.tools}
+        # A prompt that shows the tools says how they are called, and any form that there is is recognised.
+        is_free = self._format != HARMONY and shows_tools(composition)
+        return _CompletionReader(schemas, None if is_free else self._format)
+
+
+class _CompletionReader(ReplyReader):
+    """Reads completions: text instead of messages, and what the format of the model has in it beside text."""
+
+    def __init__(self, schemas: Schemas, format: str | None) -> None:
+        super().__init__()
+        self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
+        if format == HARMONY:
+            self._inside = HarmonyReply()
+        elif format == FUNCTIONARY:
+            self._inside = FunctionaryReply(schemas)
+        elif schemas:
+            self._inside = TextToolCalls(schemas, format)
+
+    def _delta(self, choice: dict[str, Any]) -> object:
+        return {"content": choice.get("text")}
+
+    def _spoken(self, text: str, *, last: bool) -> str:
+        if self._inside is None:
+            return text
+        text = self._inside.add(text)
+        return text + self._inside.end() if last else text
+
+    def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
+        new = super()._take_text(text, last=last)
+        if self._inside is None:
+            return new
+        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.new_thinking()):
+            new.insert(0, Delta(thought, "thinking"))
+        for call in self._inside.calls:
+            new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+        self._inside.calls.clear()
+        return new or [Delta("")] if text else new  # something new came, though it is held back
+
+    def reply(self, model: str) -> Reply:
+        self.end()
+        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
+            self._kept[REASONING[0]] = thought
+        return super().reply(model)

@@ -1,0 +1,432 @@
+"""What every model behind an HTTP endpoint shares: the request, the stream, another attempt, and typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
+
+from agentkit.models.http.reply_body import DONE, documents
+from agentkit.models.http.reply_reader import IncompleteCall, Reader
+from agentkit.models.http.request_body import body_bytes
+from agentkit.models.http.request_limit import RequestLimit
+from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
+from agentkit.models.http.sdk_errors import Asked, translate
+from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
+from agentkit.models.model_errors import (
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelRequestError,
+    ModelUnavailable,
+    NetworkRefused,
+    spellings,
+)
+from agentkit.models.prices import Price, known_price
+from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
+
+if TYPE_CHECKING:
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["EndpointModel", "EndpointOptions", "Heard", "no_real_models", "secrets_of"]
+
+AnyReader = TypeVar("AnyReader", bound=Reader)
+
+_REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
+_SECONDS = 600.0
+_TAIL_SECONDS = 10.0
+"""How long is waited for what follows the end of a reply, such as its usage."""
+_END_SECONDS = 0.5
+"""How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
+_MIN_SECRET = 8
+"""Shorter values are placeholders; taking them out of messages would only garble the words."""
+_MAX_PAUSE = 8.0
+"""Seconds between two attempts, where the endpoint does not name them."""
+_MAX_ASKED_PAUSE = 60.0
+"""Seconds that are waited because the endpoint asks for them; a longer wait is the caller's to decide."""
+
+
+class EndpointOptions(TypedDict, total=False):
+    """What every model behind an endpoint can be made with; all of it may be left out."""
+
+    api_key: str | None
+    """The key; by default that of the environment, read at the first request. A server that is not the provider's own
+    may need none."""
+    base_url: str | None
+    """Where requests go; by default the address in the environment, or else the provider's own."""
+    settings: ModelSettings
+    """How it is to answer."""
+    max_retries: int
+    """Further attempts (2 when not given) after a 408, 409, 429 or 5xx, a connection that failed, or a stream that was
+    cut before anything of it was passed on."""
+    max_concurrency: int | None
+    """Requests at once; others wait for their turn."""
+    price: Price | None
+    """What `Limits(money=)` and `result.cost` count with; without one it is that of `prices.json`, where the provider
+    itself is asked."""
+
+
+class EndpointModel(ABC):
+    """Talks to an endpoint through an official SDK; a subclass makes the body, and reads the reply.
+
+    The arguments are those of `EndpointOptions`. `client` is a ready client of the SDK, which stays yours to close, and
+    to use from one event loop only; otherwise each event loop gets a client of its own, closed when the loop ends, or
+    by `aclose`.
+    """
+
+    sdk: Sdk = OPENAI
+    """Which SDK it talks through."""
+    path: ClassVar[str]
+    """Where requests go, behind the base URL."""
+    noun: ClassVar[str] = "completion"
+    """What a reply is called in errors."""
+    output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: Any = None,
+        settings: ModelSettings = NO_SETTINGS,
+        max_retries: int = 2,
+        max_concurrency: int | None = None,
+        price: Price | None = None,
+    ) -> None:
+        self.name = model
+        self._price = price
+        self._max_retries = max_retries
+        self._limit = RequestLimit(max_concurrency)
+        self._clients = Clients(self.sdk, model, api_key, base_url, client)
+        self._set(checked_settings(settings, f"model {model!r}: settings"))
+
+    def with_settings(self, settings: ModelSettings) -> Self:
+        """Return this model with some settings in the place of its own; connections and limits are shared.
+
+        Raises:
+            AgentDefinitionError: Names every setting that it cannot do.
+        """
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        made._set(self.settings.under(settings))
+        return made
+
+    def _set(self, settings: ModelSettings) -> None:
+        self.settings = settings
+        self._timeout = _SECONDS if settings.timeout is None else settings.timeout
+        body = body_of(settings, self._fields(), self.name, self._refused(settings))
+        self._fixed = patched(body, settings.extra, keep_none=True)
+
+    def _fields(self) -> Fields:
+        """Return the settings that it can do."""
+        return {}
+
+    def _refused(self, settings: ModelSettings) -> Iterable[str]:
+        """Return what this model does not take of the settings that the endpoint has."""
+        return ()
+
+    def _tool_choice(self, composition: Composition) -> str | None:
+        """Return which tools the model may call; None where the endpoint is to decide.
+
+        Raises:
+            ModelRequestError: It has to call a tool that is not offered.
+        """
+        choice = self.settings.tool_choice
+        if choice not in (None, "auto", "none"):
+            if any(message.role == "tool" for message in composition.intermediate):
+                return "auto" if composition.tools else None
+            offered = [tool.name for tool in composition.tools]
+            if not offered or (choice != "required" and choice not in offered):
+                there = f"the tools are {', '.join(offered)}" if offered else "there are no tools"
+                raise ModelRequestError(f"settings: tool_choice={choice!r}, and {there}", model=self.name)
+        return choice if composition.tools else None
+
+    @abstractmethod
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        """Return the body of the request, without settings."""
+
+    @abstractmethod
+    def _reader(self, composition: Composition) -> Reader:
+        """Return what reads the reply."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, host={self.host!r})"
+
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint, without credentials."""
+        return self._clients.host
+
+    @property
+    def price(self) -> Price | None:
+        """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
+        return self._price if self._price is not None else known_price(self.host, self.name)
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        """Send the composition and return the reply; stream it when there is a listener.
+
+        Raises:
+            ModelAuthError: There is no key, or the endpoint refuses it.
+            ModelRequestError: The endpoint does not accept the request.
+            ModelRateLimited: Still 429 after the retries.
+            ModelUnavailable: Unreachable, too slow or failing after the retries.
+            ModelInterrupted: The stream broke off; carries the text until then.
+            ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
+            ModelReplyError: The endpoint answered something else than a reply.
+        """
+        if _REFUSED.get():
+            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        try:
+            body = patched(self._body(composition), self._fixed)
+            async with self._limit:
+                heard = Heard(on_delta)
+                reader = await self._answered(body, composition, heard)
+                with self._translating(reader, heard):
+                    return reader.reply(self.name)
+        except ModelError as error:
+            _cut_chain(error, self._secrets())
+            raise
+
+    async def _sent(
+        self, body: dict[str, Any], new_reader: Callable[[], AnyReader], on_delta: OnDelta | None = None
+    ) -> AnyReader:
+        """Send a body that is no composition's, and return what has read the answer."""
+        if _REFUSED.get():
+            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        try:
+            async with self._limit:
+                return await self._attempts(body, new_reader, Heard(on_delta))
+        except ModelError as error:
+            _cut_chain(error, self._secrets())
+            raise
+
+    async def _answered(self, body: dict[str, Any], composition: Composition, heard: Heard) -> Reader:
+        """Send a request until it is answered, and return what has read the answer."""
+        return await self._attempts(body, lambda: self._reader(composition), heard)
+
+    async def _attempts(self, body: dict[str, Any], new_reader: Callable[[], AnyReader], heard: Heard) -> AnyReader:
+        client, attempt = await self._clients.client(), 0
+        while True:
+            reader = new_reader()
+            try:
+                with self._translating(reader, heard):
+                    await self._attempt(client, body, reader, heard)
+                return reader
+            except ModelError as error:
+                if heard.has_begun:
+                    raise
+                if isinstance(error, ModelRequestError) and self._adapts(error):
+                    continue
+                attempt += 1
+                pause = _pause(error, attempt)
+                if pause is None or attempt > self._max_retries:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _attempt(self, client: Any, body: dict[str, Any], reader: Reader, heard: Heard) -> None:
+        async with asyncio.timeout(self._timeout):
+            response = await self._response(client, body, is_streamed=heard.on_delta is not None)
+        stream = documents(response)
+        try:
+            if heard.on_delta is not None:
+                await self._follow(stream, reader, heard)
+            else:
+                async with asyncio.timeout(self._timeout):
+                    async for document in stream:
+                        if document is not DONE and not reader.is_over:
+                            reader.add(document)
+        finally:
+            await stream.aclose()
+            await response.aclose()
+        tail = reader.end()
+        if reader.finish_reason is None and heard.on_delta is not None:
+            if not heard.has_begun:
+                why = "the stream ended before there was anything of a reply; ask again"
+                raise ModelUnavailable(why, model=self.name, host=self.host)
+            raise ModelInterrupted.after(reader.text, "no finish reason", model=self.name, host=self.host)
+        await heard.all_of(tail)
+
+    async def _follow(self, stream: AsyncGenerator[Any], reader: Reader, heard: Heard) -> None:
+        """Read a stream to its end. Pings keep nothing alive: what counts is that something new comes."""
+        latest, is_done = time.monotonic(), False
+        while True:
+            has_ended = reader.finish_reason is not None
+            seconds = self._timeout
+            if has_ended or is_done:
+                seconds = min(seconds, _END_SECONDS if is_done or reader.is_over else _TAIL_SECONDS)
+            try:
+                async with asyncio.timeout(max(0.0, latest + seconds - time.monotonic())):
+                    document = await anext(stream, None)
+            except TimeoutError:
+                if has_ended or is_done:
+                    return
+                raise TimeoutError(f"nothing new for {self._timeout:g} s") from None
+            if document is None:
+                return
+            is_done = is_done or document is DONE
+            new = [] if is_done or reader.is_over else reader.add(document)
+            if new:
+                await heard.all_of(new)
+            if new or (reader.finish_reason is not None and not has_ended):
+                latest = time.monotonic()
+
+    async def _response(self, client: Any, body: dict[str, Any], *, is_streamed: bool) -> Any:
+        """Send a request and return its response, unread."""
+        from httpx2 import Response
+
+        if is_streamed:
+            body = {**self._stream_options(), **body, "stream": True}
+        # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
+        # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
+        sent = {"body": body} if self._clients.given is not None else {"content": body_bytes(body)}
+        return await client.post(
+            self.path,
+            **sent,
+            cast_to=Response,
+            options=self._clients.options(self._timeout, dict(self.settings.headers)),
+            stream=True,
+        )
+
+    def _stream_options(self) -> dict[str, Any]:
+        """Return what is sent with a stream request only."""
+        return {}
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        """Whether the request is to be sent again, as it is changed because of what the endpoint refused."""
+        return False
+
+    def _asked(self) -> Asked:
+        sdk, address = self.sdk, self._clients.address
+        return Asked(
+            self.name,
+            self.host,
+            self.path,
+            self.noun,
+            sdk.key,
+            f"{address} ends where {self.path} begins",
+            self._secrets(),
+        )
+
+    @contextmanager
+    def _translating(self, reader: Reader, heard: Heard) -> Iterator[None]:
+        """Raise what goes wrong inside as one of our errors."""
+        try:
+            yield
+        except _ListenerError as error:
+            raise error.raised from error.raised.__cause__
+        except ModelError:
+            raise
+        except Exception as error:
+            received = reader.text if heard.has_begun or isinstance(error, IncompleteCall) else reader.earlier or None
+            ours = translate(error, self._asked(), received)
+            if ours is None:
+                raise
+            raise ours from error
+
+    def _secrets(self) -> tuple[str, ...]:
+        values = [self._clients.key, *self.settings.secrets]
+        secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
+        return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the state without connections.
+
+        Raises:
+            TypeError: It holds a secret: a key, a client, a base URL with a password, or one in its settings.
+        """
+        if self._clients.holds_secret or self.settings.secrets:
+            raise TypeError(
+                f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
+                f"again there, with the key in {self.sdk.key}"
+            )
+        return dict(vars(self))
+
+    async def aclose(self) -> None:
+        """Close the connections that the running event loop opened."""
+        await self._clients.aclose()
+
+
+class _ListenerError(Exception):
+    """What a listener raised: it is the listener's, whatever its class."""
+
+    def __init__(self, raised: Exception) -> None:
+        super().__init__(str(raised))
+        self.raised = raised
+
+
+class Heard:
+    """Passes pieces on to who listens, and knows whether there were any."""
+
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        self.on_delta = on_delta
+        self.has_begun = False
+
+    async def all_of(self, deltas: Sequence[Delta]) -> None:
+        if self.on_delta is None:
+            return
+        for delta in deltas:
+            if delta.text:
+                self.has_begun = True
+                try:
+                    await passed_on(delta, self.on_delta)
+                except Exception as error:
+                    raise _ListenerError(error) from error
+
+
+def _pause(error: ModelError, attempt: int) -> float | None:
+    """Return how long to wait before another attempt; None where there is to be none."""
+    if isinstance(error, ModelRateLimited) and error.is_final:
+        return None
+    if not isinstance(error, ModelUnavailable | ModelRateLimited | ModelInterrupted):
+        return None
+    after = error.retry_after if isinstance(error, ModelRateLimited) else None
+    if after is not None:
+        return after if after <= _MAX_ASKED_PAUSE else None
+    return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.75, 1.0)
+
+
+def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
+    """Take out of the chain of an error what quotes a secret: `raise ... from None` leaves it in `__context__`."""
+    seen = {id(error)}
+    todo, forms = [error], [form for secret in secrets for form in spellings(secret)]
+    while forms and todo:
+        at = todo.pop()
+        for name in ("__cause__", "__context__"):
+            other = getattr(at, name)
+            if other is None or id(other) in seen:
+                continue
+            sent = getattr(getattr(other, "request", None), "headers", {})
+            texts = "\n".join((str(other), repr(other), repr(vars(other)), *sent.values()))
+            if any(form in texts for form in forms):
+                setattr(at, name, None)
+            else:
+                seen.add(id(other))
+                todo.append(other)
+
+
+def secrets_of(model: object) -> tuple[str, ...]:
+    """Return what a model sends that must not be shown, so that it can be masked: its key, and values of headers."""
+    inner = getattr(model, "models", ())
+    return (
+        model._secrets() if isinstance(model, EndpointModel) else tuple([s for one in inner for s in secrets_of(one)])
+    )
+
+
+@contextmanager
+def no_real_models() -> Iterator[None]:
+    """Refuse every request to a model over a network until the end of the block: for tests.
+
+    Raises, in the run that tries:
+        NetworkRefused: Names the model.
+    """
+    token = _REFUSED.set(True)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(token)

@@ -1,0 +1,447 @@
+"""Reads the replies of endpoints, whole or streamed, as servers really send them; here those of chat completions.
+
+A whole reply is read like a stream of one piece, so there is one reader for each wire form. Servers differ in what they
+leave out: an index, an id, a finish reason, the usage; arguments come in pieces, at once, or as an object.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+from agentkit.models.http.json_end import JsonEnd
+from agentkit.models.model import Delta, Reply, Usage
+from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
+
+__all__ = [
+    "ErrorReply",
+    "IncompleteCall",
+    "PieceJoiner",
+    "ProtocolError",
+    "Reader",
+    "ReplyReader",
+    "brief",
+    "count_of",
+    "error_in",
+    "is_json",
+    "object_of",
+    "sendable",
+]
+
+_Object: TypeAlias = dict[str, Any]
+
+_MESSAGE_KEYS = frozenset(("role", "content", "refusal", "tool_calls", "function_call"))
+_CALL_KEYS = frozenset(("index", "id", "type", "function"))
+"""What is read; everything else of a reply is kept for the provider."""
+
+
+class ProtocolError(ValueError):
+    """What a server sent is no reply of its protocol."""
+
+
+class ErrorReply(Exception):
+    """What a server sent is an error, whatever the status of its answer.
+
+    Attributes:
+        code: Its code or type, as the server names it; empty where it names none.
+        explanation: What it says.
+    """
+
+    def __init__(self, code: str, explanation: str) -> None:
+        super().__init__(explanation)
+        self.code = code
+        self.explanation = explanation
+
+
+class IncompleteCall(Exception):
+    """The reply was cut at its limit of tokens before it was of any use: inside a tool call, or while thinking."""
+
+
+class Reader(ABC):
+    """Puts a reply together from what a server sends.
+
+    `add` takes each document (an event of a stream, or the whole reply) as decoded JSON and returns what is new in it,
+    `end` returns what waited for more, `reply` what all of it amounts to.
+
+    Raises:
+        ProtocolError: What was sent is no reply.
+        ErrorReply: What was sent is an error.
+    """
+
+    finish_reason: str | None = None
+    """Why the reply ended, in our words; None while it goes on."""
+    model = ""
+    """Who answers, as the server names it."""
+    started = False
+    """Whether there is anything of a reply."""
+    is_over = False
+    """Whether nothing more can follow."""
+    earlier = ""
+    """The text of replies before, which this one continues."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The text so far."""
+
+    @abstractmethod
+    def add(self, document: object) -> list[Delta]:
+        """Take a document in, and return the pieces that it adds."""
+
+    def end(self) -> list[Delta]:
+        """Return the pieces that `add` held back."""
+        return []
+
+    @abstractmethod
+    def reply(self, model: str) -> Reply:
+        """Return the whole reply; `model` names it where the endpoint did not.
+
+        Raises:
+            ProtocolError: There is no reply in it.
+            IncompleteCall: It was cut where half of it cannot be used.
+        """
+
+
+def _without_half(piece: str) -> tuple[str, str]:
+    """Return a piece of text, and the half of a surrogate pair that it ends in."""
+    return (piece[:-1], piece[-1]) if piece and "\ud800" <= piece[-1] <= "\udbff" else (piece, "")
+
+
+class PieceJoiner:
+    """Joins pieces of text; a surrogate pair that the server cut in two waits for its other half."""
+
+    __slots__ = ("_held", "pieces", "size")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.size = 0
+        """Characters in the pieces that are kept."""
+        self._held = ""
+
+    def add(self, piece: str, *, last: bool = False) -> str:
+        """Return what can be passed on."""
+        piece, self._held = (self._held + piece, "") if last else _without_half(self._held + piece)
+        return clean(piece)
+
+    def keep(self, piece: str) -> str:
+        """Return what can be passed on, and keep it."""
+        piece = self.add(piece)
+        if piece:
+            self.pieces.append(piece)
+            self.size += len(piece)
+        return piece
+
+    def __str__(self) -> str:
+        return "".join(self.pieces) + clean(self._held)
+
+
+class ReplyReader(Reader):
+    """Reads chat completions.
+
+    What it does not know is kept for `provider`, the endpoint that sent it, and so is what the model thought.
+    """
+
+    def __init__(self, provider: str = "openai") -> None:
+        self._provider = provider
+        self._kept: _Object = {}
+        self._usage = Usage()
+        self._text: list[str] = []
+        self._joiner, self._thought = PieceJoiner(), PieceJoiner()
+        self._refused = self._has_content = self._has_message = False
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def add(self, document: object) -> list[Delta]:
+        if (error := error_in(document)) is not None:
+            raise error
+        data = object_of(document, "the reply")
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
+        if data.get("usage"):
+            self._usage = _usage(object_of(data["usage"], "usage"))
+        choices = data.get("choices") or []
+        if not isinstance(choices, list):
+            raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
+        new: list[Delta] = []
+        for item in choices:
+            choice = object_of(item, "choices[0]")
+            if choice.get("index") in (0, None):
+                new += self._choose(choice)
+        return new
+
+    def end(self) -> list[Delta]:
+        return self._take_text("", last=True)
+
+    def reply(self, model: str) -> Reply:
+        if not self.started:
+            raise ProtocolError("the reply has no choices")
+        self.end()
+        seen: set[str] = set()
+        calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
+        reason = self.finish_reason
+        if reason == "length" and calls and not is_json(calls[-1].arguments):
+            raise IncompleteCall(f"inside the arguments of the tool {calls[-1].name!r}")
+        if calls and reason in (None, "stop", "function_call"):
+            reason = "tool_calls"  # several servers say "stop" here
+        elif self._refused and reason in (None, "stop"):
+            reason = "refusal"
+        if not calls and not self._text:
+            self._check_empty(reason)
+        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
+
+    def _check_empty(self, reason: str | None) -> None:
+        """Refuse a reply without text and calls, unless the server says that it is empty."""
+        if reason == "length":
+            raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
+        if reason in (None, "stop", "tool_calls", "function_call") and not self._has_content:
+            thought = ", only what the model thought" if thought_in(self._kept) else ""
+            what = f"neither text nor tool calls{thought}" if self._has_message else "no message"
+            raise ProtocolError(f"the reply has {what} (finish_reason: {reason})")
+
+    def _message(self, calls: tuple[ToolCall, ...]) -> Message:
+        kept = sendable(self._kept)
+        if (thought := thought_in(kept)) is None:
+            return Message("assistant", self.text, calls, opaque={self._provider: kept} if kept else {})
+        key, text = thought
+        del kept[key]
+        own = {} if key == REASONING[0] else {self._provider: {key: text}}
+        thinking = (Thinking(text, self._provider, opaque=own),)
+        return Message("assistant", self.text, calls, thinking=thinking, opaque={self._provider: kept} if kept else {})
+
+    def _choose(self, choice: _Object) -> list[Delta]:
+        self.started = True
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            if reason == "error":
+                raise ErrorReply("", "the endpoint failed while it answered (finish_reason: error)")
+            self.finish_reason = reason
+        delta = self._delta(choice)
+        if not delta:
+            return []
+        self._has_message = True
+        delta = object_of(delta, "the message")
+        _keep(delta, _MESSAGE_KEYS, self._kept)
+        new: list[Delta] = []
+        for key in REASONING:
+            if isinstance(thought := delta.get(key), str):
+                new = [Delta(piece, "thinking")] if (piece := self._thought.add(thought)) else []
+                break
+        content = delta.get("content")
+        self._has_content = self._has_content or content is not None
+        new += self._take_text(_text_of(content))
+        refusal = delta.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._refused = True
+            new += [piece._replace(kind="refusal") for piece in self._take_text(refusal)]
+        calls = delta.get("tool_calls") or []
+        if not isinstance(calls, list):
+            raise ProtocolError(f"tool_calls: expected a list, got {brief(calls)}")
+        for call in calls:
+            new += self._add_call(object_of(call, "tool_calls"))
+        if delta.get("function_call"):  # as it was before there were several
+            new += self._add_call({"function": delta["function_call"], "index": 0})
+        return new
+
+    def _delta(self, choice: _Object) -> object:
+        """Return what a choice adds to the message."""
+        return choice.get("delta") or choice.get("message")
+
+    def _spoken(self, text: str, *, last: bool) -> str:
+        """Return what of the text is to be heard; what it holds back comes in a later call, at the `last` one."""
+        return text
+
+    def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
+        text = self._spoken(self._joiner.add(text, last=last), last=last)
+        if text:
+            self._text.append(text)
+        return [Delta(text)] if text else []
+
+    def _add_call(self, data: _Object) -> list[Delta]:
+        function = object_of(data.get("function") or {}, "function")
+        index, id_, name = data.get("index"), data.get("id") or "", function.get("name") or ""
+        if not isinstance(id_, str) or not isinstance(name, str):
+            raise ProtocolError(f"tool_calls: expected a text id and name, got {brief(data)}")
+        if isinstance(index, int):
+            call = self._by_index.get(index)
+        else:
+            call = self._by_id.get(id_)
+            if call is None and self._calls and not name:
+                call = self._calls[-1]
+        if call is None or call.is_over(id_, name, function.get("arguments")):
+            call = _Call(id_, len(self._calls))
+            self._calls.append(call)
+        _keep(data, _CALL_KEYS, call.kept)
+        if isinstance(index, int):
+            self._by_index[index] = call
+        piece = call.add(id_, name, function.get("arguments"))
+        if call.id:
+            self._by_id.setdefault(call.id, call)
+        return [Delta(piece, "arguments", call.position, call.name)] if piece else []
+
+
+class _Call:
+    __slots__ = ("_arguments", "_end", "_held", "_walked", "id", "kept", "name", "position")
+
+    def __init__(self, id_: str, position: int) -> None:
+        self.id = id_
+        self.name = ""
+        self.kept: _Object = {}
+        self.position = position
+        self._arguments: list[str] = []
+        self._held = ""
+        self._end: JsonEnd | None = None
+        self._walked = 0
+
+    def is_over(self, id_: str, name: str, arguments: object) -> bool:
+        """Whether this piece begins another call, for servers that give every call the index 0."""
+        if not name or (id_ and id_ == self.id):
+            return False
+        if id_ and self.id:
+            return True
+        if not self._arguments or name != self.name:
+            return bool(self._arguments)
+        return bool(arguments) and self._is_complete()
+
+    def _is_complete(self) -> bool:
+        """Whether the arguments so far are whole; each piece is looked at once."""
+        end = self._end = self._end or JsonEnd()
+        for piece in self._arguments[self._walked :]:
+            end.add(piece)
+        self._walked = len(self._arguments)
+        return end.is_whole
+
+    def add(self, id_: str, name: str, arguments: object) -> str:
+        """Take a piece in, and return what of the arguments is new."""
+        self.id = self.id or id_
+        if name != self.name:  # some servers repeat the name in every piece, others send it in pieces
+            self.name += name
+        if arguments is None or arguments == "":
+            return ""
+        piece = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        self._arguments.append(piece)
+        piece, self._held = _without_half(self._held + piece)
+        return clean(piece)
+
+    def read(self, position: int, seen: set[str], provider: str) -> ToolCall:
+        if not self.name:
+            raise ProtocolError(f"tool_calls[{position}] has no function name")
+        id_ = clean(self.id)
+        if not id_ or id_ in seen:  # every call needs an id of its own: results are matched by it
+            id_ = f"call_{uuid4().hex[:24]}"
+        seen.add(id_)
+        kept = sendable(self.kept)
+        opaque = {provider: kept} if kept else {}
+        return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
+
+
+def error_in(document: object) -> ErrorReply | None:
+    """Return the error that an answer is, in the forms that endpoints give it; None for any other."""
+    if isinstance(document, list) and len(document) == 1:  # Gemini
+        document = document[0]
+    if not isinstance(document, dict):
+        return None
+    error = document.get("error")
+    if not error and isinstance(choices := document.get("choices"), list) and choices:
+        first = choices[0]
+        error = first.get("error") if isinstance(first, dict) else None
+    if not error and (document.get("object") == "error" or document.get("type") == "error"):
+        error = document
+    if not error and not document.keys() & {"choices", "content", "output", "type", "object", "usage"}:
+        error = document.get("detail") or (document if isinstance(document.get("message"), str) else None)
+    if not error or error is True:
+        return ErrorReply("", "the endpoint failed without a reason") if error else None
+    if not isinstance(error, dict):
+        code = document.get("error_type") or document.get("code") or ""
+        return ErrorReply(str(code), _as_text(error))
+    while isinstance(error.get("error"), dict):
+        error = error["error"]
+    words = [str(error[key]) for key in ("code", "status", "type") if error.get(key) not in (None, "", "error")]
+    explanation = error.get("message") or error.get("msg") or error.get("detail") or error
+    return ErrorReply(" ".join(words), _as_text(explanation))
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def sendable(kept: _Object) -> _Object:
+    """Return what was kept, without what is empty, as data that can be sent and stored."""
+    try:
+        read: _Object = json.loads(clean(json.dumps(kept, ensure_ascii=False))) if kept else kept
+        freeze(read)
+    except (RecursionError, ValueError):
+        raise ProtocolError("the reply nests too deeply") from None
+    return {key: value for key, value in read.items() if value not in ("", [], {})}
+
+
+def is_json(text: str) -> bool:
+    """Whether a text is JSON; an empty one stands for no arguments."""
+    try:
+        json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _keep(data: Mapping[str, Any], known: frozenset[str], kept: _Object) -> None:
+    """Add what is unknown in a piece of a reply to what came before: text and lists grow, other values replace."""
+    for key, value in data.items():
+        if key in known or value is None:
+            continue
+        before = kept.get(key)
+        if isinstance(before, str) and isinstance(value, str):
+            kept[key] = None  # text that nothing else refers to grows in its place
+            before += value
+            kept[key] = before
+        elif isinstance(before, list) and isinstance(value, list):
+            before += value
+        else:
+            kept[key] = [*value] if isinstance(value, list) else value
+
+
+def object_of(value: object, what: str) -> _Object:
+    """Return a value that has to be an object.
+
+    Raises:
+        ProtocolError: It is something else.
+    """
+    if not isinstance(value, dict):
+        raise ProtocolError(f"{what}: expected a JSON object, got {brief(value)}")
+    return value
+
+
+def _text_of(content: object) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, list):  # content parts, of which only text is ours to read
+        texts = [part.get("text") if isinstance(part, dict) else part for part in content]
+        return "".join(text for text in texts if isinstance(text, str))
+    raise ProtocolError(f"content: expected text, got {brief(content)}")
+
+
+def _usage(data: _Object) -> Usage:
+    details = data.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else data.get("prompt_cache_hit_tokens")
+    return Usage(*map(count_of, (data.get("prompt_tokens"), data.get("completion_tokens"), cached)))
+
+
+def count_of(value: object) -> int:
+    """Return a number of tokens; 0 for anything else."""
+    return int(value) if isinstance(value, int | float) and 0 <= value < 1 << 63 else 0
+
+
+def brief(value: object) -> str:
+    """Return a value as it is shown in a message."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

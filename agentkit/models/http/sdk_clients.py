@@ -1,0 +1,251 @@
+"""One SDK client per event loop: its key, its address, and what must not be shown of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from agentkit.errors import AgentDefinitionError
+from agentkit.models.http.reply_body import bounded
+from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
+from agentkit_prompts.errors import check_types
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+__all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk", "host_of"]
+
+_NO_KEY = "no-key"
+_CONNECT_SECONDS = 5.0
+_CLOSE_SECONDS = 1.0
+_Keeper: TypeAlias = AsyncGenerator[None]
+"""What closes a client with its event loop."""
+_OfLoops: TypeAlias = dict[asyncio.AbstractEventLoop, tuple[Any, _Keeper]]
+_OPEN: dict[asyncio.AbstractEventLoop, dict[_Keeper, weakref.ref[Clients]]] = {}
+"""What is open in each loop, and whose it is. It is held here too, so that the connections of a model that is gone are
+closed by the next request in their loop, or with it, and not by the garbage collector, which warns of them."""
+
+
+class Sdk(NamedTuple):
+    """An official SDK, and where it looks for its key and its address."""
+
+    module: str
+    client: str
+    """Name of its client class."""
+    key: str
+    """Environment variable of the key."""
+    url: str
+    """Environment variable of the base URL; empty where only the official one is asked by default."""
+    official: str
+    """The base URL by default."""
+
+
+OPENAI = Sdk("openai", "AsyncOpenAI", "OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1")
+ANTHROPIC = Sdk("anthropic", "AsyncAnthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+
+
+class Clients:
+    """The clients of one model, and of the same model with other settings.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+    """
+
+    def __init__(self, sdk: Sdk, model: str, api_key: str | None, base_url: str | None, given: Any) -> None:
+        check_types(
+            AgentDefinitionError,
+            "model",
+            model=(model, str, "the name of a model"),
+            api_key=(api_key, (str, type(None)), "text"),
+            base_url=(base_url, (str, type(None)), "an address such as http://localhost:8000/v1"),
+        )
+        if given is not None and (
+            isinstance(given, type) or not (hasattr(given, "base_url") and hasattr(given, "api_key"))
+        ):
+            raise AgentDefinitionError(
+                f"model {model}: client: expected a client of its SDK, got {type(given).__name__}"
+            )
+        self.sdk = sdk
+        self.given = given
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self.asks_for_usage = True
+        """Whether streams are asked for their usage; older servers refuse that."""
+        self._of_loops: _OfLoops = {}
+        if base_url is not None:
+            self._checked(base_url)
+
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint, without credentials."""
+        return host_of(str(self.given.base_url) if self.given is not None else self._endpoint())
+
+    @property
+    def is_official(self) -> bool:
+        """Whether the provider of the SDK itself is asked."""
+        return self.host == host_of(self.sdk.official)
+
+    @property
+    def key(self) -> str:
+        """The key that is sent, or empty text."""
+        key = self.given.api_key if self.given is not None else self._api_key or os.environ.get(self.sdk.key)
+        return key.strip() if isinstance(key, str) else ""
+
+    @property
+    def holds_secret(self) -> bool:
+        """Whether a key, a client or a password is part of it."""
+        return bool(self._api_key) or self.given is not None or "@" in (self._base_url or "")
+
+    @property
+    def address(self) -> str:
+        """What gives the base URL."""
+        return f"base_url ({self.sdk.url})" if self.sdk.url else "base_url"
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_of_loops": {}}
+
+    async def client(self) -> Any:
+        """Return the client of the running event loop: connections cannot move between loops."""
+        if self.given is not None:
+            return self.given
+        loop = asyncio.get_running_loop()
+        await _close_abandoned(loop)
+        kept = self._of_loops.get(loop)
+        if kept is None:
+            for ended in [known for known in self._of_loops if known.is_closed()]:
+                self._of_loops.pop(ended, None)  # it was closed without a word to its generators
+            client = self._new()
+            keeper = _close_with_loop(client, loop, self._of_loops)
+            kept = self._of_loops[loop] = client, keeper
+            _OPEN.setdefault(loop, {})[keeper] = weakref.ref(self)
+            await anext(keeper)
+        return kept[0]
+
+    async def aclose(self) -> None:
+        """Close the connections that the running event loop opened."""
+        kept = self._of_loops.get(asyncio.get_running_loop())
+        if kept is not None:
+            await kept[1].aclose()
+
+    def options(self, seconds: float, headers: dict[str, str]) -> dict[str, Any]:
+        """Return what one request is sent with; the SDK itself never tries again, we do."""
+        from httpx2 import Timeout
+
+        timeout = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+        return {"timeout": timeout, "max_retries": 0, **({"headers": headers} if headers else {})}
+
+    def _new(self) -> Any:
+        sdk = self.sdk
+        try:
+            make = getattr(import_module(sdk.module), sdk.client)
+            from httpx2 import AsyncClient, Limits
+        except ImportError as error:
+            raise ModelError(
+                f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'", model=self._model
+            ) from error
+        return make(
+            api_key=self._sent_key(),
+            base_url=self._checked(self._endpoint()),
+            max_retries=0,
+            http_client=AsyncClient(
+                verify=_certificates(),
+                follow_redirects=True,
+                limits=Limits(max_connections=1000, max_keepalive_connections=100),
+                event_hooks={"response": [bounded]},
+            ),
+        )
+
+    def _endpoint(self) -> str:
+        named = os.environ.get(self.sdk.url) if self.sdk.url else None
+        return self._base_url or named or self.sdk.official
+
+    def _sent_key(self) -> str:
+        sdk = self.sdk
+        key = (self._api_key or os.environ.get(sdk.key) or "").strip()
+        if not key and self._endpoint() == sdk.official:
+            elsewhere = f"{sdk.url} (base_url=)" if sdk.url else "base_url="
+            raise ModelAuthError(
+                f"there is no API key: set {sdk.key} (or pass api_key=), or set {elsewhere} to the address of a server "
+                "that needs none",
+                model=self._model,
+                host=self.host,
+            )
+        if not all("!" <= character <= "~" for character in key):
+            raise ModelAuthError(
+                f"the API key ({sdk.key} or api_key=) holds a space, a line break or a character beyond ASCII, which "
+                "no header can carry: copy it again",
+                model=self._model,
+                host=self.host,
+            )
+        return key or _NO_KEY
+
+    def _checked(self, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            if known and ("?" in url or "#" in url):
+                raise ModelRequestError(
+                    f"{self.address} has a query or a fragment, which may hold a secret: give the address of "
+                    f"{host_of(url)} without, and a key as api_key=; to send more, give a client of yours as client=",
+                    model=self._model,
+                )
+        except ValueError:  # an unfinished IPv6 address, or a port that is no number
+            known = False
+        if not known:
+            raise ModelRequestError(
+                f"{self.address} must be an address such as http://localhost:8000/v1, got something else of {len(url)} "
+                "characters; it is not shown, as it may be a key",
+                model=self._model,
+            )
+        return url
+
+
+async def _close_abandoned(loop: asyncio.AbstractEventLoop) -> None:
+    """Close the clients of this loop whose models are gone, and forget loops that were closed without a word."""
+    for ended in [known for known in list(_OPEN) if known.is_closed()]:
+        _OPEN.pop(ended, None)
+    for keeper in [keeper for keeper, owner in _OPEN.get(loop, {}).items() if owner() is None]:
+        with suppress(Exception):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await keeper.aclose()
+
+
+async def _close_with_loop(client: Any, loop: asyncio.AbstractEventLoop, of_loops: _OfLoops) -> AsyncGenerator[None]:
+    """Close `client` with `aclose`, or when its event loop ends: loops finish the generators begun in them."""
+    try:
+        yield
+    finally:
+        kept, known = of_loops.pop(loop, None), _OPEN.get(loop, {})
+        if kept is not None:
+            known.pop(kept[1], None)
+        if not known:
+            _OPEN.pop(loop, None)
+        await client.close()
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> SSLContext:
+    """Read the certificates once: it is nearly all that a client costs, and `run_sync` needs one per call."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
+
+
+def host_of(url: str) -> str:
+    """Return host and port of an address, without credentials, path, query and fragment; empty where it is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        return ""
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"

@@ -1,0 +1,1 @@
+"""Models that need no network: the stand-in and the scripted one."""

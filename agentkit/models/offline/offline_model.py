@@ -1,0 +1,155 @@
+"""A stand-in for trying agentkit without a key: it quotes what was recalled and calls the tools that the user names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentkit.models.model import OnDelta, Reply
+from agentkit.models.offline.offline_tool_calls import requested_calls
+from agentkit.models.offline.scripted_model import speak
+from agentkit.models.prices import Price
+from agentkit_prompts.context.items import labelled_apart
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import Document, RecalledMessage
+
+if TYPE_CHECKING:
+    from agentkit.models.settings import ModelSettings
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["OfflineModel"]
+
+_WHO = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
+_POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+_ENDING = re.compile(r"(?<=\w{3})(?:ies|ing|ed|es|e|s|y)$")
+_FILLERS = frozenset(
+    _WORD.findall(
+        "a about an and are as at be by can did do does for from has have how i in is it its me of on or our please "
+        "show tell that the their them then there these they this to was we were what when where which who why under "
+        "will with you your"
+    )
+)
+_MIN_SHARE = 0.3
+"""Of the weight of the question's words, the part a sentence must share: below it a quote answers something else."""
+_QUOTES = 2
+_MAX_QUOTE = 400
+"""Characters of one quote; what is cut off is marked."""
+
+
+class _Sentence(NamedTuple):
+    text: str
+    words: frozenset[str]
+    around: frozenset[str]
+    """Words of the title and of the heading it stands under."""
+    source: str
+
+
+class OfflineModel:
+    """Answers without a language model, the same way every time, and marks its answers.
+
+    - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
+    - When tools have answered, the reply is what they answered.
+    - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
+      question, each with its label, `[source#chunk]`. When none fits, the reply is that.
+    """
+
+    name = "offline"
+    price = Price(0, 0)
+
+    def with_settings(self, settings: ModelSettings) -> OfflineModel:
+        """Return this model: it stands in for one that has settings, and quotes whatever they are."""
+        return self
+
+    async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
+        """Return tool calls, tool results or quotes; never raises."""
+        results = [message for message in composition.context.intermediate if message.role == "tool"]
+        if results:
+            text = "\n".join(message.text for message in results)
+        else:
+            calls, missing = requested_calls(composition.context.user_input.text, composition.tools)
+            if calls:
+                return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
+            text = missing or _quotes(composition)
+        text = f"{text}\n\n{_WHO}"
+        if on_delta is not None:
+            await speak(text, on_delta)
+        return Reply(Message("assistant", text), model=self.name)
+
+
+def _quotes(composition: Composition) -> str:
+    sentences = [sentence for source, title, text in _chunks(composition) for sentence in _cut(text, title, source)]
+    best = _best(_words(composition.context.user_input.text), sentences)
+    if best:
+        return "\n\n".join(f"“{_short(sentence.text)} [{sentence.source}]" for sentence in best)
+    if not sentences:
+        return "Nothing was recalled for this question, so there is nothing to quote."
+    return "None of the recalled chunks answers this question."
+
+
+def _short(text: str) -> str:
+    return f"{text}”" if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
+
+
+def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
+    """Yield label, title and text of every chunk and message that the prompt really shows."""
+    found: dict[str, tuple[Document | RecalledMessage, ...]] = {
+        "documents": labelled_apart(composition.context.documents),
+        "recalled": composition.context.recalled,
+    }
+    shown: dict[tuple[str, int, str], None] = {}
+    for span in composition.spans:
+        place = _POINTER.fullmatch(span.pointer)
+        if place and int(place[2]) < len(found[place[1]]):
+            shown[place[1], int(place[2]), composition.marked_text(span.message)[span.start : span.end]] = None
+    if not shown:  # a template that shows them through a filter or a macro: look for their text instead
+        text = composition.text
+        shown = {
+            (kind, index, item.text): None
+            for kind, items in found.items()
+            for index, item in enumerate(items)
+            if item.text in text
+        }
+    for kind, index, text in shown:
+        item = found[kind][index]
+        if isinstance(item, Document):
+            yield item.label, item.title, text
+        else:
+            yield f"{item.session}#{index if item.position is None else item.position}", "", text
+
+
+def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
+    around = named = _words(title)
+    for sentence in map(str.strip, _SENTENCE_END.split(text)):
+        words = _words(sentence)
+        if sentence.startswith("#"):
+            around = named | words
+        elif words:
+            yield _Sentence(sentence, words, around - words, source)
+
+
+def _best(question: frozenset[str], sentences: list[_Sentence]) -> list[_Sentence]:
+    """Return the sentences that share most with the question; rare words count more than common ones."""
+    known = Counter(word for sentence in sentences for word in sentence.words)
+    weights = {word: math.log(1 + len(sentences) / (known[word] or 1)) for word in question}
+    total = sum(weights.values())
+
+    def share(sentence: _Sentence) -> float:
+        own = sum(weights[word] for word in question & sentence.words)
+        near = sum(weights[word] for word in question & sentence.around)
+        return (own + near * 0.7) / total / max(1.0, len(sentence.words) / 40)
+
+    ranked = (
+        sorted(((share(sentence), -place) for place, sentence in enumerate(sentences)), reverse=True) if total else []
+    )
+    lowest = max(_MIN_SHARE, ranked[0][0] * 0.7) if ranked else 0.0
+    return [sentences[-place] for score, place in ranked[:_QUOTES] if score >= lowest]
+
+
+def _words(text: str) -> frozenset[str]:
+    words = (word.casefold() for word in _WORD.findall(text))
+    return frozenset(_ENDING.sub("", word) for word in words if word not in _FILLERS)

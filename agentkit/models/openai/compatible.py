@@ -1,0 +1,62 @@
+"""Gemini and DeepSeek, behind the chat completions that they speak in ways of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentkit.models.http.sdk_clients import Sdk
+from agentkit.models.model import OutputMode
+from agentkit.models.openai.openai_chat import OpenAIModel
+from agentkit.models.settings import Fields, ModelSettings, by_request
+
+__all__ = ["DeepSeekModel", "GeminiModel"]
+
+_COMMON: Fields = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_tokens",
+    "stop": "stop",
+    "tool_choice": by_request,
+}
+
+
+def _budget(value: int) -> Mapping[str, Any]:
+    return {"extra_body": {"google": {"thinking_config": {"thinking_budget": value}}}}
+
+
+def _deepseek_effort(value: str) -> Mapping[str, Any]:
+    return {"thinking": {"type": "disabled"}} if value == "none" else {"reasoning_effort": value}
+
+
+class GeminiModel(OpenAIModel):
+    """Talks to Gemini through its OpenAI-compatible endpoint. The key is in GEMINI_API_KEY, or `api_key`.
+
+    Thought signatures go back with the calls they came with; calls that another model made have none, and go with the
+    mark that Google names for that.
+    """
+
+    sdk = Sdk("openai", "AsyncOpenAI", "GEMINI_API_KEY", "", "https://generativelanguage.googleapis.com/v1beta/openai")
+    required = "thought_signature"
+
+    def _fields(self) -> Fields:
+        return {**_COMMON, "effort": "reasoning_effort", "thinking_tokens": _budget}
+
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        if settings.effort is not None and settings.thinking_tokens is not None:
+            yield "effort cannot be beside thinking_tokens: leave one of them out"
+
+
+class DeepSeekModel(OpenAIModel):
+    """Talks to DeepSeek's endpoint. The key is in DEEPSEEK_API_KEY, or `api_key`.
+
+    What the model thought goes back as `reasoning_content`, which the endpoint wants of every reply; those of other
+    models go with an empty one.
+    """
+
+    sdk = Sdk("openai", "AsyncOpenAI", "DEEPSEEK_API_KEY", "", "https://api.deepseek.com")
+    required = "reasoning_content"
+    output_modes: tuple[OutputMode, ...] = ("tool", "prompted")
+
+    def _fields(self) -> Fields:
+        return {**_COMMON, "effort": _deepseek_effort}

@@ -1,0 +1,126 @@
+"""Models behind a chat-completions endpoint: OpenAI, and every server that speaks its protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
+from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.http.sdk_clients import Clients
+from agentkit.models.model_errors import ModelRequestError
+from agentkit.models.openai.openai_models import openai_rules, refused_settings
+from agentkit.models.settings import Fields, ModelSettings, by_request
+from agentkit_prompts.context.wire.write_openai_chat import Required
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["OpenAIModel", "usage_options", "without_usage"]
+
+_FIELDS: Fields = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "stop": "stop",
+    "seed": "seed",
+    "effort": "reasoning_effort",
+    "tool_choice": by_request,
+    "parallel_tool_calls": by_request,
+    "prompt_cache_key": "prompt_cache_key",
+    "service_tier": "service_tier",
+}
+_OF_OPENAI: Fields = {**_FIELDS, "max_tokens": "max_completion_tokens"}
+_OF_OTHERS: Fields = {**_FIELDS, "max_tokens": "max_tokens", "top_k": "top_k"}
+"""The newest name of a limit where it is required, the oldest everywhere else."""
+
+_REQUIRED: Mapping[str, Required] = {
+    "generativelanguage.googleapis.com": "thought_signature",
+    "api.deepseek.com": "reasoning_content",
+}
+"""What endpoints want in replies of other models too."""
+
+
+class OpenAIModel(EndpointModel):
+    """Talks to a chat-completions endpoint through the official `openai` SDK.
+
+    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. With a base
+    URL and no key a placeholder is sent, as local servers want it. The other options are those of `EndpointOptions`.
+
+    What a reply holds that only its endpoint understands (what the model thought, signatures) goes back to the same
+    host with the next request, and to no other.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that the endpoint does not have, or, behind OpenAI's own, the model.
+    """
+
+    path = "/chat/completions"
+    noun = "chat completion"
+    required: Required | None = None
+    """What the endpoint wants in replies of other models too."""
+
+    def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
+        super().__init__(model, client=client, **options)
+
+    def _fields(self) -> Fields:
+        return _OF_OPENAI if self._clients.is_official else _OF_OTHERS
+
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
+            yield from refused_settings(settings, rules, is_chat=True)
+
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        self._check_calls(composition)
+        body = {"model": self.name, **composition.to_openai(self.host, required=self._required())}
+        choice = self._tool_choice(composition)
+        if choice is not None:
+            named = {"type": "function", "function": {"name": choice}}
+            body["tool_choice"] = choice if choice in ("auto", "none", "required") else named
+        if self.settings.parallel_tool_calls is not None and composition.tools:
+            body["parallel_tool_calls"] = self.settings.parallel_tool_calls
+        return body
+
+    def _check_calls(self, composition: Composition) -> None:
+        """Refuse tools where the model calls none behind this API.
+
+        Raises:
+            ModelRequestError: Says which model does.
+        """
+        if not composition.tools or not self._clients.is_official or (rules := openai_rules(self.name)) is None:
+            return
+        can = rules.chat
+        if can == "no calls" or (can == "calls without effort" and self.settings.effort != "none"):
+            other = "" if can == "no calls" else ", or set effort='none'"
+            raise ModelRequestError(
+                "this model calls tools behind the Responses API only: make an OpenAIResponsesModel of that name"
+                f"{other}",
+                model=self.name,
+                host=self.host,
+            )
+
+    def _required(self) -> Required | None:
+        return self.required or _REQUIRED.get(self.host)
+
+    def _reader(self, composition: Composition) -> ReplyReader:
+        return ReplyReader(self.host)
+
+    def _stream_options(self) -> dict[str, Any]:
+        return usage_options(self._clients, self.settings.extra)
+
+    def _adapts(self, error: ModelRequestError) -> bool:
+        return without_usage(self._clients, error)
+
+
+def usage_options(clients: Clients, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what asks a stream for its usage, where the server knows that and nothing else was given."""
+    is_asked = clients.asks_for_usage and "stream_options" not in extra
+    return {"stream_options": {"include_usage": True}} if is_asked else {}
+
+
+def without_usage(clients: Clients, error: ModelRequestError) -> bool:
+    """Whether a server refused to be asked for the usage: it is not asked from now on."""
+    is_refused = clients.asks_for_usage and error.status in (400, 422) and "stream_options" in str(error)
+    clients.asks_for_usage = clients.asks_for_usage and not is_refused
+    return is_refused

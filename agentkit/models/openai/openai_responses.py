@@ -1,0 +1,74 @@
+"""Models behind OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Unpack
+
+from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.openai.openai_models import openai_rules, refused_settings
+from agentkit.models.openai.responses_reader import ResponsesReader
+from agentkit.models.settings import Fields, ModelSettings, by_request
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+    from agentkit_prompts.composition.composition import Composition
+
+__all__ = ["OpenAIResponsesModel"]
+
+_FIELDS: Fields = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+    "effort": lambda value: {"reasoning": {"effort": value}},
+    "tool_choice": by_request,
+    "parallel_tool_calls": by_request,
+    "prompt_cache_key": "prompt_cache_key",
+    "service_tier": "service_tier",
+}
+
+
+class OpenAIResponsesModel(EndpointModel):
+    """Talks to OpenAI's Responses API, or a server that speaks it, through the official `openai` SDK.
+
+    `api_key` and `base_url` fall back to OPENAI_API_KEY and OPENAI_BASE_URL, read at the first request. The other
+    options are those of `EndpointOptions`.
+
+    The whole conversation is sent, and nothing is stored at the provider: reasoning comes back encrypted, and goes back
+    with the next request. `extra={"store": True}` has it stored; `extra={"reasoning": {"summary": "auto"}}` asks for
+    summaries of what the model thinks.
+
+    Raises:
+        ModelRequestError: `base_url` is not an http address.
+        AgentDefinitionError: Names every setting that the API does not have, or, behind OpenAI's own, the model.
+    """
+
+    path = "/responses"
+    noun = "response"
+
+    def __init__(self, model: str, *, client: AsyncOpenAI | None = None, **options: Unpack[EndpointOptions]) -> None:
+        super().__init__(model, client=client, **options)
+
+    def _fields(self) -> Fields:
+        return _FIELDS
+
+    def _refused(self, settings: ModelSettings) -> Iterator[str]:
+        if self._clients.is_official and (rules := openai_rules(self.name)) is not None:
+            yield from refused_settings(settings, rules, is_chat=False)
+
+    def _body(self, composition: Composition) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": self.name, "store": False, **composition.to_responses()}
+        rules = openai_rules(self.name) if self._clients.is_official else None
+        if rules is None or rules.reasons:  # the API refuses it for a model that does not think
+            body["include"] = ["reasoning.encrypted_content"]
+        choice = self._tool_choice(composition)
+        if choice is not None:
+            is_word = choice in ("auto", "none", "required")
+            body["tool_choice"] = choice if is_word else {"type": "function", "name": choice}
+        if self.settings.parallel_tool_calls is not None and composition.tools:
+            body["parallel_tool_calls"] = self.settings.parallel_tool_calls
+        return body
+
+    def _reader(self, composition: Composition) -> ResponsesReader:
+        return ResponsesReader()

@@ -1,0 +1,303 @@
+"""Reads the replies of OpenAI's Responses API, whole or streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agentkit.models.http.reply_checks import calls_in, check_call, check_cut
+from agentkit.models.http.reply_reader import (
+    ErrorReply,
+    PieceJoiner,
+    ProtocolError,
+    Reader,
+    brief,
+    count_of,
+    error_in,
+    is_json,
+    object_of,
+    sendable,
+)
+from agentkit.models.model import Delta, DeltaKind, Reply, Usage
+from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.context.wire.write_openai_responses import ITEMS
+from agentkit_prompts.errors import MessageError
+
+__all__ = ["ResponsesReader"]
+
+_GROWING: Mapping[str, DeltaKind] = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+    "response.function_call_arguments.delta": "arguments",
+}
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
+_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class _Item:
+    """An output item while it is read."""
+
+    __slots__ = ("data", "grown", "position")
+
+    def __init__(self, data: dict[str, Any], position: int) -> None:
+        self.data = data
+        self.position = position
+        """Of a tool call: which it is."""
+        self.grown: dict[str, PieceJoiner] = {}
+
+    def heard(self, kind: str) -> str:
+        """Return what was heard of a kind so far; joined anew by every call."""
+        return "".join(self.grown[kind].pieces) if kind in self.grown else ""
+
+    def rest(self, kind: DeltaKind, whole: str) -> list[Delta]:
+        """Return what of a whole text was not heard yet."""
+        size = self.grown[kind].size if kind in self.grown else 0
+        if len(whole) <= size or not whole.startswith(self.heard(kind)):  # in this order: servers may repeat it
+            return []
+        return self.add(kind, whole[size:])
+
+    def whole(self) -> dict[str, Any]:
+        """Return the item; where only pieces of it came, they make up for what is missing."""
+        data = self.data
+        if data.get("type") == "function_call":
+            data["arguments"] = clean(data.get("arguments") or self.heard("arguments") or "{}")
+        elif data.get("type") == "message" and not data.get("content"):
+            text, refusal = self.heard("text"), self.heard("refusal")
+            made = [{"type": "output_text", "text": text}] if text or not refusal else []
+            data["content"] = made + ([{"type": "refusal", "refusal": refusal}] if refusal else [])
+        return data
+
+    def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
+        piece = self.grown.setdefault(kind, PieceJoiner()).keep(piece)
+        if not piece:
+            return []
+        if kind == "arguments":
+            return [Delta(piece, "arguments", self.position, str(self.data.get("name") or ""))]
+        return [Delta(piece, kind)]
+
+
+class ResponsesReader(Reader):
+    """Reads responses. Reasoning items, and steps of the provider, go back with the next request."""
+
+    def __init__(self) -> None:
+        self._items: dict[object, _Item] = {}
+        self._text: list[str] = []
+        self._calls = 0
+        self._usage: dict[str, Any] = {}
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
+
+    def add(self, document: object) -> list[Delta]:
+        if (error := error_in(document)) is not None:
+            raise error
+        data = object_of(document, "the reply")
+        kind = data.get("type")
+        if isinstance(kind, str) and kind in _GROWING:
+            return self._grow(data, _GROWING[kind])
+        if kind == "response.output_item.added":
+            self._open(data)
+            return [Delta("", "arguments")]  # something new came, though nothing to hear
+        if kind == "response.output_item.done":
+            return self._close(self._open(data))
+        if kind in _ENDS:
+            return self._whole(object_of(data.get("response"), "response"))
+        if kind in ("response.created", "response.in_progress", "response.queued"):
+            self._begin(object_of(data.get("response") or {}, "response"))
+            return []
+        if isinstance(kind, str) and kind.startswith("response.") and kind.endswith(".delta") and data.get("delta"):
+            return [Delta("", "arguments")]  # of a tool that the provider runs
+        if (isinstance(kind, str) and kind.startswith("response.")) or kind in ("keepalive", "ping"):
+            return []
+        if data.get("object") == "response" or isinstance(data.get("output"), list):
+            return self._whole(data)
+        raise ProtocolError(f"expected a response or an event of one, got {brief(data)}")
+
+    def reply(self, model: str) -> Reply:
+        if not self.started:
+            raise ProtocolError("there is no response in it")
+        items = [item.whole() for item in self._items.values()]
+        calls = calls_in(items)
+        reason = self.finish_reason
+        if reason == "length":
+            if calls and items[-1] is calls[-1] and not is_json(str(calls[-1].get("arguments") or "")):
+                check_cut(calls[-1].get("name") or "")
+            check_cut(is_empty=not calls and not self.text)
+        seen: set[str] = set()
+        for number, call in enumerate(calls):
+            check_call(call, "call", number, seen)
+        if not calls and not any(item.get("type") == "message" for item in items) and reason in (None, "stop"):
+            raise ProtocolError("the response has neither text nor tool calls")
+        message = _message([made for item in items if (made := _sent_back(item))])
+        if message.tool_calls and reason in (None, "stop"):
+            reason = "tool_calls"
+        elif reason in (None, "stop") and any(getattr(part, "kind", "") == "refusal" for part in message.parts):
+            reason = "refusal"
+        return Reply(message, _usage(self._usage), clean(reason or "stop"), clean(self.model or model))
+
+    def _begin(self, data: dict[str, Any]) -> None:
+        self.started = True
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
+
+    def _whole(self, data: dict[str, Any]) -> list[Delta]:
+        self._begin(data)
+        status = data.get("status")
+        if status in ("failed", "cancelled") or data.get("error"):
+            error = error_in({"error": data["error"]}) if data.get("error") else None
+            raise error or ErrorReply("", f"the response ended with the status {status!r}")
+        if status in ("queued", "in_progress"):
+            raise ProtocolError(f"the response is not there yet: its status is {status!r}")
+        if data.get("usage") is not None:
+            self._usage = object_of(data["usage"], "usage")
+        output = data.get("output")
+        if not isinstance(output, list | None):
+            raise ProtocolError(f"output: expected a list, got {brief(output)}")
+        new: list[Delta] = []
+        if output:
+            known = list(self._items.values())
+            self._items = {}
+            for at, item in enumerate(output):
+                data_of_item = object_of(item, "output")
+                before = known[at] if at < len(known) else None
+                if before is None or before.data.get("type") != data_of_item.get("type"):
+                    before = _Item({}, self._calls)
+                    self._calls += data_of_item.get("type") == "function_call"
+                before.data = dict(data_of_item)
+                self._items[at] = before
+                new += self._close(before)
+        else:
+            for item in self._items.values():
+                new += self._close(item)
+        details = data.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        self.finish_reason = "stop"
+        if status == "incomplete" or reason:
+            self.finish_reason = _REASONS.get(str(reason), str(reason or "length"))
+        self.is_over = True
+        return new
+
+    def _key(self, data: dict[str, Any]) -> object:
+        """Return how an item is known: by its place; else by its id, or as the last one."""
+        index, name = data.get("output_index"), data.get("item_id")
+        if isinstance(index, int):
+            return index
+        if isinstance(item := data.get("item"), dict) and isinstance(item.get("id"), str):
+            name = item["id"]
+        if isinstance(name, str):
+            return name
+        return next(reversed(self._items), 0)
+
+    def _open(self, data: dict[str, Any]) -> _Item:
+        self.started = True
+        item, key = object_of(data.get("item"), "item"), self._key(data)
+        known = self._items.get(key)
+        if known is None:
+            known = self._items[key] = _Item({}, self._calls)
+            self._calls += item.get("type") == "function_call"
+        known.data.update(item)
+        return known
+
+    def _grow(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
+        self.started = True
+        key, piece = self._key(data), data.get("delta")
+        if not isinstance(piece, str):
+            raise ProtocolError(f"delta: expected text, got {brief(piece)}")
+        item = self._items.get(key)
+        if item is None:
+            types = {"arguments": "function_call", "thinking": "reasoning"}
+            item = self._items[key] = _Item({"type": types.get(kind, "message")}, self._calls)
+            self._calls += kind == "arguments"
+        new = item.add(kind, piece)
+        if kind in ("text", "refusal"):
+            self._text += [delta.text for delta in new]
+        return new
+
+    def _close(self, item: _Item) -> list[Delta]:
+        """Return what of an item, as it is whole, was not heard yet."""
+        data, new = item.data, []
+        kind = data.get("type")
+        if kind == "function_call":
+            given = data.get("arguments")
+            if given and not isinstance(given, str):
+                raise ProtocolError(f"arguments: expected text, got {brief(given)}")
+            new = item.rest("arguments", given or "")
+        elif kind == "message":
+            content = data.get("content")
+            if not isinstance(content, list | None):
+                raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
+            kinds: tuple[DeltaKind, ...] = ("text", "refusal")
+            for part_kind in kinds:
+                texts = [one.get(part_kind) for one in content or () if isinstance(one, dict)]
+                new += item.rest(part_kind, "".join([text for text in texts if isinstance(text, str)]))
+            self._text += [delta.text for delta in new]
+        elif not isinstance(kind, str):
+            raise ProtocolError(f"output: an item without a type: {brief(data)}")
+        return new
+
+
+def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an item as it is read and goes back: without what is empty, and without probabilities of tokens."""
+    made = sendable(item)
+    if item.get("type") == "reasoning":
+        made["summary"] = made.get("summary") or []  # which the API wants, empty or not
+    elif item.get("type") == "message":
+        content = made.get("content") or []
+        if not isinstance(content, list):
+            raise ProtocolError(f"content: expected a list of parts, got {brief(content)}")
+        parts = [part for part in content if isinstance(part, dict)]
+        kept = ({key: value for key, value in part.items() if key != "logprobs"} for part in parts)
+        made = {
+            **made,
+            "role": "assistant",
+            "content": [part for part in kept if part.get("text") or part.get("refusal")],
+        }
+    return made
+
+
+def _message(items: list[dict[str, Any]]) -> Message:
+    """Return all items as one message, which says in which order they came where that is not the usual one."""
+    try:
+        found = read_messages(items, form="responses", is_linked=False) if items else ()
+    except MessageError as error:
+        raise ProtocolError(str(error)) from None
+    if not found:
+        return Message("assistant", "")
+    if len(found) == 1:
+        return found[0]
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    thinking: list[Thinking] = []
+    for one in found:  # several messages in one reply, such as comments on the way
+        size = len(parts) + len(calls)
+        thinking += [replace(thought, at=thought.at + size) for thought in one.thinking]
+        parts += one.parts
+        calls += one.tool_calls
+    order = {"responses": {ITEMS: _order(items)}}
+    return replace(found[0], content=tuple(parts), tool_calls=tuple(calls), thinking=tuple(thinking), opaque=order)
+
+
+def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return of each item what the message does not hold: of a message how many parts it has, and its other keys."""
+    made: list[dict[str, Any]] = []
+    for item in items:
+        kind = item.get("type")
+        if kind == "message":
+            kept = {key: value for key, value in item.items() if key not in ("role", "content")}
+            made.append({"parts": len(item["content"]), **kept})
+        else:
+            made.append({"type": "function_call" if kind == "function_call" else "thinking"})
+    return made
+
+
+def _usage(data: dict[str, Any]) -> Usage:
+    details = data.get("input_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return Usage(count_of(data.get("input_tokens")), count_of(data.get("output_tokens")), count_of(cached))

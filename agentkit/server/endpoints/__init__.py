@@ -1,0 +1,1 @@
+"""Endpoints of our own: runs, sessions, operations, the inspector."""

@@ -1,0 +1,165 @@
+"""What the inspector shows of a server: the agents, runs and sessions of one caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from agentkit.agent import Agent
+from agentkit.errors import AgentError, ApprovalError
+from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
+from agentkit.recaller import RecallSource
+from agentkit.run.decisions import Decision, Denied
+from agentkit.run.journal import Journal
+from agentkit.server.access import Caller, Permission
+from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
+from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.background_runs import BackgroundRuns
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_input_of
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
+from agentkit.server.session_store import Owner, SessionStore
+from agentkit.session import Session
+from agentkit.threads import in_thread
+from agentkit_memory import Memory
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.prompt_context import UserInput
+
+__all__ = ["CallerSource", "as_http"]
+
+_STATUSES: Mapping[str, RunStatus] = {
+    "queued": "running",
+    "running": "running",
+    "waiting": "waiting",
+    "finished": "finished",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_MAX_INPUT = 160
+
+
+class CallerSource:
+    """An `InspectorSource` of one caller. What its token may not do is refused; what is of others is not there."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        agents: ServedAgents,
+        store: StoredRuns,
+        sessions: SessionStore,
+        runs: BackgroundRuns,
+        endpoints: RunEndpoints,
+    ) -> None:
+        caller.check("read")
+        self._caller = caller
+        self._agents = agents
+        self._store = store
+        self._sessions = sessions
+        self._runs = runs
+        self._endpoints = endpoints
+        self._owner = Owner(caller.tenant, caller.user)
+
+    async def agents(self) -> Mapping[str, Agent[Any, Any]]:
+        """See `InspectorSource.agents`."""
+        return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
+
+    async def runs(self, *, limit: int) -> Sequence[RunSummary]:
+        """See `InspectorSource.runs`."""
+        wanted = RunsWanted(user=self._caller.user or None, limit=limit)
+        page = partial(self._store.page, self._caller.tenant, wanted)
+        names = set(self._agents.names(self._caller))
+        return [self._summary(record) for record in await in_thread(page) if record.agent in names]
+
+    async def run(self, run_id: str) -> InspectedRun | None:
+        """See `InspectorSource.run`."""
+        try:
+            record = await self._endpoints.record(run_id, self._caller)
+        except UnknownResource:
+            return None
+        text = await in_thread(partial(self._store.journal, record.tenant, record.id))
+        error = "" if record.error is None else str(record.error.get("message", ""))
+        if "\n" not in text:
+            return InspectedRun.unbegun(self._summary(record), user_input_of(record), error)
+        journal = await in_thread(partial(Journal.loads, text))
+        waiting = tuple([ToolCall(*call) for call in record.waiting])
+        return InspectedRun(self._summary(record), journal, error, waiting)
+
+    async def sessions(self, *, limit: int) -> Sequence[str]:
+        """See `InspectorSource.sessions`."""
+        found = await in_thread(partial(self._sessions.page, self._owner, limit=max(limit, 500)))
+        newest = sorted(found, key=lambda one: one.last_at or one.created_at, reverse=True)
+        return [one.name for one in newest[:limit]]
+
+    async def session(self, name: str) -> Session | None:
+        """See `InspectorSource.session`. Of a caller without a user those of the users are `user/name`."""
+        user, slash, own = name.rpartition("/")
+        if slash and self._caller.user:
+            return None
+        owner = Owner(self._owner.tenant, user) if slash else self._owner
+        try:
+            await in_thread(partial(self._sessions.get, owner, own))
+        except UnknownResource:
+            return None
+        return await in_thread(partial(self._sessions.open, owner, own))
+
+    def _summary(self, record: RunRecord) -> RunSummary:
+        session = record.session
+        if session is not None and record.user and not self._caller.user:
+            session = f"{record.user}/{session}"
+        asked = "" if record.input is None else str(record.input.get("text", ""))[:_MAX_INPUT]
+        return RunSummary(
+            record.id, record.agent, session, _STATUSES[record.status], asked, started_at=record.created_at
+        )
+
+    async def memory(self, agent: str) -> RecallSource | None:
+        """See `InspectorSource.memory`."""
+        memory = self._agents.of_tenant(self._agents.get(agent, self._caller).name, self._caller.tenant).memory
+        scope = ServedAgents.scope(self._agents.get(agent, self._caller).agent, *self._owner)
+        return memory.within(scope) if isinstance(memory, Memory) and scope is not None else memory
+
+    def _check(self, permission: Permission) -> None:
+        try:
+            self._caller.check(permission)
+        except AccessDenied as error:
+            raise as_http(error) from error
+
+    async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
+        """See `InspectorSource.start`."""
+        self._check("run")
+        if not isinstance(user_input.input, str):
+            raise AgentError("runs are started here with text only")
+        kwargs = dict(user_input.additional_kwargs)
+        user, _, session = (None, "", session) if session is None else session.rpartition("/")
+        asked = StartRun(
+            agent=agent, input=user_input.input, session=session, user=user or None, additional_kwargs=kwargs
+        )
+        try:
+            return (await self._endpoints.begin(self._caller, asked)).id
+        except ServerError as error:
+            raise as_http(error) from error
+
+    async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
+        """See `InspectorSource.decide`."""
+        self._check("approve")
+        record = await self._endpoints.record(run_id, self._caller)
+        try:
+            await self._runs.decide(record, {call: _made(one) for call, one in decisions.items()})
+        except ServerError as error:
+            raise ApprovalError(str(error)) from error
+
+
+def as_http(error: ServerError) -> HTTPException:
+    """Return an error as the routes of the inspector know it."""
+    return HTTPException(error.status, str(error))
+
+
+def _made(decision: Decision) -> dict[str, Any]:
+    if isinstance(decision, Denied):
+        return {"approve": False, "reason": decision.reason}
+    return {
+        "approve": True,
+        **({} if decision.arguments is None else {"arguments": dict(decision.arguments)}),
+    }

@@ -1,0 +1,78 @@
+"""Chat completions as answers: whole, and in chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from agentkit.models.model import Usage
+from agentkit.server.turns.turn import TurnAnswer
+
+__all__ = ["ChatAnswers"]
+
+
+class ChatAnswers:
+    """Writes the answer to one request.
+
+    Args:
+        id: Id of the completion.
+        model: Name of the agent.
+    """
+
+    def __init__(self, id: str, model: str) -> None:
+        self._head = {"id": id, "created": int(time.time()), "model": model, "system_fingerprint": None}
+
+    def whole(self, answer: TurnAnswer) -> dict[str, Any]:
+        """Return a whole completion."""
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": None if answer.refusal or (answer.calls and not answer.text) else answer.text,
+            "refusal": answer.text if answer.refusal else None,
+        }
+        if answer.calls:
+            message["tool_calls"] = _calls(answer)
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)}
+        return {**self._head, "object": "chat.completion", "choices": [choice], "usage": _usage(answer.usage)}
+
+    def first(self) -> dict[str, Any]:
+        """Return the chunk that begins a message."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def text(self, text: str) -> dict[str, Any]:
+        """Return a chunk of text."""
+        return self._chunk({"content": text})
+
+    def last(self, answer: TurnAnswer, *, has_text: bool, include_usage: bool) -> Iterator[dict[str, Any]]:
+        """Yield the chunks behind the text: what was not streamed, the calls, why it ended, and what it took."""
+        if answer.text and not has_text:
+            yield self._chunk({"refusal": answer.text} if answer.refusal else {"content": answer.text})
+        if answer.calls:
+            yield self._chunk({"tool_calls": [{"index": at, **call} for at, call in enumerate(_calls(answer))]})
+        yield self._chunk({}, _reason(answer))
+        if include_usage:
+            yield {**self._head, "object": "chat.completion.chunk", "choices": [], "usage": _usage(answer.usage)}
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _calls(answer: TurnAnswer) -> list[dict[str, Any]]:
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in answer.calls
+    ]
+
+
+def _reason(answer: TurnAnswer) -> str:
+    return answer.finish_reason if answer.finish_reason in ("length", "content_filter", "tool_calls") else "stop"
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }

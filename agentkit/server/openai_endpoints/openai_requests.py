@@ -1,0 +1,217 @@
+"""What OpenAI-compatible requests may say: what would be ignored is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from agentkit.errors import AgentDefinitionError
+from agentkit.models.settings import ModelSettings
+from agentkit.server.endpoints.http_endpoint import Kwargs
+from agentkit.server.server_errors import BadRequest
+from agentkit.server.turns.client_tools import ClientTool
+
+__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId", "settings_of"]
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+UserId = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,128}$")]
+_Zero = Annotated[float, Field(ge=0, le=0)]
+_Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+_Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class _Function(_Part):
+    name: ToolName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+    @property
+    def tool(self) -> ClientTool:
+        """The tool that it declares."""
+        return ClientTool(self.name, self.description or "", self.parameters)
+
+
+class _ChatTool(_Part):
+    type: Literal["function"]
+    function: _Function
+
+
+class _ResponsesTool(_Function):
+    type: Literal["function"]
+
+
+class _NamedFunction(_Part):
+    name: ToolName
+
+
+class _ChatChoice(_Part):
+    type: Literal["function"]
+    function: _NamedFunction
+
+
+class _ResponsesChoice(_Part):
+    type: Literal["function"]
+    name: ToolName
+
+
+class _Schema(_Part):
+    name: str | None = None
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class _TextFormat(_Part):
+    type: Literal["text"]
+
+
+class _ChatSchemaFormat(_Part):
+    type: Literal["json_schema"]
+    json_schema: _Schema
+
+
+class _ResponsesSchemaFormat(_Schema):
+    type: Literal["json_schema"]
+
+
+class _StreamOptions(_Part):
+    include_usage: bool = False
+    include_obfuscation: bool | None = None
+
+
+class _Common(_Part):
+    model: _Name = Field(description="Name of an agent; see GET /v1/models.")
+    stream: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    parallel_tool_calls: bool | None = None
+    user: UserId | None = Field(default=None, description="The user whose memory is read, within the tenant.")
+    service_tier: Literal["auto", "default"] | None = None
+    prompt_cache_key: str | None = None
+    additional_kwargs: Kwargs = Field(default={}, description="What the prompts of the agent require.")
+
+    def _settings(self, **more: Any) -> dict[str, Any]:
+        names = ("temperature", "top_p", "parallel_tool_calls", "prompt_cache_key")
+        return {**{name: getattr(self, name) for name in names}, **more}
+
+
+class ChatRequest(_Common):
+    """A chat completion."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    stream_options: _StreamOptions | None = None
+    tools: list[_ChatTool] | None = Field(default=None, max_length=128)
+    tool_choice: Literal["none", "auto", "required"] | _ChatChoice | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    stop: str | Annotated[list[str], Field(max_length=16)] | None = None
+    seed: int | None = None
+    reasoning_effort: _Effort | None = None
+    response_format: Annotated[_TextFormat | _ChatSchemaFormat, Field(discriminator="type")] | None = None
+    store: bool | None = None
+    n: Literal[1] | None = None
+    logprobs: Literal[False] | None = None
+    frequency_penalty: _Zero | None = None
+    presence_penalty: _Zero | None = None
+    modalities: list[Literal["text"]] | None = None
+
+    @property
+    def client_tools(self) -> list[ClientTool]:
+        """The tools of the client."""
+        return [one.function.tool for one in self.tools or ()]
+
+    @property
+    def schema_of_answer(self) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer; None for text."""
+        form = self.response_format
+        return form.json_schema.schema_ if isinstance(form, _ChatSchemaFormat) else None
+
+    def settings(self) -> ModelSettings | None:
+        """Return how the model is to answer; None where the request leaves it open."""
+        if self.max_tokens is not None and self.max_completion_tokens is not None:
+            raise BadRequest("max_tokens and max_completion_tokens: give one of them", param="max_tokens")
+        choice = self.tool_choice
+        return settings_of(
+            self._settings(
+                max_tokens=self.max_completion_tokens or self.max_tokens,
+                stop=self.stop or None,
+                seed=self.seed,
+                effort=self.reasoning_effort,
+                tool_choice=choice.function.name if isinstance(choice, _ChatChoice) else choice,
+            )
+        )
+
+
+class _Reasoning(_Part):
+    effort: _Effort | None = None
+    summary: Literal["auto"] | None = None
+
+
+class _Text(_Part):
+    format: Annotated[_TextFormat | _ResponsesSchemaFormat, Field(discriminator="type")] | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class ResponsesRequest(_Common):
+    """A response."""
+
+    input: str | Annotated[list[dict[str, Any]], Field(min_length=1)]
+    instructions: str | None = Field(default=None, description="Stands behind the prompts of the agent.")
+    previous_response_id: str | None = None
+    tools: list[_ResponsesTool] | None = Field(default=None, max_length=128)
+    tool_choice: Literal["none", "auto", "required"] | _ResponsesChoice | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    reasoning: _Reasoning | None = None
+    text: _Text | None = None
+    store: bool | None = None
+    metadata: _Metadata | None = None
+    truncation: Literal["disabled"] | None = None
+    include: list[Literal["reasoning.encrypted_content"]] | None = None
+    stream_options: _StreamOptions | None = None
+    background: Literal[False] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=0)] | None = None
+
+    @property
+    def client_tools(self) -> list[ClientTool]:
+        """The tools of the client."""
+        return [one.tool for one in self.tools or ()]
+
+    @property
+    def schema_of_answer(self) -> Mapping[str, Any] | None:
+        """JSON Schema of the answer; None for text."""
+        form = self.text.format if self.text is not None else None
+        return form.schema_ if isinstance(form, _ResponsesSchemaFormat) else None
+
+    def settings(self) -> ModelSettings | None:
+        """Return how the model is to answer; None where the request leaves it open."""
+        choice = self.tool_choice
+        return settings_of(
+            self._settings(
+                max_tokens=self.max_output_tokens,
+                effort=None if self.reasoning is None else self.reasoning.effort,
+                tool_choice=choice.name if isinstance(choice, _ResponsesChoice) else choice,
+            )
+        )
+
+
+def settings_of(given: Mapping[str, Any]) -> ModelSettings | None:
+    """Return settings of what is given; None where nothing is.
+
+    Raises:
+        BadRequest: A value is out of range.
+    """
+    named = {name: value for name, value in given.items() if value is not None}
+    if not named:
+        return None
+    try:
+        return ModelSettings(**named)
+    except AgentDefinitionError as error:
+        raise BadRequest(str(error), code="invalid_value") from error

@@ -1,0 +1,1 @@
+"""Runs of the server: started, kept, listed, limited per tenant."""

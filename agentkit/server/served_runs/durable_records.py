@@ -1,0 +1,158 @@
+"""`DurableRecords`: durable runs, as the clients of a server see runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from agentkit.durable.durable_errors import RunNotFound
+from agentkit.durable.retention import delete_runs
+from agentkit.durable.run_info import RunInfo, RunState
+from agentkit.durable.runs import Runs
+from agentkit.run.journal import Journal
+from agentkit.server.served_runs.background_runs import OUR_ERRORS
+from agentkit.server.served_runs.run_records import RunRecord, RunStatus, RunsWanted, WaitingCall
+from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns
+from agentkit_prompts.context.prompt_context import UserInput
+
+__all__ = ["DurableRecords"]
+
+_PAGE = 200
+_Listed: TypeAlias = tuple[float, str, RunInfo | RunRecord]
+"""When a run began, its id and what is known of it."""
+
+
+class DurableRecords(StoredRuns):
+    """Runs whose background runs are those of a `Runs`: of every server, worker and program on its database.
+
+    Everything else, such as requests of OpenAI-compatible endpoints and what tenants used, is kept as it is otherwise.
+
+    Args:
+        runs: The durable runs.
+        path: See `StoredRuns`.
+        keep: See `StoredRuns`.
+    """
+
+    def __init__(self, runs: Runs, path: Path | None = None, *, keep: int | None = MAX_KEPT) -> None:
+        self.runs = runs
+        super().__init__(path, keep=keep)
+
+    def get(self, tenant: str, run_id: str) -> RunRecord:
+        """See `StoredRuns.get`."""
+        info = self._info(tenant, run_id)
+        if info is None:
+            return super().get(tenant, run_id)
+        return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
+
+    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
+        """See `StoredRuns.page`."""
+        until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
+        every = merge(
+            self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
+        )
+        newest = [*islice(((run_id, found) for _, run_id, found in every if run_id != wanted.before), wanted.limit)]
+        ids = [run_id for run_id, found in newest if isinstance(found, RunInfo)]
+        journals, ended = self.runs.store.journals(ids), self.runs.store.outcomes(ids)
+        return [
+            _record(found, journals[run_id], ended.get(run_id)) if isinstance(found, RunInfo) else found
+            for run_id, found in newest
+            if isinstance(found, RunRecord) or run_id in journals  # or it was deleted meanwhile
+        ]
+
+    def _durable(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+        """Yield when durable runs began, their ids and what is known of them, the latest first."""
+        state: RunState | None = "paused" if wanted.status == "waiting" else wanted.status
+        about = {"agent": wanted.agent, "session": wanted.session, "user": wanted.user, "tenant": tenant}
+        at = 0
+        while page := self.runs.store.listed(state, about, _PAGE, at):
+            at += len(page)
+            for info in page:
+                if until is None or info.created_at.timestamp() <= until:
+                    yield info.created_at.timestamp(), info.run_id, info
+
+    def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
+        """Yield when the other runs began, their ids and the runs, the latest first."""
+        before = None
+        while page := super().page(tenant, replace(wanted, before=before, limit=_PAGE)):
+            before = page[-1].id
+            yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
+
+    def delete(self, tenant: str, run_id: str) -> None:
+        """See `StoredRuns.delete`."""
+        if self._info(tenant, run_id) is None:
+            super().delete(tenant, run_id)
+        else:
+            delete_runs(self.runs.store, [run_id])
+
+    def journal(self, tenant: str, run_id: str) -> str:
+        """See `StoredRuns.journal`."""
+        if self._info(tenant, run_id) is None:
+            return super().journal(tenant, run_id)
+        return self.durable_journal(run_id).dumps()
+
+    def durable_journal(self, run_id: str) -> Journal:
+        """Return the journal of a durable run."""
+        return self.runs.store.journal(run_id)
+
+    def _info(self, tenant: str, run_id: str) -> RunInfo | None:
+        """Return what is known of a durable run of a tenant; None where it has none of this id."""
+        try:
+            info = self.runs.store.info(run_id)
+        except RunNotFound:
+            return None
+        return info if info.tenant == tenant else None
+
+    def close(self) -> None:
+        """Close the databases. Closing twice is fine."""
+        self.runs.close()
+        super().close()
+
+
+def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) -> RunRecord:
+    """Return a durable run as its clients see it."""
+    ended = ended or {}
+    return RunRecord(
+        id=info.run_id,
+        tenant=info.tenant,
+        agent=info.agent,
+        status=_status(info.state),
+        created_at=info.created_at.timestamp(),
+        updated_at=info.updated_at.timestamp(),
+        user=info.user,
+        session=info.session,
+        input=None if journal.goes_on else _input(journal.context.user_input),
+        output=ended.get("output"),
+        error=_error(ended) if info.state == "failed" else None,
+        finish_reason=ended.get("finish_reason"),
+        usage=journal.usage,
+        waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
+    )
+
+
+def _status(state: RunState) -> RunStatus:
+    return "waiting" if state == "paused" else state
+
+
+def _input(asked: UserInput) -> dict[str, Any]:
+    return {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)}
+
+
+def _error(ended: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what clients read about the error of a run: of one that is not ours, its class only."""
+    kinds: tuple[type[Any], ...] = OUR_ERRORS
+    known = {one.__name__ for error in kinds for one in _with_subclasses(error)}
+    kind = str(ended.get("kind", "Error"))
+    text = (
+        str(ended.get("message", "")) if kind in known else "an internal error ended the run; see `agentkit runs show`"
+    )
+    return {"type": kind, "message": text}
+
+
+def _with_subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _with_subclasses(one)

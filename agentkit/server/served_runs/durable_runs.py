@@ -1,0 +1,287 @@
+"""`DurableRuns`: background runs that outlive the server: any worker on their database goes on with them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agentkit.agent import Agent
+from agentkit.chain import Chain
+from agentkit.durable.added_agents import AddedAgent
+from agentkit.durable.durable_errors import RunIdTaken, RunNotFound, WorkerError
+from agentkit.durable.run_handle import entry_events
+from agentkit.durable.run_request import SessionName, StartOptions
+from agentkit.durable.runs import Runs
+from agentkit.errors import AgentDefinitionError, ApprovalError
+from agentkit.models.model import NO_USAGE, Usage
+from agentkit.recaller import RecallSource
+from agentkit.run.journal import Journal
+from agentkit.run.loop import RunResult
+from agentkit.server.served_agents import ServedAgents
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.event_form import event_form, usage_form
+from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run
+from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
+from agentkit.server.server_errors import Conflict, UnknownResource
+from agentkit.server.session_store import Owner
+from agentkit.session import Session
+from agentkit.threads import in_thread
+from agentkit_memory import Scope
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_tools import Tool
+
+if TYPE_CHECKING:
+    from agentkit.server.http_app import Server
+
+__all__ = ["DurableRuns"]
+
+_MIN_WAIT, _MAX_WAIT = 0.05, 1.0
+_SECONDS_CANCELLED = 5.0
+"""How long a cancelled run has to end before it is shown as it is."""
+_STEP = 10
+"""Between the numbers of events of two entries of a journal, for what is no entry."""
+_log = logging.getLogger("agentkit.server")
+
+
+class DurableRuns:
+    """A `BackgroundRuns` on a database of durable runs.
+
+    Runs of one session are done in the order in which they came, one at a time. The server has a worker of its own,
+    where the database does not have its one already; a run goes on with the agents of any worker that has them by name
+    and version. Events are whole replies and results: they come from the journal.
+
+    Args:
+        server: Whose agents, sessions and options.
+        records: Where the runs are.
+        version: One version of all agents, for agents that are replaced while the server runs: a run goes on with the
+            agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
+
+    Raises:
+        AgentDefinitionError: The server has no memory: what is not stored cannot go on elsewhere.
+    """
+
+    def __init__(self, server: Server, records: DurableRecords, version: str | None = None) -> None:
+        if server.sessions.memory is None:
+            raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")
+        self._memory = server.sessions.memory
+        self._agents, self._sessions = server.agents, server.sessions
+        self._options, self._limits = server.options, server.limits
+        self._records, self._runs = records, records.runs
+        self._added: dict[str, AddedAgent] = {}
+        for loaded in server.agents:
+            agent = _OfTenants(server.agents, loaded.name)
+            self._runs.add(agent, sessions=self._session, version=version)
+            self._added[loaded.name] = self._runs.agents.latest(agent)
+        self._worker: Any = None
+        self._starting: list[str] = []
+        """Tenants of the runs that are being stored."""
+        self._live: dict[str, _LiveRun] = {}
+        """The runs that this server began or had go on, until they end or wait for decisions, by their ids."""
+        self._watching: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    @property
+    def live(self) -> int:
+        """See `BackgroundRuns.live`."""
+        return len(self._starting) + len(self._live)
+
+    async def open(self) -> None:
+        """See `BackgroundRuns.open`."""
+        worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
+        try:
+            await in_thread(worker.start)
+            self._worker = worker
+        except WorkerError as error:
+            _log.warning("runs are left to another worker: %s", error)
+
+    async def start(self, record: RunRecord) -> RunRecord:
+        """See `BackgroundRuns.start`."""
+        if record.key is not None:  # the same key is the same run
+            record = replace(record, id=_id_of(record.tenant, record.key))
+            if (known := await in_thread(partial(self._known, record))) is not None:
+                return known
+        live = [*self._starting, *(one.tenant for one in self._live.values())]
+        check_room(record.tenant, live, self._options, is_closing=self._is_closing)
+        self._starting.append(record.tenant)
+        try:
+            begun, is_new = await in_thread(partial(self._start, record))
+        finally:
+            self._starting.remove(record.tenant)
+        if is_new:
+            self._watch(begun, NO_USAGE)
+        return begun
+
+    def _known(self, record: RunRecord) -> RunRecord | None:
+        """Return the run that the tenant began under the key of this one, if it has."""
+        try:
+            return same_run(self._records.get(record.tenant, record.id), record)
+        except UnknownResource:
+            return None
+
+    def _start(self, record: RunRecord) -> tuple[RunRecord, bool]:
+        options: StartOptions = {"run_id": record.id, "tenant": record.tenant, "user": record.user}
+        agent = self._agents.of_tenant(record.agent, record.tenant)
+        if record.session is not None:
+            options["session"] = self._sessions.open(Owner(record.tenant, record.user), record.session)
+        elif (scope := ServedAgents.scope(agent, record.tenant, record.user)) is not None:
+            options["scope"] = scope
+        asked = None if record.input is None else user_input_of(record)
+        added = replace(self._added[record.agent], agent=agent)
+        request, run_id = self._runs.requested(added, asked, options)
+        try:
+            self._runs.store.enqueue([(run_id, request)])
+        except RunIdTaken:  # another server was first
+            return same_run(self._records.get(record.tenant, record.id), record), False
+        return self._records.get(record.tenant, run_id), True
+
+    async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
+        """See `BackgroundRuns.decide`."""
+        check_decisions(record, decisions)
+        try:
+            await self._runs.handle(record.id).decide({call: run_decision(made) for call, made in decisions.items()})
+        except ApprovalError as error:  # another one was first
+            raise Conflict(str(error), code="not_waiting") from error
+        if decisions.keys() >= {call.id for call in record.waiting}:
+            self._watch(record, record.usage)
+        return await self._record(record)
+
+    async def cancel(self, record: RunRecord) -> RunRecord:
+        """See `BackgroundRuns.cancel`."""
+        if record.status in ENDED:
+            return record
+        await self._runs.handle(record.id).cancel()
+        until = time.monotonic() + _SECONDS_CANCELLED
+        while (now := await self._record(record)).status not in ENDED and time.monotonic() < until:
+            await asyncio.sleep(_MIN_WAIT)
+        return now
+
+    async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
+        """See `BackgroundRuns.events`."""
+        wait = _MIN_WAIT
+        while True:
+            now = await self._record(record)
+            journal = await in_thread(partial(self._records.durable_journal, record.id))
+            fresh = [event for event in _events(journal, now) if event.seq > after]
+            for event in fresh:
+                yield event
+                after = event.seq
+            if now.status in ENDED or now.status == "waiting" or self._is_closing:
+                return
+            wait = _MIN_WAIT if fresh else min(wait * 1.5, _MAX_WAIT)
+            await asyncio.sleep(wait)
+
+    def stop_listening(self) -> None:
+        """See `BackgroundRuns.stop_listening`."""
+        self._is_closing = True
+
+    async def close(self) -> None:
+        """See `BackgroundRuns.close`."""
+        self.stop_listening()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self._worker is not None:
+            await in_thread(self._worker.stop)
+
+    async def _record(self, record: RunRecord) -> RunRecord:
+        return await in_thread(partial(self._records.get, record.tenant, record.id))
+
+    def _session(self, name: SessionName) -> Session:
+        """Open the session of a run."""
+        return self._memory.within(Scope(*(name.scope or ()))).session(name.id, branch=name.branch or "main")
+
+    def _watch(self, record: RunRecord, counted: Usage) -> None:
+        """Count what a run used once it ends or waits; `counted` is what was counted of it before."""
+        known = self._live.get(record.id)
+        self._live[record.id] = _LiveRun(record.tenant, counted if known is None else known.counted)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.get_running_loop().create_task(self._count())
+
+    async def _count(self) -> None:
+        while self._live:
+            await asyncio.sleep(_MAX_WAIT)
+            live = dict(self._live)
+            try:
+                for run_id in await in_thread(partial(self._runs.store.outcomes, [*live])):
+                    usage = NO_USAGE
+                    with suppress(RunNotFound):  # it was deleted as soon as it had ended
+                        usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
+                    if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
+                        del self._live[run_id]
+                        self._limits.used(live[run_id].tenant, usage_since(live[run_id].counted, usage))
+            except Exception:
+                _log.exception("what runs used could not be counted: it is tried again")
+
+
+class _LiveRun(NamedTuple):
+    tenant: str
+    counted: Usage
+    """What it used until this server began to watch it."""
+
+
+class _OfTenants:
+    """An agent of a server as it is now, as a worker has it: each run reads the memory of its own tenant."""
+
+    def __init__(self, agents: ServedAgents, name: str) -> None:
+        self.name = name
+        self.runs: Runs | None = None
+        self._agents = agents
+
+    @property
+    def _now(self) -> Agent[Any, Any]:
+        return next(one for one in self._agents if one.name == self.name).agent
+
+    @property
+    def chain(self) -> Chain[Any]:
+        return self._now.chain
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._now.tools
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._now.specs
+
+    @property
+    def memory(self) -> RecallSource | None:
+        return self._now.memory
+
+    def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
+        """Go on with a run; see `Agent.resume`."""
+        tenant = journal.scope[0] if journal.scope else ""
+        return self._agents.of_tenant(self.name, tenant).resume(journal, **options)
+
+
+def _id_of(tenant: str, key: str) -> str:
+    """Return the id of the run that a tenant begins under a key."""
+    return hashlib.blake2b(f"{tenant}\0{key}".encode(), digest_size=16, person=b"agentkit.run.key").hexdigest()
+
+
+def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
+    """Return the events of a run so far: those of its journal, and how it ended or why it waits."""
+    found = [
+        RunEvent((number + 1) * _STEP, *event_form(event))
+        for number, events in entry_events(journal)
+        for event in events
+    ]
+    usage = {"usage": usage_form(record.usage)}
+    last: tuple[str, dict[str, Any]] | None = None
+    if record.status == "finished":
+        steps = sum(entry.effect == "CallModel" for entry in journal.entries)
+        last = "run_finished", {"output": record.output, "finish_reason": record.finish_reason, "steps": steps}
+    elif record.status == "waiting":
+        last = "run_waiting", {"calls": [call._asdict() for call in record.waiting]}
+    elif record.status == "failed":
+        last = "run_failed", dict(record.error or {})
+    elif record.status == "cancelled":
+        last = "run_cancelled", {}
+    if last is not None:
+        found.append(RunEvent(len(journal.entries) * _STEP + _STEP // 2, last[0], {**last[1], **usage}))
+    return found

@@ -1,0 +1,1 @@
+"""A request that waits for its answer, as one run."""

@@ -1,0 +1,128 @@
+"""`Turns`: runs of requests that wait for their answer, counted and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeAlias
+
+from agentkit.server.access import Caller
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.served_runs.tenant_limits import TenantLimits
+from agentkit.server.server_options import ServerOptions
+from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
+from agentkit.threads import in_thread
+
+__all__ = ["OnPiece", "Streaming", "Turns"]
+
+OnPiece: TypeAlias = Callable[[Any], Awaitable[None]]
+_log = logging.getLogger("agentkit.server")
+_MAX_WAITING = 64
+"""Pieces that wait for the client; then the model waits."""
+
+
+class Turns:
+    """Answers requests.
+
+    Args:
+        store: Where what was asked is kept as runs, which the inspector shows.
+        limits: Counts.
+        options: What the server allows.
+    """
+
+    def __init__(self, store: StoredRuns, limits: TenantLimits, options: ServerOptions) -> None:
+        self._store = store
+        self._limits = limits
+        self._options = options
+        self._unkept: list[Turn] = []
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def answered(self, turn: Turn, caller: Caller, on_event: OnEvent | None = None) -> TurnAnswer:
+        """Run a turn, count what it used, and keep it; see `Turn.answer`."""
+        try:
+            async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
+                return await turn.answer(on_event)
+        finally:
+            if turn.journal is not None:  # it has begun
+                self._limits.used(caller.tenant, turn.usage)
+            if turn.journal is not None and turn.is_kept:
+                self._unkept.append(turn)
+                if self._keeping is None or self._keeping.done():
+                    self._keeping = asyncio.get_running_loop().create_task(self._keep())
+
+    async def kept(self) -> None:
+        """Wait until all that was asked is kept."""
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)
+
+    async def _keep(self) -> None:
+        """Keep turns that have ended; those that end meanwhile are kept together then."""
+        while turns := self._unkept:
+            self._unkept = []
+            await in_thread(partial(self._keep_all, turns))
+
+    def _keep_all(self, turns: list[Turn]) -> None:
+        for turn in turns:
+            assert turn.journal is not None
+            try:
+                if turn.waited is not None:
+                    self._store.put(turn.record())
+                else:
+                    self._store.add(turn.record(), turn.journal.dumps())
+            except Exception:
+                _log.exception("run %s could not be kept", turn.run_id)
+
+
+class Streaming:
+    """Runs a turn, and yields its pieces, of text or events, as they come. Leaving early cancels it.
+
+    Args:
+        run: Runs it, with what takes the pieces.
+
+    Attributes:
+        answer: The whole answer, once all pieces were taken.
+    """
+
+    answer: TurnAnswer
+
+    def __init__(self, run: Callable[[OnPiece], Awaitable[TurnAnswer]]) -> None:
+        self._run = run
+        self._pieces: asyncio.Queue[Any] = asyncio.Queue(_MAX_WAITING)
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Streaming:
+        self._task = asyncio.get_running_loop().create_task(self._work())
+        return self
+
+    async def _work(self) -> None:
+        try:
+            self.answer = await self._run(self._pieces.put)
+        finally:
+            with suppress(asyncio.CancelledError):
+                await self._pieces.put(None)
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        if not self._task.done():
+            self._task.cancel()
+            while not self._task.done():
+                with suppress(asyncio.QueueEmpty):
+                    self._pieces.get_nowait()
+                await asyncio.wait((self._task,), timeout=0.05)
+        if not self._task.cancelled():
+            self._task.exception()
+
+    def __aiter__(self) -> Streaming:
+        return self
+
+    async def __anext__(self) -> Any:
+        assert self._task is not None
+        piece = await self._pieces.get()
+        if piece is not None:
+            return piece
+        await asyncio.wait((self._task,))
+        self._task.result()
+        raise StopAsyncIteration
