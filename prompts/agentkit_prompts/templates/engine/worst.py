@@ -144,7 +144,8 @@ def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: An
         return size_of(value) ** 2 // (32 * columns) + 6 * size_of(value)
     lines = size_of(value) // columns + len(value.splitlines()) + 1
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return 20 + 6 * size_of(value) + 40 * lines + longest * longest // (32 * columns) + lines * size_of(wrapstring) // 16
+    words = longest * longest // (32 * columns)
+    return 20 + 6 * size_of(value) + 40 * lines + words + lines * size_of(wrapstring) // 16
 
 
 def title(value: str, *args: Any, **_: Any) -> int:
