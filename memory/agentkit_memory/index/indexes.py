@@ -21,8 +21,16 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.store.records import Repair, Verification
-from agentkit_memory.store.spaces import Space, active_space, claim_space, find_space, forget_space, known_spaces
-from agentkit_memory.store.tables import vector_spaces, vector_state
+from agentkit_memory.store.spaces import (
+    Space,
+    active_space,
+    claim_space,
+    find_space,
+    forget_space,
+    index_writes,
+    known_spaces,
+)
+from agentkit_memory.store.tables import vector_state
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
@@ -40,7 +48,6 @@ _this_space = _state.space == bindparam("this")
 _COUNTS = select(func.count().filter(_state.have > 0), func.count().filter(_state.want != _state.have)).where(
     _this_space
 )
-_WRITES = select(vector_spaces.c.writes).where(vector_spaces.c.space == bindparam("this"))
 _HELD = select(_state.item_id).where(_this_space, _state.want != _state.have, _state.leased_by.is_not(None)).limit(1)
 _FREE_LEASES = (
     update(vector_state).where(_this_space, _state.leased_by.is_not(None)).values(leased_by=None, leased_until=None)
@@ -310,7 +317,7 @@ class Indexes:
         """Return by how many batches the index is ahead of what SQL knows of it; less than 0 if it is behind."""
         if space.index_id != index.id or not isinstance(index, CountsWrites):
             return 0
-        return index.written() - (connection.scalar(_WRITES, {"this": space.name}) or 0)
+        return index.written() - index_writes(connection, space.name)
 
     def _worker(
         self,
@@ -332,7 +339,7 @@ class Indexes:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""
         with self.database.read() as connection:
             held, waiting = connection.execute(_COUNTS, {"this": space.name}).one()
-            writes = connection.scalar(_WRITES, {"this": space.name}) or 0
+            writes = index_writes(connection, space.name)
         doubtful = isinstance(index, CountsWrites) and index.written() != writes
         if waiting:
             self._unchecked.add(space.name)

@@ -5,14 +5,27 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, tuple_, update
 
+from agentkit_memory.checks import is_whole
+from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = ["FACTS", "Space", "active_space", "claim_space", "find_space", "forget_space", "known_spaces", "space_name"]
+__all__ = [
+    "FACTS",
+    "Space",
+    "active_space",
+    "claim_space",
+    "find_space",
+    "forget_space",
+    "index_writes",
+    "known_spaces",
+    "space_name",
+]
 
 FACTS = "facts"
 """Name and state of the row for a queue instead of a space: of turns that facts are to be extracted from."""
@@ -40,6 +53,7 @@ class Space:
 _ROW = select(*vector_spaces.c["space", "index_id", "model", "dimensions", "state"])
 _FIND = _ROW.where(vector_spaces.c.space == bindparam("name"))
 _KNOWN = _ROW.where(vector_spaces.c.state != FACTS).order_by(vector_spaces.c.space)
+_WRITES = select(vector_spaces.c.writes).where(vector_spaces.c.space == bindparam("this"))
 _ACTIVE = _ROW.where(vector_spaces.c.state == "active")
 _state = vector_state.c
 _SOME = (
@@ -64,22 +78,42 @@ def space_name(model: str) -> str:
     return f"{SPACE}+{readable[: _MAX_NAME - len(SPACE) - len(digest) - 2]}~{digest}"
 
 
+def _space(row: Row[Any]) -> Space:
+    made = Space(*row)
+    texts = (made.name, made.index_id, made.model, made.state)
+    if not all(isinstance(text, str) for text in texts) or not is_whole(made.dimensions, 0):
+        raise _damaged(made.name)
+    return made
+
+
+def _damaged(name: object) -> StoreCorrupt:
+    return StoreCorrupt(f"the row of the space {name!r:.80} is damaged; restore a backup")
+
+
+def index_writes(connection: Connection, name: str) -> int:
+    """Return how many batches were written to the index of a space."""
+    writes = connection.scalar(_WRITES, {"this": name}) or 0
+    if not is_whole(writes, 0):
+        raise _damaged(name)
+    return writes
+
+
 def find_space(connection: Connection, name: str) -> Space | None:
     """Return the space of that name, if it was ever indexed."""
     row = connection.execute(_FIND, {"name": name}).first()
-    return None if row is None else Space(*row)
+    return None if row is None else _space(row)
 
 
 def known_spaces(connection: Connection, *states: str) -> list[Space]:
     """Return every space that was ever indexed or, given states, those in one of them."""
-    known = [Space(*row) for row in connection.execute(_KNOWN)]
+    known = [_space(row) for row in connection.execute(_KNOWN)]
     return [each for each in known if each.state in states] if states else known
 
 
 def active_space(connection: Connection) -> Space:
     """Return the space that is read: BM25 alone in a store that was never indexed."""
     row = connection.execute(_ACTIVE).first()
-    return Space(SPACE) if row is None else Space(*row)
+    return Space(SPACE) if row is None else _space(row)
 
 
 def claim_space(connection: Connection, space: Space, index_id: str) -> None:

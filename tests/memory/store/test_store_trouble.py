@@ -211,6 +211,16 @@ def test_a_recall_log_that_is_none_any_more_is_reported(home: Path, stored: str)
             memory.recall_logs()
 
 
+@pytest.mark.parametrize("column", ["writes", "model", "dimensions", "index_id", "state"])
+def test_a_damaged_row_of_a_space_is_reported(home: Path, column: str) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra")
+        memory.worker().drain()
+    damage(home, f"UPDATE vector_spaces SET {column} = x'ff'")
+    with pytest.raises(StoreCorrupt, match=r"the row of the space .* is damaged"), Memory.open(home) as memory:
+        memory.worker().drain()
+
+
 def test_a_database_of_a_newer_version_is_not_touched(home: Path) -> None:
     Memory.open(home).close()
     with closing(sqlite3.connect(home / "memory.db")) as database, database:
