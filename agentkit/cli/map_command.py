@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +15,11 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
 from agentkit.cli.worker_command import runs_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.mapping import MapOptions
-from agentkit.errors import AgentDefinitionError
+from agentkit.durable.mapping import MapOptions, all_made
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["map_"]
-
-_MAX_LISTED = 10
 
 
 def map_(
@@ -83,24 +81,15 @@ def _inputs(path: Path) -> list[Any]:
     Raises:
         DurableError: Names the first lines that hold none.
     """
-    problems: list[str] = []
-    found: list[Any] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            found.append(_input(json.loads(line)))
-        except (ValueError, TypeError, RecursionError, AgentDefinitionError) as error:
-            problems.append(f"line {number}: {error}")
-            if len(problems) == _MAX_LISTED:
-                problems.append("and maybe more")
-                break
-    if problems:
-        raise DurableError(f"{path}: {'; '.join(problems)}; nothing was started")
-    return found
+    lines = enumerate(path.read_bytes().splitlines(), 1)
+    return all_made(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
 
 
-def _input(data: Any) -> Any:
+def _input(line: bytes) -> str | UserInput:
+    try:
+        data = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
     if isinstance(data, str):
         return data
     if not isinstance(data, dict) or not isinstance(data.get("input"), str):

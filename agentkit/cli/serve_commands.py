@@ -23,6 +23,10 @@ ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
 
 
+_RELOADED = "reloaded"
+"""Version of agents whose files are looked at: their runs go on with them as they are then."""
+
+
 def serve_agents(
     agent: AgentSources = None,
     host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
@@ -61,15 +65,12 @@ def serve_agents(
         from agentkit.server.access import Access
         from agentkit.server.agent_reload import AgentReload
         from agentkit.server.http_app import Server
-        from agentkit.server.served_runs.run_records import RunRecords
         from agentkit.server.served_runs.stored_runs import StoredRuns
         from agentkit.server.server_options import ServerOptions
         from agentkit.server.serving import uvicorn_server
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
-    if reload and runs is not None:
-        raise typer.BadParameter("--reload and --runs do not go together: workers have the agents as they were started")
     with ExitStack() as closing:
         loaded: list[LoadedAgent] = []
         memories = SharedMemories()
@@ -86,14 +87,15 @@ def serve_agents(
         memory = None
         if not any(one.memory for one in loaded):
             memory = closing.enter_context(open_memory(home, embedder=embedder))
-        store: RunRecords = StoredRuns(home / "runs.db")
-        durable = None
-        if runs is not None:
+        store: StoredRuns
+        if runs is None:
+            store, durable = StoredRuns(home / "runs.db"), None
+        else:
             from agentkit.server.served_runs.durable_records import DurableRecords
             from agentkit.server.served_runs.durable_runs import DurableRuns
 
-            store = DurableRecords(Runs(utf8(runs)), store)
-            durable = partial(DurableRuns, records=store)
+            store = records = DurableRecords(Runs(utf8(runs)), home / "runs.db")
+            durable = partial(DurableRuns, records=records, version=_RELOADED if reload else None)
         closing.callback(store.close)
         known = access or (home / ACCESS if (home / ACCESS).exists() else None)
         options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)

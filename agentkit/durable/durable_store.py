@@ -65,13 +65,14 @@ class DurableStore:
         Raises:
             RunIdTaken: It is another one.
         """
-        client, _ = self._open()
-        rows = [client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted]
+        rows = [
+            self.client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted
+        ]
         begun: set[str] = set()
         for at in range(0, len(rows), _PAGE):
             page = [status for _, status in rows[at : at + _PAGE]]
             # One transaction; and runs of one session keep their order where a clock has seconds only.
-            begun |= client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
+            begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
             if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
                 raise RunIdTaken(run_id, what)
@@ -91,19 +92,18 @@ class DurableStore:
         """Return runs, the latest first; `wanted` has attributes that they must have."""
         if state is not None and state not in (known := sorted(get_args(RunState))):
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
-        client, tables = self._open()
         attributes = {name: value for name, value in wanted.items() if value is not None}
         statuses = names_of(state)
         found: list[Status] = []
         at, ids = 0, None
         if state == "paused":
-            ids = list(dict.fromkeys(call.run_id for call in tables.waiting(100_000)))
+            ids = list(dict.fromkeys(call.run_id for call in self.tables.waiting(100_000)))
         while len(found) < offset + limit and (ids is None or at < len(ids)):
-            page = client.list_workflows(
+            page = self.client.list_workflows(
                 name=WORKFLOW,
                 application_name=APPLICATION,
                 status=statuses or None,
-                attributes=None if tables.is_sqlite else attributes or None,
+                attributes=None if self.tables.is_sqlite else attributes or None,
                 sort_desc=True,
                 load_input=False,
                 workflow_ids=None if ids is None else ids[at : at + _PAGE],
@@ -147,8 +147,7 @@ class DurableStore:
 
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
-        client, _ = self._open()
-        return [step["output"] for step in client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+        return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
@@ -159,18 +158,16 @@ class DurableStore:
 
         One that is not there, such as one that was deleted, failed with `RunNotFound`.
         """
-        outcomes = {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids, load_input=False)}
-        for run_id in run_ids:
-            if run_id not in outcomes:
-                outcomes[run_id] = {"state": "failed", "kind": "RunNotFound", "message": str(RunNotFound(run_id))}
+        gone = {"state": "failed", "kind": "RunNotFound"}
+        outcomes = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
+        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids, load_input=False)}
         return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run. Blocks; see `RunHandle.cancel`."""
-        client, _ = self._open()
         if state_of(self._status(run_id)) == "paused":
             self._again(run_id)  # only a run that has not ended can be cancelled
-        client.cancel_workflow(run_id)
+        self.client.cancel_workflow(run_id)
 
     def go_on(self, run_id: str, *, only_if: RunState | None = None) -> None:
         """Have a run that stopped go on from its journal. Blocks; see `RunHandle.resume`."""
@@ -190,10 +187,9 @@ class DurableStore:
         """Put a run that stopped back into its queue, whole."""
         from dbos import error as dbos_errors
 
-        client, _ = self._open()
         request = self.request(run_id)
         try:
-            client.rewind_workflow(
+            self.client.rewind_workflow(
                 run_id, start_step=_BEHIND, queue_name=request.queue, queue_partition_key=request.partition
             )
         except dbos_errors.DBOSException:
@@ -226,14 +222,14 @@ class DurableStore:
         return self._opened
 
     def _status(self, run_id: str, *, load_input: bool = False) -> Status:
-        found = self._statuses([run_id], load_input=load_input)
-        if not found:
-            raise RunNotFound(run_id)
-        return found[0]
+        for status in self._statuses([run_id], load_input=load_input):
+            return status
+        raise RunNotFound(run_id)
 
     def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
-        client, _ = self._open()  # which takes no ids for all
-        return client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads) if run_ids else []
+        if not run_ids:  # which would be all of them
+            return []
+        return [*self.client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads)]
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]
@@ -335,8 +331,7 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
 
 
 def _has(status: Status, wanted: Mapping[str, str]) -> bool:
-    about = status.attributes or {}
-    return all(about.get(name) == value for name, value in wanted.items())
+    return wanted.items() <= (status.attributes or {}).items()
 
 
 def _request_of(status: Status) -> RunRequest:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, TypedDict
+from typing import Any, TextIO, TypedDict, TypeVar
 
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DurableError
@@ -19,7 +19,9 @@ from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 from agentkit_memory.process.private_files import private_file
 
-__all__ = ["MapOptions", "MapReport", "mapped"]
+__all__ = ["MapOptions", "MapReport", "all_made", "mapped"]
+
+Made = TypeVar("Made")
 
 _PAGE = 500
 _MAX_LISTED = 10
@@ -116,9 +118,9 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
         problems.append(f"inputs: expected several inputs, got one: {inputs!r:.40}")
     if problems:
         raise DurableError(f"map: {'; '.join(problems)}; nothing was started")
-    wanted: list[tuple[str, RunRequest]] = []
     tenant = options.get("tenant", "")
-    for number, given in enumerate(inputs):
+
+    def wanted(number: int, given: Any) -> tuple[str, RunRequest]:
         try:
             about: StartOptions = {
                 "run_id": f"{name}/{number}",
@@ -126,15 +128,36 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
                 "priority": options.get("priority", PRIORITY),
             }
             made, run_id = request(given, about)
-            wanted.append((run_id, made))
         except Exception as error:
-            problems.append(f"inputs[{number}]: {type(error).__name__}: {error}")
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        return run_id, made
+
+    return all_made(f"map {name!r}", ((f"inputs[{at}]", partial(wanted, at, one)) for at, one in enumerate(inputs)))
+
+
+def all_made(what: str, makers: Iterable[tuple[str, Callable[[], Made]]]) -> list[Made]:
+    """Return what is made of all inputs.
+
+    Args:
+        what: Stands before the error.
+        makers: For each input, its place, and what makes something of it or raises ValueError or TypeError.
+
+    Raises:
+        DurableError: Names the first that nothing can be made of.
+    """
+    found: list[Made] = []
+    problems: list[str] = []
+    for place, make in makers:
+        try:
+            found.append(make())
+        except (ValueError, TypeError) as error:
+            problems.append(f"{place}: {error}")
             if len(problems) == _MAX_LISTED:
                 problems.append("and maybe more")
                 break
     if problems:
-        raise DurableError(f"map {name!r}: {'; '.join(problems)}; nothing was started")
-    return wanted
+        raise DurableError(f"{what}: {'; '.join(problems)}; nothing was started")
+    return found
 
 
 def _begin(

@@ -162,26 +162,28 @@ class RunHandle(Generic[Output]):
             ApprovalError: No such call waits, or it was decided already; nothing was stored.
             RunNotFound: There is no such run.
         """
-        await self.decide(call, Approved(arguments), by=by)
+        await self.decide({call: Approved(arguments)}, by=by)
 
     async def deny(self, call: str | None = None, reason: str = "", *, by: str = "") -> None:
         """Have calls that wait not run. See `approve`; the model reads the reason."""
-        await self.decide(call, Denied(reason), by=by)
+        await self.decide({call: Denied(reason)}, by=by)
 
-    async def decide(self, call: str | None, made: Decision, *, by: str = "") -> None:
-        """Store a decision about one call, or about all that wait. See `approve`."""
-        made = decision(made, call or "all calls")
-        await in_thread(lambda: self._decide(call, made, by))
+    async def decide(self, made: Mapping[str | None, Decision], *, by: str = "") -> None:
+        """Store decisions by the ids of calls, None for all that wait: every one of them or none. See `approve`."""
+        made = {call: decision(one, call or "all calls") for call, one in made.items()}
+        await in_thread(lambda: self._decide(made, by))
 
-    def _decide(self, call: str | None, made: Decision, by: str) -> None:
+    def _decide(self, made: Mapping[str | None, Decision], by: str) -> None:
         store = self._store
         store.info(self.run_id)
         calls = store.tables.calls([self.run_id])
         waiting = [one.call_id for one in calls if one.decision is None]
-        if call is None and isinstance(made, Approved) and made.arguments is not None and len(waiting) > 1:
+        every = made.get(None)
+        if isinstance(every, Approved) and every.arguments is not None and len(waiting) > 1:
             raise ApprovalError(f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}")
-        wanted = waiting if call is None else [call]
-        taken = store.tables.decide(self.run_id, dict.fromkeys(wanted, made), by) if wanted else ["any call"]
+        wanted = {} if every is None else dict.fromkeys(waiting, every)
+        wanted |= {call: one for call, one in made.items() if call is not None}
+        taken = store.tables.decide(self.run_id, wanted, by) if wanted else ["any call"]
         if taken:
             decided = {one.call_id: one.decision for one in calls if one.decision is not None}
             known = [f"{one} was decided already: {decided[one]!r:.80}" for one in taken if one in decided]
@@ -189,7 +191,7 @@ class RunHandle(Generic[Output]):
             if unknown:
                 known.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
             raise ApprovalError(f"run {self.run_id!r}: {'; '.join(known)}; nothing was decided")
-        if not set(waiting) - set(wanted):
+        if not set(waiting) - wanted.keys():
             store.go_on(self.run_id, only_if="paused")
 
     async def cancel(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
-from agentkit.inspector.composition_view import MAX_PIECE
+from agentkit.inspector.composition_view import clipped
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.explain import tool_text
 from agentkit_prompts.context.messages import Message
@@ -92,7 +92,7 @@ def _messages(now: Sequence[Message], before: Sequence[Message]) -> Iterator[Jso
             yield {"change": "changed", "role": other.role, "pieces": pieces}
         for change, messages in (("removed", old), ("added", new)):
             for message in messages:
-                pieces = [{"change": change, "text": _clipped(_whole(message))}]
+                pieces = [{"change": change, "text": clipped(_whole(message))}]
                 yield {"change": change, "role": message.role, "pieces": pieces}
 
 
@@ -100,12 +100,12 @@ def _words(before: str, now: str) -> Iterator[Json]:
     old, new = _WORDS.findall(before), _WORDS.findall(now)
     for kind, i1, i2, j1, j2 in _aligned(old, new, _MAX_WORDS):
         if kind == "equal":
-            yield {"change": "same", "text": _clipped("".join(new[j1:j2]))}
+            yield {"change": "same", "text": clipped("".join(new[j1:j2]))}
             continue
         if i2 > i1:
-            yield {"change": "removed", "text": _clipped("".join(old[i1:i2]))}
+            yield {"change": "removed", "text": clipped("".join(old[i1:i2]))}
         if j2 > j1:
-            yield {"change": "added", "text": _clipped("".join(new[j1:j2]))}
+            yield {"change": "added", "text": clipped("".join(new[j1:j2]))}
 
 
 def _aligned(old: Sequence[Hashable], new: Sequence[Hashable], most: int) -> Iterator[tuple[str, int, int, int, int]]:
@@ -134,7 +134,3 @@ def _key(message: Message) -> Hashable:
 def _whole(message: Message) -> str:
     calls = "".join(f"\n-> {call.name}({call.arguments})" for call in message.tool_calls)
     return f"{message.text}{calls}"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= MAX_PIECE else f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentkit.inspector.composition_view import MAX_PIECE
+from agentkit.inspector.composition_view import clipped
 from agentkit.inspector.recall_view import found_view
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Decision, Denied
@@ -29,12 +29,12 @@ def journal_view(journal: Journal) -> Json:
         "agent": journal.agent,
         "session": journal.session,
         "scope": list(journal.scope) if journal.scope is not None else None,
-        "input": _cut(ctx.user_input.text),
+        "input": clipped(ctx.user_input.text),
         "kwargs": dict(ctx.user_input.additional_kwargs),
         "goes_on": journal.goes_on,
         "usage": usage_view(journal.usage),
         "events": list(_events(journal)),
-        "answer": next((_cut(one.text) for one in reversed(journal.messages) if one.role == "assistant"), ""),
+        "answer": next((clipped(one.text) for one in reversed(journal.messages) if one.role == "assistant"), ""),
     }
 
 
@@ -81,8 +81,8 @@ def _events(journal: Journal) -> Iterator[Json]:
                 "kind": "model",
                 "step": step,
                 "model": answer.model,
-                "text": _cut(answer.message.text),
-                "thinking": _cut(answer.message.reasoning),
+                "text": clipped(answer.message.text),
+                "thinking": clipped(answer.message.reasoning),
                 "calls": [_call(call) for call in calls.values()],
                 "finish": str(answer.finish_reason),
                 "usage": usage_view(answer.usage),
@@ -104,7 +104,7 @@ def _events(journal: Journal) -> Iterator[Json]:
             "step": step,
             "id": outer,
             "name": call.name if call is not None else inner.agent,
-            "arguments": _cut(call.arguments) if call is not None else "",
+            "arguments": clipped(call.arguments) if call is not None else "",
             "status": "running",
             "text": "",
             "usage": usage_view(inner.usage),
@@ -130,9 +130,9 @@ def _tool(journal: Journal, step: int, calls: Mapping[str, ToolCall], result: An
         "step": step,
         "id": result.call_id,
         "name": result.name,
-        "arguments": _cut(call.arguments) if call is not None else "",
+        "arguments": clipped(call.arguments) if call is not None else "",
         "status": str(result.status),
-        "text": _cut(result.message.text),
+        "text": clipped(result.message.text),
         "usage": None if usage is None else usage_view(usage),
     }
     if (inner := journal.inner.get(result.call_id)) is not None:
@@ -141,13 +141,13 @@ def _tool(journal: Journal, step: int, calls: Mapping[str, ToolCall], result: An
 
 
 def _call(call: ToolCall) -> Json:
-    return {"id": call.id, "name": call.name, "arguments": _cut(call.arguments)}
+    return {"id": call.id, "name": call.name, "arguments": clipped(call.arguments)}
 
 
 def _decision(id: str, call: ToolCall | None, made: Decision) -> Json:
     found: Json = {"id": id, "name": call.name if call is not None else "", "approved": not isinstance(made, Denied)}
     if isinstance(made, Denied):
-        found["reason"] = _cut(made.reason)
+        found["reason"] = clipped(made.reason)
     elif made.arguments is not None:
         found["changed"] = dict(made.arguments)
     return found
@@ -156,7 +156,7 @@ def _decision(id: str, call: ToolCall | None, made: Decision) -> Json:
 def _compact(made: Any) -> Json | None:
     if not made.messages:
         return None
-    summary = None if made.summary is None else _cut(made.summary)
+    summary = None if made.summary is None else clipped(made.summary)
     return {"kind": "compact", "messages": made.messages, "summary": summary, "usage": usage_view(made.usage)}
 
 
@@ -169,7 +169,3 @@ _OTHERS: Mapping[str, Callable[[Any], Json | None]] = {
     "CheckOutput": lambda checked: {"kind": "check", "problem": checked.problem},
 }
 """What the other effects show; those of messages show in what follows."""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_PIECE else f"{text[:MAX_PIECE]}... ({len(text) - MAX_PIECE:,} more characters)"

@@ -7,25 +7,22 @@ from typing import Any
 
 from agentkit.inspector.past_contexts import session_turns
 from agentkit.session import Session
-from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, message_tokens
+from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 __all__ = ["session_view"]
 
-_MAX_EXCERPT = 160
+_MAX_EXCERPT = 120
 
 
-def session_view(
-    session: Session, *, runs: Mapping[int, str] | None = None, counter: TokenCounter | None = None
-) -> dict[str, Any]:
+def session_view(session: Session, *, runs: Mapping[int, str]) -> dict[str, Any]:
     """Return the turns of a session, oldest first.
 
     Args:
         session: The conversation.
         runs: The id of the run that began behind so many messages, where it is known.
-        counter: Counts the tokens of messages; an estimate when not given.
     """
     conversation = session.conversation
-    count = message_tokens(counter or ESTIMATE)
+    count = message_tokens(ESTIMATE)
     sizes = conversation.derive(count)
     turns = []
     for number, (start, stop) in enumerate(session_turns(conversation)):
@@ -34,15 +31,12 @@ def session_view(
         tools = [call.name for one in messages for call in one.tool_calls]
         turn: dict[str, Any] = {
             "turn": number,
-            "message": start,
-            "messages": stop - start,
             "input": _excerpt(messages[0].text if messages[0].role == "user" else ""),
             "answer": _excerpt(answer),
             "tools": tools[:12],
-            "steps": sum(one.role == "assistant" for one in messages),
             "tokens": sum(sizes[start:stop]),
         }
-        if runs and (run := runs.get(start)) is not None:
+        if (run := runs.get(start)) is not None:
             turn["run"] = run
         turns.append(turn)
     return {

@@ -36,7 +36,6 @@ from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.local_runs import LocalRuns
-from agentkit.server.served_runs.run_records import RunRecords
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
@@ -74,7 +73,7 @@ class Server:
         agents: Iterable[Agent[Any, Any] | LoadedAgent],
         *,
         memory: Memory | None = None,
-        store: RunRecords | None = None,
+        store: StoredRuns | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
         runs: Callable[[Server], BackgroundRuns] | None = None,
@@ -84,6 +83,7 @@ class Server:
             "Server",
             agents=(agents, Iterable, "a list of agents"),
             memory=(memory, (Memory, NoneType), "a Memory, or None"),
+            store=(store, (StoredRuns, NoneType), "StoredRuns, or None"),
             access=(access, (Access, NoneType), "an Access, or None"),
             options=(options, ServerOptions, "ServerOptions"),
         )
@@ -93,7 +93,7 @@ class Server:
         self.agents = ServedAgents(agents)
         self.access = access or Access()
         self._owns_store = store is None
-        self.store: RunRecords = StoredRuns() if store is None else store
+        self.store = StoredRuns() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from agentkit_memory.background import BackgroundWorker
-from agentkit_memory.checks import expanded
+from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.conversations.removal import resume_removals
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
@@ -45,9 +45,9 @@ class OpenStore:
         keep_recalls: int | None,
     ) -> None:
         place: Path | str
-        if isinstance(target, str) and "://" in target:
+        if isinstance(target, str) and is_address(target):
             if index is None:
-                raise InvalidArgument(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
+                raise InvalidArgument("a database on a server: give the folder of the index too: index=...")
             place, beside = target, index
         elif isinstance(target, str | os.PathLike):
             place, beside = expanded(target) / "memory.db", expanded(target) / "index"

@@ -292,7 +292,7 @@ def test_a_tenant_cannot_take_all_the_room(tmp_path: Path, is_durable: bool) -> 
         agent = Agent(ScriptedModel.repeat(Delayed(30, "late")), name="a", memory=memory)
         if is_durable:
             pytest.importorskip("dbos", reason="needs the extra `durable`")
-            records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), StoredRuns())
+            records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
             options |= {"store": records, "runs": partial(DurableRuns, records=records)}
         with served(agent, **options) as client:
 

@@ -26,7 +26,7 @@ from agentkit_prompts.context.wire.read_messages import REASONING
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from agentkit.models.model import OnDelta, Reply
+    from agentkit.models.model import Reply
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
@@ -132,14 +132,14 @@ class CompletionModel(EndpointModel):
                 )
         return composition, most - composition.tokens
 
-    async def complete(self, text: str, *, on_delta: OnDelta | None = None) -> Reply:
+    async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.
 
         Raises:
             ModelError: There is no reply; see `request`.
         """
         body = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
-        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None), on_delta)
+        reader = await self._sent(patched(body, self._fixed), lambda: _CompletionReader({}, None))
         return reader.reply(self.name)
 
     async def score(self, text: str) -> TextScore:

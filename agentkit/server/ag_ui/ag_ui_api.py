@@ -15,18 +15,17 @@ from agentkit.run.journal import Journal
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
-from agentkit.server.endpoints.exchange import EventStream, error_answer, read_json, sse, validated
+from agentkit.server.endpoints.exchange import EventStream, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs
 from agentkit.server.openai_endpoints.openai_requests import ToolName, UserId
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.local_runs import run_decision
-from agentkit.server.served_runs.run_records import RunRecords
-from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import BadRequest, Conflict, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import Streaming, Turns
 from agentkit.server.turns.client_tools import ClientTool
 from agentkit.server.turns.turn import Turn, Waited, messages_of
-from agentkit.server.turns.turn_errors import server_error
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
@@ -68,7 +67,7 @@ class AGUIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns
@@ -113,11 +112,10 @@ class AGUIEndpoints:
             for piece in _bytes(written.end(run.answer)):
                 yield piece
 
-        def ending(error: Exception) -> bytes:
-            known = server_error(error)
-            return b"".join(_bytes(written.failed(str(known.body["error"]["message"]), known.code)))
+        def ending(error: ServerError) -> bytes:
+            return b"".join(_bytes(written.failed(str(error.body["error"]["message"]), error.code)))
 
-        return EventStream(pieces(), self._options, failed=_failed, ending=ending)
+        return EventStream(pieces(), self._options, ending=ending)
 
     async def _waited(self, asked: RunAgentInput, resume: Sequence[ResumeEntry], turn: Turn, caller: Caller) -> Waited:
         """Return the run whose interrupts a request answers.
@@ -156,10 +154,6 @@ class AGUIEndpoints:
         return Waited(record, journal, decided, made, self._store)
 
 
-def _failed(error: Exception) -> Response:
-    return error_answer(server_error(error))
-
-
 def _bytes(events: Iterator[BaseEvent]) -> Iterator[bytes]:
     for event in events:
         yield sse(event.model_dump(mode="json", by_alias=True))
@@ -182,6 +176,15 @@ async def _messages(asked: RunAgentInput) -> tuple[Message, ...]:
     sent = [one for one in given if one is not None]
     if not sent:
         raise BadRequest("messages: there is no message to answer", param="messages", code="invalid_messages")
+    results = {one.get("tool_call_id") for one in sent}
+    open_calls = [call["id"] for one in sent for call in one.get("tool_calls", ()) if call["id"] not in results]
+    if open_calls:
+        raise Unprocessable(
+            f"messages: the calls {', '.join(open_calls):.500} have no result: answer their interrupts in resume, or "
+            "send a tool message for each",
+            param="messages",
+            code="unanswered_calls",
+        )
     messages = await messages_of(sent, "messages", "openai")
     about = "\n\n".join([f"{one.description}:\n{one.value}" for one in asked.context or ()])
     return (Message("system", about), *messages) if about else messages

@@ -18,6 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agentkit.server.server_errors import BadRequest, ServerError, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
+from agentkit.server.turns.turn_errors import server_error
 from agentkit_prompts.errors import brief, nearest
 
 __all__ = ["EventStream", "JSONAnswer", "error_answer", "read_body", "read_json", "sse", "validated", "while_connected"]
@@ -162,8 +163,8 @@ class EventStream(Response):
     Args:
         events: The events as bytes. It is closed when the stream ends, however it does.
         options: How long to wait for the client, and after how long without an event to send a sign of life.
-        failed: Makes an answer of what `events` raises before the first of them.
-        ending: Makes the last event of what `events` raises later; None for none.
+        ending: Makes the last event of what `events` raises behind the first of them, None for none; what it raises
+            before is answered as an error.
     """
 
     media_type = "text/event-stream"
@@ -173,14 +174,12 @@ class EventStream(Response):
         events: AsyncGenerator[bytes, None],
         options: ServerOptions,
         *,
-        failed: Callable[[Exception], Response],
-        ending: Callable[[Exception], bytes] | None = None,
+        ending: Callable[[ServerError], bytes] | None = None,
     ) -> None:
         super().__init__(None, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._options = options
-        self._failed = failed
         self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -201,7 +200,7 @@ class EventStream(Response):
                 task.cancel()
             await asyncio.wait(tasks)
         if failure is not None:
-            await self._failed(failure)(scope, receive, send)
+            await error_answer(server_error(failure))(scope, receive, send)
 
     async def _send_all(self, writer: _Writer) -> Exception | None:
         """Send the events; return what went wrong where nothing was sent yet."""
@@ -216,7 +215,7 @@ class EventStream(Response):
                 writer.has_begun = True  # no sign of life from now on
                 return error
             if self._ending is not None:
-                await writer.write(self._ending(error))
+                await writer.write(self._ending(server_error(error)))
         await writer.write(b"", more=False)
         return None
 

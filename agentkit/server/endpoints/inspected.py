@@ -18,7 +18,8 @@ from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords, RunsWanted, user_input_of
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_input_of
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
 from agentkit.session import Session
@@ -47,7 +48,7 @@ class CallerSource:
         self,
         caller: Caller,
         agents: ServedAgents,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         runs: BackgroundRuns,
         endpoints: RunEndpoints,

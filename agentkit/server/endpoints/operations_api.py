@@ -17,7 +17,7 @@ from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.event_form import usage_form
-from agentkit.server.served_runs.run_records import RunRecords
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits, today
 from agentkit.threads import in_thread
 
@@ -79,7 +79,7 @@ class OperationEndpoints:
         agents: ServedAgents,
         access: Access,
         runs: BackgroundRuns,
-        store: RunRecords,
+        store: StoredRuns,
         limits: TenantLimits,
         measures: Measures,
         description: Callable[[], dict[str, Any]],

@@ -14,16 +14,16 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from agentkit.server.access import Caller
-from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, error_answer, read_json, sse, validated
+from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunRecords, RunsWanted
+from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
-from agentkit.server.turns.turn_errors import server_error
 from agentkit.threads import in_thread
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -94,7 +94,7 @@ class RunEndpoints:
         self,
         agents: ServedAgents,
         runs: BackgroundRuns,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,
@@ -251,7 +251,7 @@ class RunEndpoints:
             now = await self.record(record.id, caller)
             yield sse({"status": now.status}, event="end" if now.status in ENDED else "pause")
 
-        return EventStream(stream(), self._options, failed=lambda error: error_answer(server_error(error)))
+        return EventStream(stream(), self._options)
 
     async def journal(self, request: Request, caller: Caller) -> Response:
         """Return the journal of a run, as lines of JSON."""

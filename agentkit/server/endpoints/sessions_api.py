@@ -14,7 +14,8 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
 from agentkit.server.served_runs.event_form import message_form
-from agentkit.server.served_runs.run_records import RunRecords, RunStatus, RunsWanted
+from agentkit.server.served_runs.run_records import RunStatus, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import Conflict
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner, SessionStore
@@ -56,7 +57,7 @@ class SessionEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, sessions: SessionStore, store: RunRecords, options: ServerOptions) -> None:
+    def __init__(self, sessions: SessionStore, store: StoredRuns, options: ServerOptions) -> None:
         self._sessions = sessions
         self._store = store
         self._options = options

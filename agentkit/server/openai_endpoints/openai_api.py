@@ -18,7 +18,6 @@ from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import (
     EventStream,
     JSONAnswer,
-    error_answer,
     read_json,
     sse,
     validated,
@@ -29,13 +28,13 @@ from agentkit.server.openai_endpoints.chat_answers import ChatAnswers
 from agentkit.server.openai_endpoints.openai_requests import ChatRequest, ResponsesRequest
 from agentkit.server.openai_endpoints.response_answers import ResponseAnswers
 from agentkit.server.served_agents import ServedAgents
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords
-from agentkit.server.server_errors import BadRequest, UnknownResource, Unprocessable
+from agentkit.server.served_runs.run_records import RunRecord
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import BadRequest, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.answering import OnPiece, Streaming, Turns
 from agentkit.server.turns.client_tools import HeldReplies
 from agentkit.server.turns.turn import Turn, TurnAnswer, messages_of
-from agentkit.server.turns.turn_errors import server_error
 from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message
 
@@ -54,7 +53,7 @@ class OpenAIEndpoints:
         options: What the server allows.
     """
 
-    def __init__(self, agents: ServedAgents, store: RunRecords, turns: Turns, options: ServerOptions) -> None:
+    def __init__(self, agents: ServedAgents, store: StoredRuns, turns: Turns, options: ServerOptions) -> None:
         self._agents = agents
         self._store = store
         self._turns = turns
@@ -109,7 +108,7 @@ class OpenAIEndpoints:
                 yield sse(chunk)
             yield _DONE
 
-        return EventStream(chunks(), self._options, failed=_failed, ending=lambda error: sse(server_error(error).body))
+        return EventStream(chunks(), self._options, ending=lambda error: sse(error.body))
 
     async def responses(self, request: Request, caller: Caller) -> Response:
         """Answer a request of the Responses API."""
@@ -140,11 +139,11 @@ class OpenAIEndpoints:
             for kind, data in (*(() if has_begun else answers.begin()), *answers.end(pieces.answer)):
                 yield sse(data, event=kind)
 
-        def ending(error: Exception) -> bytes:
-            kind, data = answers.failed(server_error(error).body["error"])
+        def ending(error: ServerError) -> bytes:
+            kind, data = answers.failed(error.body["error"])
             return sse(data, event=kind)
 
-        return EventStream(events(), self._options, failed=_failed, ending=ending)
+        return EventStream(events(), self._options, ending=ending)
 
     def _turn(self, asked: ChatRequest | ResponsesRequest, caller: Caller, messages: tuple[Message, ...]) -> Turn:
         loaded = self._agents.get(asked.model, caller)
@@ -194,10 +193,6 @@ class OpenAIEndpoints:
         with suppress(JournalError):
             return await in_thread(partial(_conversation, record, text))
         raise unknown
-
-
-def _failed(error: Exception) -> Response:
-    return error_answer(server_error(error))
 
 
 def _validated(model: Any, data: Any) -> Any:

@@ -19,7 +19,7 @@ OUR_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError)
 
 
 class BackgroundRuns(Protocol):
-    """Starts runs and goes on with them. The runs, and what is known of them, are in a `RunRecords`."""
+    """Starts runs and goes on with them. The runs, and what is known of them, are in a `StoredRuns`."""
 
     @property
     def live(self) -> int:

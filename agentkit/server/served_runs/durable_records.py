@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
 from agentkit.durable.retention import delete_runs
 from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
-from agentkit.models.model import Usage
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
-from agentkit.server.served_runs.run_records import RunEvent, RunRecord, RunRecords, RunStatus, RunsWanted, WaitingCall
+from agentkit.server.served_runs.run_records import RunRecord, RunStatus, RunsWanted, WaitingCall
+from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["DurableRecords"]
@@ -25,29 +26,30 @@ _Listed: TypeAlias = tuple[float, str, RunInfo | RunRecord]
 """When a run began, its id and what is known of it."""
 
 
-class DurableRecords:
-    """A `RunRecords` whose background runs are those of a `Runs`: of every server, worker and program on its database.
+class DurableRecords(StoredRuns):
+    """Runs whose background runs are those of a `Runs`: of every server, worker and program on its database.
+
+    Everything else, such as requests of OpenAI-compatible endpoints and what tenants used, is kept as it is otherwise.
 
     Args:
         runs: The durable runs.
-        rest: Where everything else is kept: requests of OpenAI-compatible endpoints, and what tenants used.
+        path: See `StoredRuns`.
+        keep: See `StoredRuns`.
     """
 
-    def __init__(self, runs: Runs, rest: RunRecords) -> None:
+    def __init__(self, runs: Runs, path: Path | None = None, *, keep: int | None = MAX_KEPT) -> None:
         self.runs = runs
-        self.rest = rest
-
-    # Durable runs
+        super().__init__(path, keep=keep)
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
-        """See `RunRecords.get`."""
+        """See `StoredRuns.get`."""
         info = self._info(tenant, run_id)
         if info is None:
-            return self.rest.get(tenant, run_id)
+            return super().get(tenant, run_id)
         return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        """See `RunRecords.page`."""
+        """See `StoredRuns.page`."""
         until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
         every = merge(
             self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
@@ -75,21 +77,21 @@ class DurableRecords:
     def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when the other runs began, their ids and the runs, the latest first."""
         before = None
-        while page := self.rest.page(tenant, replace(wanted, before=before, limit=_PAGE)):
+        while page := super().page(tenant, replace(wanted, before=before, limit=_PAGE)):
             before = page[-1].id
             yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
 
     def delete(self, tenant: str, run_id: str) -> None:
-        """See `RunRecords.delete`."""
+        """See `StoredRuns.delete`."""
         if self._info(tenant, run_id) is None:
-            self.rest.delete(tenant, run_id)
+            super().delete(tenant, run_id)
         else:
             delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
-        """See `RunRecords.journal`."""
+        """See `StoredRuns.journal`."""
         if self._info(tenant, run_id) is None:
-            return self.rest.journal(tenant, run_id)
+            return super().journal(tenant, run_id)
         return self.durable_journal(run_id).dumps()
 
     def durable_journal(self, run_id: str) -> Journal:
@@ -104,52 +106,10 @@ class DurableRecords:
             return None
         return info if info.tenant == tenant else None
 
-    # The rest
-
-    def add(self, record: RunRecord, journal: str = "") -> RunRecord:
-        """See `RunRecords.add`."""
-        return self.rest.add(record, journal)
-
-    def find(self, tenant: str, key: str) -> RunRecord | None:
-        """See `RunRecords.find`."""
-        return self.rest.find(tenant, key)
-
-    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
-        """See `RunRecords.put`."""
-        return self.rest.put(record, was=was)
-
-    def unfinished(self) -> Sequence[RunRecord]:
-        """See `RunRecords.unfinished`."""
-        return self.rest.unfinished()
-
-    def add_events(self, tenant: str, run_id: str, events: Sequence[RunEvent]) -> None:
-        """See `RunRecords.add_events`."""
-        self.rest.add_events(tenant, run_id, events)
-
-    def events(self, tenant: str, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[RunEvent]:
-        """See `RunRecords.events`."""
-        return self.rest.events(tenant, run_id, after=after, limit=limit)
-
-    def last_event(self, tenant: str, run_id: str) -> int:
-        """See `RunRecords.last_event`."""
-        return self.rest.last_event(tenant, run_id)
-
-    def add_journal(self, tenant: str, run_id: str, line: str) -> None:
-        """See `RunRecords.add_journal`."""
-        self.rest.add_journal(tenant, run_id, line)
-
-    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
-        """See `RunRecords.add_usage`."""
-        self.rest.add_usage(tenant, day, usage, runs)
-
-    def usage(self, tenant: str, *, since: str = "") -> Mapping[str, tuple[int, Usage]]:
-        """See `RunRecords.usage`."""
-        return self.rest.usage(tenant, since=since)
-
     def close(self) -> None:
-        """See `RunRecords.close`."""
+        """Close the databases. Closing twice is fine."""
         self.runs.close()
-        self.rest.close()
+        super().close()
 
 
 def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) -> RunRecord:

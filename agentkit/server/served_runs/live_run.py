@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from agentkit.server.served_runs.event_form import event_form
-from agentkit.server.served_runs.run_records import RunEvent, RunRecord, RunRecords
+from agentkit.server.served_runs.run_records import RunEvent, RunRecord
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.threads import in_thread
 
 __all__ = ["LiveRun"]
@@ -28,7 +29,7 @@ class LiveRun:
 
     __slots__ = ("_more", "_store", "_writing", "_written", "base", "events", "is_cancelled", "record", "task")
 
-    def __init__(self, record: RunRecord, store: RunRecords, base: int) -> None:
+    def __init__(self, record: RunRecord, store: StoredRuns, base: int) -> None:
         self.record = record
         self.base = base
         self.events: list[RunEvent] = []

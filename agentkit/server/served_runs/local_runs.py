@@ -24,11 +24,11 @@ from agentkit.server.served_runs.run_records import (
     ENDED,
     RunEvent,
     RunRecord,
-    RunRecords,
     WaitingCall,
     usage_since,
     user_input_of,
 )
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
@@ -66,7 +66,7 @@ class LocalRuns:
     def __init__(
         self,
         agents: ServedAgents,
-        store: RunRecords,
+        store: StoredRuns,
         sessions: SessionStore,
         limits: TenantLimits,
         options: ServerOptions,

@@ -1,14 +1,10 @@
-"""`RunRecords`: where runs, their events and their journals are kept, and what a run is to its clients.
-
-The server, the inspector and whoever else shows runs read them here. `StoredRuns` keeps them in a SQLite file, or in
-memory. Everything belongs to a tenant: what another one asks for is unknown to it, as if it were not there.
-"""
+"""`RunRecord`: what a run is to its clients, and what it had to report to them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from agentkit.models.model import Usage
 from agentkit_prompts.context.prompt_context import UserInput
@@ -18,7 +14,6 @@ __all__ = [
     "STATUSES",
     "RunEvent",
     "RunRecord",
-    "RunRecords",
     "RunStatus",
     "RunsWanted",
     "WaitingCall",
@@ -102,85 +97,6 @@ def user_input_of(record: RunRecord) -> UserInput:
     """Return what a run was asked; empty where it goes on with a session."""
     asked = record.input or {}
     return UserInput(asked.get("text", ""), additional_kwargs=asked.get("additional_kwargs", {}))
-
-
-class RunRecords(Protocol):
-    """Keeps runs. Methods may wait for a disk: async code calls them in threads; any number of threads may."""
-
-    def add(self, record: RunRecord, journal: str = "") -> RunRecord:
-        """Keep a new run, and its journal where it has ended already.
-
-        Where the tenant has a run of that `key`, that one is returned and nothing is kept.
-        """
-        ...
-
-    def get(self, tenant: str, run_id: str) -> RunRecord:
-        """Return a run.
-
-        Raises:
-            UnknownResource: The tenant has no such run.
-        """
-        ...
-
-    def find(self, tenant: str, key: str) -> RunRecord | None:
-        """Return the run that a tenant began under an idempotency key, or None."""
-        ...
-
-    def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
-        """Replace a run that is kept, by its tenant and id.
-
-        Args:
-            record: How it is now.
-            was: Replace it only where it is in this status; None replaces it whatever its status is.
-
-        Returns:
-            Whether it was replaced.
-        """
-        ...
-
-    def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        """Return runs of a tenant, the newest first."""
-        ...
-
-    def unfinished(self) -> Sequence[RunRecord]:
-        """Return the runs of all tenants that are queued or running, the oldest first."""
-        ...
-
-    def delete(self, tenant: str, run_id: str) -> None:
-        """Forget a run with its events and its journal; one that is not there already is."""
-        ...
-
-    def add_events(self, tenant: str, run_id: str, events: Sequence[RunEvent]) -> None:
-        """Keep events of a run, behind those it has."""
-        ...
-
-    def events(self, tenant: str, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[RunEvent]:
-        """Return the first events of a run behind the number `after`."""
-        ...
-
-    def last_event(self, tenant: str, run_id: str) -> int:
-        """Return the number of the last event of a run; 0 where it has none."""
-        ...
-
-    def add_journal(self, tenant: str, run_id: str, line: str) -> None:
-        """Keep a line of the journal of a run; it is stored when this returns."""
-        ...
-
-    def journal(self, tenant: str, run_id: str) -> str:
-        """Return the journal of a run, which `Journal.loads` reads; empty where nothing is kept of it yet."""
-        ...
-
-    def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
-        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
-        ...
-
-    def usage(self, tenant: str, *, since: str = "") -> Mapping[str, tuple[int, Usage]]:
-        """Return per day how many runs there were and what they used, from the day `since` on."""
-        ...
-
-    def close(self) -> None:
-        """Close what it is kept in. Closing twice is fine."""
-        ...
 
 
 def usage_since(before: Usage, now: Usage) -> Usage:

@@ -1,4 +1,8 @@
-"""`StoredRuns`: runs in a SQLite file, or in memory."""
+"""`StoredRuns`: where runs, their events and their journals are kept, in a SQLite file or in memory.
+
+The server, the inspector and whoever else shows runs read them here. Everything belongs to a tenant: what another one
+asks for is unknown to it, as if it were not there.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +49,10 @@ from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
 
-__all__ = ["StoredRuns", "StoredRunsError"]
+__all__ = ["MAX_KEPT", "StoredRuns", "StoredRunsError"]
 
 _FORMAT = 1
-_MAX_KEPT = 5_000
+MAX_KEPT = 5_000
 """Ended runs that are kept of all tenants together where nothing else is asked for."""
 _MAX_IN_MEMORY = 256_000_000
 _MAX_ON_DISK = 8_000_000_000
@@ -113,7 +117,7 @@ class StoredRunsError(AgentError):
 
 
 class StoredRuns:
-    """A `RunRecords` in a SQLite file.
+    """Keeps runs. Methods may wait for a disk: async code calls them in threads; any number of threads may.
 
     Args:
         path: The file, made if missing; None keeps the runs in memory, as long as the object lives.
@@ -123,7 +127,7 @@ class StoredRuns:
         StoredRunsError: The file is no database of runs, one of a newer version, or in use by another server.
     """
 
-    def __init__(self, path: Path | None = None, *, keep: int | None = _MAX_KEPT) -> None:
+    def __init__(self, path: Path | None = None, *, keep: int | None = MAX_KEPT) -> None:
         check_types(
             AgentDefinitionError,
             "StoredRuns",
@@ -155,6 +159,10 @@ class StoredRuns:
             raise StoredRunsError(f"{path}: cannot be opened as the database of runs: {error.orig}") from error
 
     def add(self, record: RunRecord, journal: str = "") -> RunRecord:
+        """Keep a new run, and its journal where it has ended already.
+
+        Where the tenant has a run of that `key`, that one is returned and nothing is kept.
+        """
         with self._lock:
             try:
                 with self._engine.begin() as connection:
@@ -174,6 +182,11 @@ class StoredRuns:
         return record
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
+        """Return a run.
+
+        Raises:
+            UnknownResource: The tenant has no such run.
+        """
         with self._lock, self._engine.connect() as connection:
             row = connection.execute(select(_runs).where(_is(tenant, run_id))).mappings().first()
         if row is None:
@@ -181,18 +194,29 @@ class StoredRuns:
         return _record(row)
 
     def find(self, tenant: str, key: str) -> RunRecord | None:
+        """Return the run that a tenant began under an idempotency key, or None."""
         query = select(_runs).where(_runs.c.tenant == tenant, _runs.c.key == key)
         with self._lock, self._engine.connect() as connection:
             row = connection.execute(query).mappings().first()
         return None if row is None else _record(row)
 
     def put(self, record: RunRecord, *, was: RunStatus | None = None) -> bool:
+        """Replace a run that is kept, by its tenant and id.
+
+        Args:
+            record: How it is now.
+            was: Replace it only where it is in this status; None replaces it whatever its status is.
+
+        Returns:
+            Whether it was replaced.
+        """
         place = _is(record.tenant, record.id)
         place = place if was is None else and_(place, _runs.c.status == was)
         with self._lock, self._engine.begin() as connection:
             return connection.execute(update(_runs).where(place).values(**_row(record))).rowcount > 0
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
+        """Return runs of a tenant, the newest first."""
         query = select(_runs).where(_runs.c.tenant == tenant).order_by(_runs.c.number.desc()).limit(wanted.limit)
         for name in ("agent", "session", "user", "status"):
             if (value := getattr(wanted, name)) is not None:
@@ -203,17 +227,20 @@ class StoredRuns:
             return [_record(row) for row in connection.execute(query).mappings()]
 
     def unfinished(self) -> Sequence[RunRecord]:
+        """Return the runs of all tenants that are queued or running, the oldest first."""
         query = select(_runs).where(_runs.c.status.in_(("queued", "running"))).order_by(_runs.c.number)
         with self._lock, self._engine.connect() as connection:
             return [_record(row) for row in connection.execute(query).mappings()]
 
     def delete(self, tenant: str, run_id: str) -> None:
+        """Forget a run with its events and its journal; one that is not there already is."""
         with self._lock, self._engine.begin() as connection:
             number = connection.execute(select(_runs.c.number).where(_is(tenant, run_id))).scalar()
             if number is not None:
                 _delete(connection, [number])
 
     def add_events(self, tenant: str, run_id: str, events: Sequence[RunEvent]) -> None:
+        """Keep events of a run, behind those it has."""
         if not events:
             return
         with self._lock, self._engine.begin() as connection:
@@ -222,6 +249,7 @@ class StoredRuns:
             connection.execute(insert(_events), rows)
 
     def events(self, tenant: str, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[RunEvent]:
+        """Return the first events of a run behind the number `after`."""
         with self._lock, self._engine.connect() as connection:
             run = _number(connection, tenant, run_id)
             query = select(_events.c.seq, _events.c.kind, _events.c.data).order_by(_events.c.seq).limit(limit)
@@ -229,21 +257,25 @@ class StoredRuns:
         return [RunEvent(seq, kind, json.loads(data)) for seq, kind, data in rows]
 
     def last_event(self, tenant: str, run_id: str) -> int:
+        """Return the number of the last event of a run; 0 where it has none."""
         with self._lock, self._engine.connect() as connection:
             query = select(func.max(_events.c.seq)).where(_events.c.run == _number(connection, tenant, run_id))
             return connection.execute(query).scalar() or 0
 
     def add_journal(self, tenant: str, run_id: str, line: str) -> None:
+        """Keep a line of the journal of a run; it is stored when this returns."""
         with self._lock, self._engine.begin() as connection:
             connection.execute(insert(_journals).values(run=_number(connection, tenant, run_id), line=line))
 
     def journal(self, tenant: str, run_id: str) -> str:
+        """Return the journal of a run, which `Journal.loads` reads; empty where nothing is kept of it yet."""
         with self._lock, self._engine.connect() as connection:
             run = _number(connection, tenant, run_id)
             query = select(_journals.c.line).where(_journals.c.run == run).order_by(_journals.c.number)
             return "".join(connection.execute(query).scalars())
 
     def add_usage(self, tenant: str, day: str, usage: Usage, runs: int = 1) -> None:
+        """Count what runs used; `day` is a date such as 2026-11-22, in UTC."""
         counts = {
             "runs": runs,
             "input_tokens": usage.input_tokens,
@@ -257,6 +289,7 @@ class StoredRuns:
             connection.execute(statement.on_conflict_do_update(index_elements=["tenant", "day"], set_=sums))
 
     def usage(self, tenant: str, *, since: str = "") -> Mapping[str, tuple[int, Usage]]:
+        """Return per day how many runs there were and what they used, from the day `since` on."""
         query = select(_usage).where(_usage.c.tenant == tenant, _usage.c.day >= since).order_by(_usage.c.day)
         with self._lock, self._engine.connect() as connection:
             rows = connection.execute(query).mappings().all()
@@ -269,6 +302,7 @@ class StoredRuns:
         }
 
     def close(self) -> None:
+        """Close what it is kept in. Closing twice is fine."""
         with self._lock:
             self._engine.dispose()
             if self._held is not None:

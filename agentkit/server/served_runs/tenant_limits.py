@@ -13,7 +13,7 @@ from functools import partial
 
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.server.access import Caller
-from agentkit.server.served_runs.run_records import RunRecords
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import QuotaExceeded, ServerFull
 from agentkit.server.server_options import ServerOptions
 from agentkit.threads import in_thread
@@ -46,7 +46,7 @@ class TenantLimits:
         store: Where usage is counted, so that a quota holds over restarts.
     """
 
-    def __init__(self, options: ServerOptions, store: RunRecords) -> None:
+    def __init__(self, options: ServerOptions, store: StoredRuns) -> None:
         self._options = options
         self._store = store
         self._buckets: dict[str, _Bucket] = {}

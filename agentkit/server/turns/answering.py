@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from agentkit.server.access import Caller
-from agentkit.server.served_runs.run_records import RunRecords
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
@@ -33,7 +33,7 @@ class Turns:
         options: What the server allows.
     """
 
-    def __init__(self, store: RunRecords, limits: TenantLimits, options: ServerOptions) -> None:
+    def __init__(self, store: StoredRuns, limits: TenantLimits, options: ServerOptions) -> None:
         self._store = store
         self._limits = limits
         self._options = options

@@ -22,7 +22,8 @@ from agentkit.run.journal import Journal
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import output_form
-from agentkit.server.served_runs.run_records import RunRecord, RunRecords, WaitingCall, usage_since
+from agentkit.server.served_runs.run_records import RunRecord, WaitingCall, usage_since
+from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
 from agentkit.session import InMemorySession
@@ -71,7 +72,7 @@ class Waited:
     """By the ids of the calls."""
     made: Mapping[str, Mapping[str, Any]]
     """The same as they are kept."""
-    store: RunRecords
+    store: StoredRuns
     """Where it is kept."""
 
     async def claim(self) -> None:

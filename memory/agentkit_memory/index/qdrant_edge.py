@@ -232,12 +232,13 @@ class EdgeIndex:
         finally:
             self._mutex.release()
         found: dict[str, dict[int, float]] = {}
+        wanted = frozenset(terms)
         for record in records:
             held = record.vector
             vector = held.get(SPARSE) if isinstance(held, dict) else None
             if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
-                shared = terms & set(indices)
+                shared = wanted.intersection(indices)
                 values = vector.values if shared else []
                 found[str(record.id)] = {term: values[indices.index(term)] for term in shared}
         return found
@@ -305,9 +306,8 @@ class EdgeIndex:
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
-            shard.update(
-                edge.UpdateOperation.create_field_index(SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
-            )
+            by_value = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
+            shard.update(edge.UpdateOperation.create_field_index(SCOPE, by_value))
             shard.flush()
             self.id = str(uuid.uuid4())
             draft = self._name.with_suffix(".new")

@@ -63,7 +63,7 @@ def translate(error: Exception, where: str) -> StoreError:
     for prefix, kind, advice in table:
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}")
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
+    if not code or (isinstance(error, DBAPIError) and error.connection_invalidated):
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )

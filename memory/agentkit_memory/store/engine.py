@@ -154,7 +154,7 @@ class Database:
         try:
             with self._connected(self._reader) as connection:
                 yield connection
-        except (DBAPIError, UnicodeDecodeError) as error:
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
@@ -371,34 +371,35 @@ def _driver_error(engine: Engine) -> type[Exception]:
     return error
 
 
+_NO_DATABASE = (
+    "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
+    "hold a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
+)
+
+
 def _server(address: str, timeout: float) -> tuple[Engine, str]:
+    made: Engine | None = None
     try:
         url = make_url(address)
-        if url.get_backend_name() != "postgresql":
-            raise InvalidArgument(
-                f"{_shown(url)}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
-            )
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
-        engine = create_engine(
-            url,
-            pool_pre_ping=True,  # a restart of the server closes the connections of the pool
-            connect_args={
-                "connect_timeout": max(1, round(timeout)),
-                "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-            },
-        )
+        if url.get_backend_name() == "postgresql":
+            settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
+            made = create_engine(
+                url,
+                pool_pre_ping=True,  # a restart of the server closes the connections of the pool
+                connect_args={
+                    "connect_timeout": max(1, round(timeout)),
+                    "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+                },
+            )
     except ImportError as error:
         raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
-    except InvalidArgument:
-        raise
     except (ArgumentError, NoSuchModuleError, ValueError):
-        scheme = address.split("://")[0]  # the rest may hold a password, and so may what SQLAlchemy says of it
-        raise InvalidArgument(
-            f"{scheme}://... is not a database URL: expected postgresql://user@host:port/database"
-        ) from None
-    return engine, _shown(url)
+        pass  # which quotes the address: it is not to be behind ours
+    if made is None:
+        raise InvalidArgument(_NO_DATABASE)
+    return made, _shown(url)
 
 
 def _shown(url: URL) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.read_parts import PartReader, Problems, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
@@ -183,10 +184,6 @@ def _wire(call: ToolCall) -> dict[str, Any]:
 
 def _arguments(arguments: str) -> Any:
     try:
-        return json.loads(arguments or "{}", parse_constant=_refuse_constant)
+        return strict_json(arguments or "{}")
     except (ValueError, RecursionError):
         return arguments if arguments.strip() else {}
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NoReturn, TypeAlias
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -19,10 +20,24 @@ from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Data", "from_json", "to_json"]
+__all__ = ["Data", "from_json", "strict_json", "to_json"]
 
 _MAX_DEPTH = 100
 _TYPE = "$type"
+
+
+def strict_json(text: str) -> Any:
+    """Return the value of a JSON text; NaN and Infinity, which Python writes there, are not JSON.
+
+    Raises:
+        ValueError: It is not JSON.
+        RecursionError: It is nested too deeply.
+    """
+    return json.loads(text, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number")
 
 
 @lru_cache(maxsize=1)

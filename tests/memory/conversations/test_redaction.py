@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from agentkit_memory import (
     FactDraft,
@@ -24,10 +24,10 @@ from agentkit_memory import (
     Turn,
 )
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.store.item_rows import StoredItem, read_items
+from agentkit_memory.store.item_rows import StoredItem, content_hash, read_items
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_memory.store.tables import items
+from agentkit_memory.store.tables import embeddings, items
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 
@@ -57,12 +57,9 @@ def everything(memory: Memory) -> str:
 def keep_vectors(memory: Memory) -> None:
     """Keep a vector of every item, as an embedder would."""
     with memory._store.database.write() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO embeddings (model, content_hash, vector, created_at) "
-            "SELECT DISTINCT 'm', content_hash, CAST('1' AS BYTEA), 0 FROM items"
-            if not memory._store.database.is_sqlite
-            else "INSERT INTO embeddings SELECT DISTINCT 'm', content_hash, x'00', 0 FROM items"
-        )
+        hashes = sorted({content_hash(each) for each in connection.scalars(select(items.c.text))})
+        kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
+        connection.execute(insert(embeddings), [{**kept, "content_hash": each} for each in hashes])
 
 
 def count(memory: Memory, table: str) -> int:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextWarning, MetaTemplate, PromptTemplate
+from tests.prompts.evaluation.test_meta_templates import INNER, MOSS
 
-META: dict[str, Any] = {
-    "begin": "meta instruction\nYou are an AI assistant.\n",
-    "round": [
-        {"role": "HUMAN", "begin": "<|HUMAN|>:", "end": "脷\n"},
-        {"role": "THOUGHTS", "begin": "<|Inner Thoughts|>:", "end": "茔\n", "prompt": "None"},
-        {"role": "COMMANDS", "begin": "<|Commands|>:", "end": "蝮\n", "prompt": "None"},
-        {"role": "RESULTS", "begin": "<|Results|>:", "end": "兒\n", "prompt": "None"},
-        {"role": "BOT", "begin": "<|MOSS|>:", "generate": True, "end": "氡\n"},
-    ],
-    "end": "end of conversion",
-    "reserved_roles": [{"role": "SYSTEM", "begin": "<|SYSTEM|>: ", "end": "\n"}],
-    "eos_token_id": 65605,
-}
-INNER = "<|Inner Thoughts|>:None茔\n<|Commands|>:None蝮\n<|Results|>:None兒\n"
+META = {**MOSS, "begin": "meta instruction\nYou are an AI assistant.\n"}
 ASKED = "</input>\nA. </A>\nB. </B>\nC. </C>\nD. </D>\nAnswer: "
 HINT = "The following are multiple choice questions (with answers) about "
 READER = {"input_columns": ["input", "A", "B", "C", "D"], "output_column": "target"}

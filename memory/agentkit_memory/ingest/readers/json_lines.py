@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
@@ -12,6 +11,7 @@ from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.store.metadata import written_metadata
+from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.errors import nearest
 
 __all__ = ["record_blocks"]
@@ -65,7 +65,7 @@ def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
     if line is None:
         raise _BadRecord(f"is longer than {MAX_RECORD:,} characters")
     try:
-        record = json.loads(line, parse_constant=_refuse_constant)
+        record = strict_json(line)
     except (ValueError, RecursionError) as error:
         why = str(error)[:100] if isinstance(error, ValueError) else "it is nested too deeply"
         raise _BadRecord(f"is not JSON ({why})") from None
@@ -120,7 +120,3 @@ def _storable(text: str, lenient: bool) -> str:
     if found := _UNSTORABLE.search(text):
         raise _BadRecord(f"holds \\u{ord(found[0]):04x}, which cannot be stored")
     return text
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")

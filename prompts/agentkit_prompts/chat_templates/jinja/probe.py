@@ -76,11 +76,9 @@ class Probe:
                 self._known[key] = error
         return self._known[key]
 
-    def holds(
-        self, word: str, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None
-    ) -> bool:
+    def holds(self, word: str, messages: Sequence[dict[str, Any]]) -> bool:
         """Tell whether the text of a conversation holds a word."""
-        found = self.outcome(messages, tools)
+        found = self.outcome(messages)
         return isinstance(found, str) and word in found
 
     def content(self, role: str, at_hand: str) -> Form:

@@ -34,7 +34,6 @@ def read_messages(
     *,
     where: str = "conversation",
     form: str | None = None,
-    provider: str | None = None,
     before: Sequence[Message] = (),
     is_linked: bool = True,
     allow_media: bool = False,
@@ -49,8 +48,6 @@ def read_messages(
         value: Messages, mappings, or objects with a `model_dump` such as those of the SDKs.
         where: What the messages are called in errors.
         form: The wire form: `openai`, `responses` or `anthropic`; recognised by its shape where it is not given.
-        provider: The endpoint that wrote chat messages and wants back what only it understands; None where that is
-            not known, for any that takes their wire form.
         before: The messages in front of these, whose calls they may answer.
         is_linked: Whether every result needs a call in front of it. A call without a result is legal.
         allow_media: Whether media may be in a file of this machine, or at an address that is not public.
@@ -66,7 +63,7 @@ def read_messages(
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
     form = form or _form(items)
-    reader = _Reader(form, provider or form if form == "openai" else form, allow_media)
+    reader = _Reader(form, allow_media)
     for index, item in enumerate(items):
         reader.read(item, f"{where}[{index}]")
     found = reader.messages()
@@ -137,8 +134,8 @@ class _Draft:
 class _Reader(PartReader):
     """Reads message by message."""
 
-    def __init__(self, form: str, provider: str, allow_media: bool) -> None:
-        super().__init__([], provider, allow_media=allow_media)
+    def __init__(self, form: str, allow_media: bool) -> None:
+        super().__init__([], form, allow_media=allow_media)
         self._form = form
         self._drafts: list[_Draft | Message] = []
         self._reply: _Draft | None = None

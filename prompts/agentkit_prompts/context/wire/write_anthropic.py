@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
+from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message, Thinking
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, with_opaque
 from agentkit_prompts.context.wire.sendable_media import (
@@ -98,14 +98,10 @@ def _arguments(text: str) -> FrozenDict:
     if not text.strip():
         return FrozenDict()
     try:
-        arguments = freeze(json.loads(text, parse_constant=_refuse_constant))
+        arguments = freeze(strict_json(text))
     except (ValueError, RecursionError):  # a ContextError is a ValueError
         arguments = None
     return arguments if isinstance(arguments, FrozenDict) else FrozenDict(invalid_arguments=text)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def anthropic_blocks(parts: Iterable[Part]) -> list[FrozenDict]:

@@ -102,11 +102,11 @@ class Meter:
         if COSTS[name].walks:
             getattr(self, COSTS[name].walks)(*values)
 
-    def chars(self, count: int, slowness: int = 1) -> None:
+    def chars(self, count: int) -> None:
         """Charge a string of `count` characters that is about to be made or searched."""
         if count > self.limits.output_chars:
             self.too_long(count)
-        self.charge(1 + count * slowness // _CHARS_PER_STEP)
+        self.charge(1 + count // _CHARS_PER_STEP)
 
     def too_long(self, count: int) -> NoReturn:
         """Refuse a text of `count` characters."""
