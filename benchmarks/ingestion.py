@@ -13,8 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from sqlalchemy import select
+
 from agentkit_memory import IndexUnavailable, IngestProgress, Memory
 from agentkit_memory.index.vector_index import VectorIndex
+from agentkit_memory.store.tables import items
 from memory import sentence
 
 MB = 1_000_000
@@ -38,6 +41,12 @@ def write(path: Path, size: int) -> None:
 def nobody(space: str, dimensions: int) -> VectorIndex:
     """Stand for an index that another process owns."""
     raise IndexUnavailable(f"{space}: left to another process")
+
+
+def chunk_ids(memory: Memory) -> set[str]:
+    """Return the ids of the stored chunks."""
+    with memory._store.database.read() as connection:
+        return set(connection.scalars(select(items.c.id)))
 
 
 def peak() -> float:
@@ -79,6 +88,11 @@ def main() -> None:
             start = time.perf_counter()
             again = memory.ingest(file)
             print(f"again: {len(again.unchanged)} unchanged in {time.perf_counter() - start:.3f} s")
+            file.write_bytes(b"A paragraph in front.\n\n" + file.read_bytes())
+            before, worked = chunk_ids(memory), time.process_time()
+            memory.ingest(file)
+            print(f"a paragraph in front: {len(chunk_ids(memory) - before)} chunks of {report.chunks} written", end="")
+            print(f", {time.process_time() - worked:.1f} s of CPU")
 
 
 if __name__ == "__main__":

@@ -180,7 +180,7 @@ _AT_PLACES = Prepared(
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
-_TEXTS = select(items.c.title, items.c.text).where(_THESE)
+_TEXTS = select(items.c.title, items.c.text, items.c.content_hash).where(_THESE)
 _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
 
 
@@ -376,8 +376,8 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     for batch in in_batches(sorted(ids)):
         hashes = set()
-        for title, text in connection.execute(_TEXTS, {"ids": batch}):
-            hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
+        for title, text, stored in connection.execute(_TEXTS, {"ids": batch}):
+            hashes |= {content_hash(text), content_hash(indexed_text(title, text)), stored}  # the last of an image
             if forgotten is not None:
                 forgotten.texts += [title, text]
         if hashes:

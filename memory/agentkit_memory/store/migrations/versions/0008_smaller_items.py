@@ -19,4 +19,4 @@ def upgrade() -> None:
         op.create_index(
             f"ix_items_of_{name}", "items", [column, "position"], sqlite_where=where, postgresql_where=where
         )
-    op.execute("UPDATE items SET content_hash = '' WHERE kind != 'chunk'")
+    op.execute("UPDATE items SET content_hash = '' WHERE kind IN ('turn', 'fact')")
