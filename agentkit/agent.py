@@ -169,7 +169,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
-        self._text = layers if isinstance(layers, TextPrompt | str) and not isinstance(model, Chain) else None
+        self._text = layers if isinstance(layers, str | TextPrompt) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_names.model(model)
@@ -207,7 +207,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             layers: Any = chain.prompter or chain.layers
             if "layers" in changes:
                 layers = changes["layers"]
-                text = layers if isinstance(layers, TextPrompt | str) else None
+                text = layers if isinstance(layers, str | TextPrompt) else None
             chain = Chain(
                 model_names.changed_model(chain.model, changes),
                 layers if text is None else placed(text, memory, compaction),

@@ -126,10 +126,10 @@ class Chain(Generic[Output]):
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
         self.model = model
         self.prompter = None
-        if isinstance(layers, Layers):
-            self.layers = layers
-        elif isinstance(layers, TextPrompt | str):
+        if isinstance(layers, str | TextPrompt):
             self.layers = _layers(layers)
+        elif isinstance(layers, Layers):
+            self.layers = layers
         elif isinstance(getattr(layers, "layers", None), Layers):
             self.prompter, self.layers = layers, layers.layers
         else:

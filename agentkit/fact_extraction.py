@@ -14,7 +14,7 @@ from agentkit.errors import AgentDefinitionError, OutputError
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelReplyError, ModelRequestError
 from agentkit.run.limits import Limits
-from agentkit_memory.errors import ExtractionError
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn
 from agentkit_memory.store.records import StoredFact
 from agentkit_prompts.context.prompt_context import Document, Fact, PromptContext
@@ -110,7 +110,7 @@ def fact_extractor(model: Model | Chain[FoundFacts], *, repairs: int = 1) -> Ext
         try:
             found = agent.run_sync(context).output
         except (OutputError, ModelReplyError, ModelRequestError) as error:
-            raise ExtractionError(f"{chain.model.name}: {error}") from error
+            raise InvalidArgument(f"{chain.model.name}: {error}") from error
         return [*_drafts(found, turns, known)]
 
     return extract

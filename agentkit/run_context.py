@@ -99,7 +99,7 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
     """Return the layers of an agent: where they are text, what it recalls and summarises stands before the input."""
     recalls, compacts = memory is not None, isinstance(compaction, Summarise)
-    if not isinstance(layers, TextPrompt | str) or not (recalls or compacts):
+    if not isinstance(layers, str | TextPrompt) or not (recalls or compacts):
         return layers
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
     shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []

@@ -53,11 +53,11 @@ def opened(order: dict[str, Any]) -> Any:
 
 
 def keep_indexing(stop: threading.Event, memory: Any) -> None:
-    from agentkit_memory import IndexUnavailable, StoreLocked
+    from agentkit_memory import IndexUnavailable, StoreUnavailable
 
     worker = memory._store.indexes.worker()
     while not stop.is_set():
-        with suppress(StoreLocked, IndexUnavailable):  # the last while the index is being built anew
+        with suppress(StoreUnavailable, IndexUnavailable):  # the last while the index is being built anew
             if worker.run_once():
                 continue
         stop.wait(0.005)
@@ -331,12 +331,11 @@ def postgres(address: str) -> Iterator[str]:
 
 def campaign(
     zygote: Zygote, target: str, folder: Path, names: list[str], kills: int, *, qdrant: bool, seed: int
-) -> list[dict[str, Any]]:
-    """Kill about `kills` processes that work on one store, and return a row per failpoint."""
+) -> Iterator[dict[str, Any]]:
+    """Kill about `kills` processes that work on one store, and yield a row per failpoint."""
     ledger = Ledger(seed)
     (folder / "docs").mkdir(parents=True)
     where = {"target": target, "index": str(folder / "index"), "docs": str(folder / "docs"), "qdrant": qdrant}
-    rows = []
     for name in names:
         row: dict[str, Any] = {"failpoint": name, "kills": 0} | dict.fromkeys(FAULTS, 0)
         waiting: list[dict[str, str]] = []
@@ -376,8 +375,7 @@ def campaign(
             raise RuntimeError(f"{name}, in peace: {lines}")
         for step in waiting:
             ledger.done(step)
-        rows.append(row)
-    return rows
+        yield row
 
 
 def main() -> None:
@@ -401,7 +399,9 @@ def main() -> None:
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
     stores = {name: share for name, share in shares.items() if not options.only or name in options.only}
     start = time.monotonic()
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if not options.json:
+        print(f"{'store':<18}{'failpoint':<24}{'kills':>6}" + "".join(f"{kind:>11}" for kind in FAULTS), flush=True)
     forks = Zygote()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -412,23 +412,22 @@ def main() -> None:
                 home = Path(folder, store)
                 kills = round(options.kills * share / sum(stores.values()))
                 with postgres(options.postgres) if database == "postgresql" else nothing(str(home)) as target:
-                    found = campaign(forks, target, home, names, kills, qdrant=index == "qdrant", seed=options.seed)
-                rows.extend({"store": store} | row for row in found)
+                    for row in campaign(forks, target, home, names, kills, qdrant=index == "qdrant", seed=options.seed):
+                        rows.append({"store": store} | row)
+                        if not options.json:  # at once: a campaign may be ended from outside
+                            show(rows[-1])
     finally:
         forks.close()
     if options.json:
         print(json.dumps(rows))
         return
-    print(f"{'store':<18}{'failpoint':<24}{'kills':>6}" + "".join(f"{kind:>11}" for kind in FAULTS))
-    for row in [
-        *rows,
-        {"store": "all", "failpoint": ""} | {key: sum(row[key] for row in rows) for key in ("kills", *FAULTS)},
-    ]:
-        print(
-            f"{row['store']:<18}{row['failpoint']:<24}{row['kills']:>6}"
-            + "".join(f"{row[kind]:>11}" for kind in FAULTS)
-        )
+    show({"store": "all", "failpoint": ""} | {key: sum(row[key] for row in rows) for key in ("kills", *FAULTS)})
     print(f"{time.monotonic() - start:.0f} s")
+
+
+def show(row: dict[str, Any]) -> None:
+    counts = "".join(f"{row[kind]:>11}" for kind in FAULTS)
+    print(f"{row['store']:<18}{row['failpoint']:<24}{row['kills']:>6}{counts}", flush=True)
 
 
 @contextmanager

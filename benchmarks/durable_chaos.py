@@ -14,24 +14,36 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import random
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 AGENTS = "tests.durable.durable_agents:runs"
+DIALECTS = ("sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite")
 LEASE = 3.0
 PATIENCE = 300.0
+
+
+def work(log: str) -> None:
+    """Be a worker: what a process does that was forked from one that has imported everything and opened nothing."""
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    from agentkit.cli.app import app
+
+    app(["worker", AGENTS, "--lease", str(LEASE), "--poll", "0.1"])
 
 
 class Workers:
@@ -39,24 +51,26 @@ class Workers:
 
     def __init__(self, count: int, log: Path) -> None:
         self._log = log
-        self.running: list[subprocess.Popen[bytes]] = []
+        self._forking = multiprocessing.get_context("forkserver")
+        self._forking.set_forkserver_preload([AGENTS.partition(":")[0], "agentkit.cli.app", "dbos", *DIALECTS])
+        self.running: list[BaseProcess] = []
         self.started = 0
         for _ in range(count):
             self.start()
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "agentkit", "worker", AGENTS, "--lease", str(LEASE), "--poll", "0.1"]
         self.started += 1
-        with self._log.open("ab") as log:
-            self.running.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+        process = self._forking.Process(target=work, args=(str(self._log),))
+        process.start()
+        self.running.append(process)
 
     def renew(self) -> None:
         """Start as many as ended by themselves."""
-        for process in [one for one in self.running if one.poll() is not None]:
+        for process in [one for one in self.running if not one.is_alive()]:
             self.running.remove(process)
             self.start()
 
-    def at_work(self) -> subprocess.Popen[bytes]:
+    def at_work(self) -> BaseProcess:
         """Wait until one of them has done something, and return it."""
         until = time.time() + PATIENCE
         while time.time() < until:
@@ -74,21 +88,21 @@ class Workers:
         process = self.at_work()
         time.sleep(random.uniform(0, 0.5))
         process.kill()
-        process.wait()
+        process.join()
         self.running.remove(process)
         self.start()
 
     def pause(self, seconds: float) -> None:
         """Stop one as a machine does that sleeps, and let it go on."""
         process = self.at_work()
-        process.send_signal(signal.SIGSTOP)
+        os.kill(process.pid or 0, signal.SIGSTOP)
         time.sleep(seconds)
-        process.send_signal(signal.SIGCONT)
+        os.kill(process.pid or 0, signal.SIGCONT)
 
     def end(self) -> None:
         for process in self.running:
             process.kill()
-            process.wait()
+            process.join()
         self.running.clear()
 
 
@@ -115,6 +129,7 @@ def database(home: Path, *, sqlite: bool) -> Iterator[tuple[str, Callable[[], No
 
 async def campaign(args: argparse.Namespace, home: Path, url: str, restart: Callable[[], None]) -> dict[str, Any]:
     os.environ.update(DURABLE_TEST_URL=url, DURABLE_TEST_HOME=str(home), DURABLE_TEST_PAUSE="0.05")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     sys.path.insert(0, str(ROOT))
     from tests.durable import durable_agents
 

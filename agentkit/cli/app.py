@@ -53,7 +53,7 @@ from agentkit.cli.screen import (
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
 from agentkit.cli.worker_command import worker
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport, RecordFields
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.context.prompt_context import UserInput
@@ -151,8 +151,8 @@ def ingest(
     Example: agentkit ingest docs/ --lenient
     """
     named = {"text": text, "title": title, "metadata": metadata}
-    fields = RecordFields(**{field: tuple(names) for field, names in named.items() if names})
-    options = IngestOptions(lenient=lenient, records=fields)
+    fields: dict[str, Any] = {f"record_{field}": tuple(names) for field, names in named.items() if names}
+    options = IngestOptions(lenient=lenient, **fields)
     opened = memory_of(agent, home, embedder) if agent else open_memory(home, embedder=embedder)
     with opened as memory, progress_bar(DownloadColumn()) as bar:
         task = bar.add_task("reading", total=None)

@@ -23,6 +23,10 @@ ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
 
 
+_RELOADED = "reloaded"
+"""Version of agents whose files are looked at: their runs go on with them as they are then."""
+
+
 def serve_agents(
     agent: AgentSources = None,
     host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
@@ -67,8 +71,6 @@ def serve_agents(
     except ModuleNotFoundError as error:
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
-    if reload and runs is not None:
-        raise typer.BadParameter("--reload and --runs do not go together: workers have the agents as they were started")
     with ExitStack() as closing:
         loaded: list[LoadedAgent] = []
         memories = SharedMemories()
@@ -93,7 +95,7 @@ def serve_agents(
             from agentkit.server.served_runs.durable_runs import DurableRuns
 
             store = records = DurableRecords(Runs(utf8(runs)), home / "runs.db")
-            durable = partial(DurableRuns, records=records)
+            durable = partial(DurableRuns, records=records, version=_RELOADED if reload else None)
         closing.callback(store.close)
         known = access or (home / ACCESS if (home / ACCESS).exists() else None)
         options = ServerOptions(cors_origins=tuple(cors or ()), grace_seconds=grace)

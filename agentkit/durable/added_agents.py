@@ -27,11 +27,14 @@ class DurableAgent(Protocol):
     """What is needed of an agent."""
 
     name: str
-    chain: Chain[Any]
-    tools: Mapping[str, Tool]
-    specs: tuple[ToolSpec, ...]
     runs: Any
 
+    @property
+    def chain(self) -> Chain[Any]: ...
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]: ...
     @property
     def memory(self) -> Any: ...
     @property

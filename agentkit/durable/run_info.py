@@ -121,6 +121,8 @@ def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers:
     """Return why a run does not go on by itself; None where it does, or has ended."""
     alive = [one for one in workers if one.is_alive]
     if state == "queued" and not any(key in one.serves for one in alive):
+        if silent := [one.id for one in workers if one.state == "alive" and key in one.serves]:
+            return f"worker {silent[-1]} is silent: it was stopped, or cannot write to the database: see its log"
         others = sorted({version for one in alive for name, version in one.serves if name == key[0]})
         have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
         return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from agentkit.session import Session
 
 __all__ = ["Attempt", "TakenOver"]
+
+T = TypeVar("T")
 
 _SECONDS_BUSY = 60.0
 """How long a run waits for one of the same session whose end is under way in this process."""
@@ -126,16 +128,32 @@ class Attempt:
             CancelledError: Another attempt goes on with it.
         """
         try:
-            return await self._outcome(RunRequest.of_data(data))
+            return await self._answer(data)
         except TakenOver:
             raise asyncio.CancelledError from None
+
+    async def _answer(self, data: Any) -> Mapping[str, Any]:
+        try:
+            return await self._outcome(RunRequest.of_data(data))
         except RunFailed:
             raise
         except Exception as error:
             if self._keeper.is_taken:
-                raise asyncio.CancelledError from None
-            await in_thread(lambda: self._store.tables.take(self.run_id))
+                raise TakenOver from error
+            await self._stored(lambda: self._store.tables.take(self.run_id))
             raise RunFailed(self.run_id, type(error).__name__, str(error)) from error
+
+    async def _stored(self, work: Callable[[], T]) -> T:
+        """Ask the database of the runs, in a thread; where it does not answer, the run is begun with again later."""
+        try:
+            return await in_thread(work)
+        except SQLAlchemyError as error:
+            raise self._unanswered(error) from error
+
+    def _unanswered(self, error: SQLAlchemyError) -> TakenOver:
+        self._keeper.is_taken = True
+        _log.warning("run %s: its database does not answer, it is begun with again later: %s", self.run_id, error)
+        return TakenOver()
 
     async def _outcome(self, request: RunRequest) -> Mapping[str, Any]:
         added = self._agents.of(request)
@@ -147,10 +165,10 @@ class Attempt:
                 result = await self._resumed(added, journal, session)
             except Paused as paused:
                 journal = paused.journal
-                if await in_thread(partial(self._pauses, added, paused, journal)):
+                if await self._stored(partial(self._pauses, added, paused, journal)):
                     return {"state": "paused"}
                 continue
-            await in_thread(lambda: self._store.tables.take(self.run_id))
+            await self._stored(lambda: self._store.tables.take(self.run_id))
             is_cut = result.limit is not None
             try:
                 output = result.output if is_cut else added.agent.chain.answer.data(result.output)
@@ -167,17 +185,20 @@ class Attempt:
         """Return the journal so far; DBOS counts the steps that are stored as it hands them out."""
         from dbos import DBOS
 
-        known = await in_thread(lambda: len(self._store.client.list_workflow_steps(self.run_id, load_output=False)))
-        attempts = (await in_thread(lambda: self._store.info(self.run_id))).attempts
+        known = await self._stored(lambda: len(self._store.client.list_workflow_steps(self.run_id, load_output=False)))
+        attempts = (await self._stored(lambda: self._store.info(self.run_id))).attempts
         if attempts > _MAX_ATTEMPTS * (known + 1):
             raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
-        lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
+        try:
+            lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
+        except SQLAlchemyError as error:
+            raise self._unanswered(error) from error
         return Journal.loads("".join([request.head, *lines]))
 
     async def _resumed(self, added: AddedAgent, journal: Journal, session: Session | None) -> Any:
         until = self._loop.time() + _SECONDS_BUSY
         while True:
-            decisions = await in_thread(lambda: self._decisions(journal))
+            decisions = await self._stored(partial(self._decisions, journal))
             self._keeper.check()
             try:
                 return await added.agent.resume(

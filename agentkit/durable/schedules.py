@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
@@ -37,9 +37,9 @@ class ScheduleInfo:
     next_at: datetime
     """When it is due next, in its time zone."""
     last_at: datetime | None
-    """When it was due last and a worker began its run, in its time zone; None where that has not been."""
+    """When it was due last and a worker saw to it, in its time zone; None where that has not been."""
     last_run: RunInfo | None
-    """The run of `last_at`; None where there is none, or it was deleted."""
+    """The run that it began last; None where there is none, or it was deleted."""
     problem: str | None
     """Why it will not go on by itself, such as that no worker has its agent."""
 
@@ -47,12 +47,19 @@ class ScheduleInfo:
 def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
     """Return the schedules in a database, by name."""
     rows = sorted(store.client.list_schedules(application_name=APPLICATION), key=lambda row: str(row["schedule_name"]))
-    ids = [_run_id(row["schedule_name"], row["last_fired_at"]) for row in rows if row["last_fired_at"]]
-    runs, workers = {info.run_id: info for info in store.infos(ids)}, store.tables.workers()
-    return [_schedule_info(row, runs, [one for one in workers if one.is_alive]) for row in rows]
+    alive = [one for one in store.tables.workers() if one.is_alive]
+    return [_schedule_info(row, _last_run(store, row["schedule_name"]), alive) for row in rows]
 
 
-def _schedule_info(row: Mapping[str, Any], runs: Mapping[str, RunInfo], workers: Sequence[WorkerRow]) -> ScheduleInfo:
+def _last_run(store: DurableStore, name: str) -> RunInfo | None:
+    """Return the run that a schedule began last; None where there is none any more."""
+    begun = store.client.list_workflows(
+        name=SCHEDULED, schedule_name=name, status="SUCCESS", sort_desc=True, load_input=False, limit=1
+    )
+    return next(iter(store.infos([one.output for one in begun])), None)
+
+
+def _schedule_info(row: Mapping[str, Any], last_run: RunInfo | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:
     """Return what a row of DBOS holds; `workers` are those that are alive."""
     from zoneinfo import ZoneInfo
 
@@ -74,15 +81,9 @@ def _schedule_info(row: Mapping[str, Any], runs: Mapping[str, RunInfo], workers:
         catches_up=bool(row["automatic_backfill"]),
         next_at=croniter(cron, datetime.now(place), second_at_beginning=True).get_next(datetime),
         last_at=None if last is None else datetime.fromisoformat(last).astimezone(place),
-        last_run=None if last is None else runs.get(_run_id(name, last)),
+        last_run=last_run,
         problem=problem,
     )
-
-
-def _run_id(name: str, at: str) -> str:
-    """Return the id of the run of a schedule that was due at a time, given as ISO 8601."""
-    moment = datetime.fromisoformat(at).astimezone(UTC)
-    return f"{name}/{moment.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
 
 
 def set_schedule(
@@ -126,7 +127,7 @@ def begin_scheduled(store: DurableStore, agents: AddedAgents, at: str, context: 
 
     Of the agent as this process has it, and else of the version there was when the schedule was made.
     """
-    request, run_id = RunRequest.of_data(context["request"]), _run_id(context["name"], at)
+    request, run_id = RunRequest.of_data(context["request"]), f"{context['name']}/{at}"
     journal = Journal.loads(request.head)
     journal.run_id = run_id
     added = [one for one in agents.all if one.agent.name == request.agent]

@@ -6,6 +6,7 @@ that jumps matters, and a worker stops acting before its lease has ended. DBOS r
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -16,6 +17,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
@@ -38,6 +41,8 @@ _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
 """How long attempts have to end that are handed over."""
+_SECONDS_AGAIN = 1.0
+"""Between two attempts to begin the run of a schedule."""
 _SECONDS_SCHEDULES = 5.0
 """Between two looks for schedules that are new or have changed."""
 _MIN_LEASE = 1.0
@@ -237,9 +242,19 @@ class Worker:
             if self._attempts.get(run_id) is attempt:
                 del self._attempts[run_id]
 
-    def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
-        """Begin the run of a schedule that was due at `at`, and return its id."""
-        return begin_scheduled(self._store, self._agents, at, context)
+    async def scheduled(self, at: str, context: Mapping[str, Any]) -> str:
+        """Begin the run of a schedule that was due at `at`, and return its id.
+
+        Raises:
+            CancelledError: The worker stops, and the database does not answer: another one begins it.
+        """
+        while not (self._is_stopping.is_set() or self.is_lost):
+            try:
+                return await in_thread(lambda: begin_scheduled(self._store, self._agents, at, context))
+            except SQLAlchemyError as error:
+                _log.warning("the run of a schedule could not be begun, it is tried again: %s", error)
+                await asyncio.sleep(_SECONDS_AGAIN)
+        raise asyncio.CancelledError
 
     def _check_lease(self) -> None:
         """Refuse to act where another worker may go on with the runs of this one."""
@@ -407,6 +422,6 @@ def _register() -> None:
         worker = _current
         if worker is None:
             raise WorkerError("a schedule was due without a worker")
-        return await in_thread(lambda: worker.scheduled(str(at), context))
+        return await worker.scheduled(str(at), context)
 
     _is_registered = True

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentError
-from agentkit.inspector.composition_view import composition_view, message_view, prompt_views
+from agentkit.inspector.composition_view import composition_view, message_view, messages_view, prompt_views
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
@@ -42,6 +42,7 @@ __all__ = [
     "compose_answer",
     "decide_answer",
     "message_answer",
+    "messages_answer",
     "overview",
     "payload_answer",
     "recall_answer",
@@ -214,6 +215,13 @@ async def message_answer(source: InspectorSource, asked: Asked) -> Json:
     """Return one message of a composition, whole."""
     located = await _located(source, asked)
     return await in_thread(lambda: message_view(_composition(located, asked), asked.message or 0))
+
+
+async def messages_answer(source: InspectorSource, asked: Asked) -> Json:
+    """Return the messages of a composition from one on, as many as are shown at once."""
+    located = await _located(source, asked)
+    start = max(0, asked.message or 0)
+    return await in_thread(lambda: {"messages": messages_view(_composition(located, asked), start)})
 
 
 async def payload_answer(source: InspectorSource, asked: Asked) -> Json:

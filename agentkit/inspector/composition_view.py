@@ -6,7 +6,7 @@ Text is cut into pieces here, so that no offset has to be counted in the units o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain as joined
 from typing import Any
 
@@ -17,12 +17,17 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
-__all__ = ["clipped", "composition_view", "message_view", "prompt_views"]
+__all__ = ["MAX_MESSAGES", "clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
 
 MAX_PIECE = 4_000
 """Characters of one piece of text that a view holds; `message_view` gives all of a message."""
+MAX_MESSAGES = 100
+"""Messages that are shown at once; whoever scrolls asks for more."""
+_FIRST, _LAST = 40, 20
+"""Of more, those that a view begins and ends with."""
 _MAX_REASONS = 40
 """Parts of the context that are not sent and for which a reason is worked out at once."""
+_LAYER = re.compile(r"\w+(\[\d+\])?")
 _LISTED = ("documents", "knowledge", "recalled", "examples")
 _POINTED = re.compile(rf"\b({'|'.join(_LISTED)})\[(\d+)\]")
 
@@ -34,10 +39,11 @@ def composition_view(composition: Composition) -> Json:
 
     `layers` are the rows of the layer table, tools first as a provider reads them; `messages` have `pieces`, each with
     the `prompt` that wrote it, template `line`, `pointer` into the context and `trust`; a piece with `cache` is a
-    point up to which a provider can keep the prompt. `unsent` lists what the context holds and no message shows.
+    point up to which a provider can keep the prompt. Of many messages the first and the last are there, each with its
+    `index` out of `count`; `messages_view` gives the others, and `message` of a layer is the first that shows it.
+    `unsent` lists what the context holds and no message shows.
     """
     budget = composition.budget
-    points = _points(composition)
     walked = list(composition.walk())
     prefix_hash, prefix_tokens = prefix(composition)
     return {
@@ -47,18 +53,22 @@ def composition_view(composition: Composition) -> Json:
         if budget is None
         else {"limit": budget.limit, "reserve": budget.reserve, "tokens": budget.tokens},
         "prefix": {"hash": prefix_hash, "tokens": prefix_tokens},
-        "layers": _layers(composition),
+        "layers": _layers(composition, walked),
         "tools": [
             {"name": tool.name, "description": _cut(tool.description, MAX_PIECE), "parameters": dict(tool.parameters)}
             for tool in composition.tools
         ],
         "output": composition.output_schema,
-        "messages": [
-            _message(composition, number, message, segments, points.get(number, ()), MAX_PIECE)
-            for number, (message, segments) in enumerate(walked)
-        ],
+        "count": len(walked),
+        "messages": _messages(composition, walked, _ends(len(walked)), MAX_PIECE),
         "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
+
+
+def messages_view(composition: Composition, start: int) -> list[Json]:
+    """Return the messages behind the first `start` as in `composition_view`, at most `MAX_MESSAGES` of them."""
+    walked = list(composition.walk())
+    return _messages(composition, walked, range(start, min(start + MAX_MESSAGES, len(walked))), MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:
@@ -115,10 +125,42 @@ def _points(composition: Composition) -> dict[int, list[Json]]:
     return points
 
 
-def _layers(composition: Composition) -> list[Json]:
+_Walked = Sequence[tuple[Message, Sequence[Segment]]]
+
+
+def _ends(count: int) -> Iterable[int]:
+    return range(count) if count <= MAX_MESSAGES else joined(range(_FIRST), range(count - _LAST, count))
+
+
+def _messages(composition: Composition, walked: _Walked, numbers: Iterable[int], max_piece: int | None) -> list[Json]:
+    points = _points(composition)
+    return [_message(composition, at, *walked[at], points.get(at, ()), max_piece) for at in numbers]
+
+
+def _first_messages(walked: _Walked) -> dict[str, int]:
+    """Return the first message that shows each layer."""
+    first: dict[str, int] = {}
+    for number, (_, segments) in enumerate(walked):
+        for prompt in {segment.prompt for segment in segments if segment.text}:
+            if prompt not in first:
+                first[prompt] = number
+    layers: dict[str, int] = {}
+    for prompt, number in first.items():
+        if (layer := _LAYER.match(prompt)) is not None:
+            layers[layer[0]] = min(number, layers.get(layer[0], number))
+    return layers
+
+
+def _layers(composition: Composition, walked: _Walked) -> list[Json]:
     """Return the rows of the layer table in the order in which a provider reads them, and what of them is cached."""
+    first = _first_messages(walked)
     rows = [
-        {**row, "place": re.split(r"[\[.]", row["layer"], maxsplit=1)[0], "cached": False}
+        {
+            **row,
+            "place": re.split(r"[\[.]", row["layer"], maxsplit=1)[0],
+            "cached": False,
+            "message": first.get(row["layer"]),
+        }
         for row in composition.explain().to_dicts()
     ]
     rows.sort(key=lambda row: row["place"] != "tools")

@@ -105,6 +105,7 @@ def routes(source: SourceOf) -> list[Route]:
         api("session", "GET", lambda own, request: answers.session_answer(own, _parameter(request, "name"))),
         post("compose", answers.Asked, answers.compose_answer),
         post("message", answers.Asked, answers.message_answer),
+        post("messages", answers.Asked, answers.messages_answer),
         post("payload", answers.Asked, answers.payload_answer),
         post("why", answers.Asked, answers.why_answer),
         post("recall", answers.RecallNow, answers.recall_answer),

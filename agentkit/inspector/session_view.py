@@ -11,7 +11,7 @@ from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 __all__ = ["session_view"]
 
-_MAX_EXCERPT = 160
+_MAX_EXCERPT = 120
 
 
 def session_view(session: Session, *, runs: Mapping[int, str]) -> dict[str, Any]:
@@ -31,12 +31,9 @@ def session_view(session: Session, *, runs: Mapping[int, str]) -> dict[str, Any]
         tools = [call.name for one in messages for call in one.tool_calls]
         turn: dict[str, Any] = {
             "turn": number,
-            "message": start,
-            "messages": stop - start,
             "input": _excerpt(messages[0].text if messages[0].role == "user" else ""),
             "answer": _excerpt(answer),
             "tools": tools[:12],
-            "steps": sum(one.role == "assistant" for one in messages),
             "tokens": sum(sizes[start:stop]),
         }
         if (run := runs.get(start)) is not None:

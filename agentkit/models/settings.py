@@ -33,6 +33,12 @@ __all__ = [
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_SECRET_WORDS = frozenset(
+    ("auth", "authentication", "authorization", "bearer", "cookie", "cookies", "credential", "credentials")
+) | {"passphrase", "passwd", "password", "pwd", "secret", "secrets"}
+_SECRET_ENDINGS = ("key", "keys", "token")
+_NO_SECRETS = frozenset(("cache_key", "idempotency_key", "prompt_cache_key"))
 _OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
 """Fields that no table lists: every endpoint has them."""
 _OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
@@ -45,6 +51,8 @@ class ModelSettings:
 
     Given to a model, and to one run (`settings=` of `run`, `stream`, `resume` and `override`), whose fields then take
     the place of the model's. What the model cannot do is an error when the model, or the run, is made.
+
+    Secrets are not shown, are taken out of errors, and are not pickled: settings with any raise TypeError then.
 
     Raises:
         AgentDefinitionError: Names every value that no model takes.
@@ -72,7 +80,7 @@ class ModelSettings:
     parallel_tool_calls: bool | None = None
     """Whether one reply may call several tools."""
     headers: Mapping[str, str] = field(default_factory=FrozenDict, hash=False)
-    """HTTP headers to send. Their values are taken out of errors, and not shown."""
+    """HTTP headers to send. Their values are secrets."""
     timeout: float | None = None
     """Seconds to wait for a connection, a whole reply, or the next piece of a streamed one; 600 when not given."""
     prompt_cache_key: str | None = None
@@ -80,7 +88,8 @@ class ModelSettings:
     service_tier: str | None = None
     """The endpoint's name for how fast and at what price it answers."""
     extra: Mapping[str, JsonValue] = field(default_factory=FrozenDict, hash=False)
-    """Merged over the body of the request last, objects key by key; None takes a key out."""
+    """Merged over the body of the request last, objects key by key; None takes a key out. What stands under a name such
+    as `api_key`, `token`, `password` or `authorization`, at any depth, is a secret."""
 
     def __post_init__(self) -> None:
         wrong = [problem for name, check in _CHECKS.items() if (problem := _problem(name, getattr(self, name), check))]
@@ -107,9 +116,56 @@ class ModelSettings:
         extra = patched(self.extra, other.extra, keep_none=True)
         return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown: the values of headers, and those in `extra` whose name tells that they are secret."""
+        return tuple([value.strip() for value in self.headers.values()] + _secrets_in(self.extra))
+
+    def __reduce__(self) -> Any:
+        if self.secrets:
+            raise TypeError(
+                f"{self!r} cannot be pickled, as it holds headers, or a secret in extra: make it again there, with "
+                "what gives the secret"
+            )
+        return _made_of, (type(self), _given(self))
+
+    def __copy__(self) -> ModelSettings:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ModelSettings:
+        return self
+
     def __repr__(self) -> str:
         shown = {**_given(self), **({"headers": [*self.headers]} if self.headers else {})}
+        if self.extra:
+            shown["extra"] = _without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _made_of(cls: type[ModelSettings], given: dict[str, Any]) -> ModelSettings:
+    return cls(**given)
+
+
+def _is_secret(name: str) -> bool:
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or name.lower() in _NO_SECRETS:
+        return False
+    return not _SECRET_WORDS.isdisjoint(words) or words[-1].endswith(_SECRET_ENDINGS)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: "***" if _is_secret(name) else _without_secrets(one) for name, one in value.items()}
+    return [_without_secrets(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
+    if isinstance(value, Mapping):
+        found = [_secrets_in(one, is_secret=is_secret or _is_secret(name)) for name, one in value.items()]
+        return [one for some in found for one in some]
+    if isinstance(value, list | tuple):
+        return [one for item in value for one in _secrets_in(item, is_secret=is_secret)]
+    return [str(value)] if is_secret and value is not None and not isinstance(value, bool) else []
 
 
 def _given(settings: ModelSettings) -> dict[str, Any]:

@@ -46,10 +46,6 @@ class Entry(NamedTuple):
     """Of a model call, what was sent: only in journals that are kept, and of runs that are observed."""
 
 
-_new_entry = tuple.__new__
-"""Makes an entry as `Entry` does, in half the time: each effect of a run is one."""
-
-
 class Journal:
     """What a run asked for and what it was answered: plain data, which `dumps` writes as lines of JSON.
 
@@ -107,7 +103,7 @@ class Journal:
 
     def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
-        entry = _new_entry(Entry, (effect, answer, time.time(), layers))
+        entry = Entry(effect, answer, time.time(), layers)
         if self._write is not None:
             try:
                 line = _line(_entry_data(entry))

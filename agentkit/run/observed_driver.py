@@ -34,7 +34,7 @@ class Observer(Protocol):
     ) -> AbstractContextManager[Callable[[Reply], None]]: ...
     def recall(self, query: str) -> AbstractContextManager[Callable[[Found], None]]: ...
     def tool_began(self, call: ToolCall, tool: Tool | None) -> ToolEnded:
-        """Is called in the task of a call when it begins; returns what is called there with its result.
+        """Is called in the context of a call when it begins; returns what is called there with its result.
 
         It is called with None, wherever, where the run was cut short first.
         """
@@ -101,7 +101,7 @@ class ObservedDriver(AsyncDriver):
 
 
 class _ObservedRound(ToolRound):
-    """A round of tool calls, each observed in its own task."""
+    """A round of tool calls, each observed in its own context."""
 
     __slots__ = ()
 

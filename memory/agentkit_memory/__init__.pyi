@@ -4,7 +4,6 @@ from agentkit_memory.embedders.local_embedders import SentenceTransformersEmbedd
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
 from agentkit_memory.errors import AlreadyUsed as AlreadyUsed
 from agentkit_memory.errors import EmbedderError as EmbedderError
-from agentkit_memory.errors import ExtractionError as ExtractionError
 from agentkit_memory.errors import HeadMoved as HeadMoved
 from agentkit_memory.errors import IndexBroken as IndexBroken
 from agentkit_memory.errors import IndexUnavailable as IndexUnavailable
@@ -14,8 +13,6 @@ from agentkit_memory.errors import NotFound as NotFound
 from agentkit_memory.errors import StoreClosed as StoreClosed
 from agentkit_memory.errors import StoreCorrupt as StoreCorrupt
 from agentkit_memory.errors import StoreError as StoreError
-from agentkit_memory.errors import StoreFull as StoreFull
-from agentkit_memory.errors import StoreLocked as StoreLocked
 from agentkit_memory.errors import StoreUnavailable as StoreUnavailable
 from agentkit_memory.errors import StoreVersion as StoreVersion
 from agentkit_memory.facts.drafts import FactDraft as FactDraft
@@ -25,7 +22,6 @@ from agentkit_memory.index.vector_index import Hit as Hit
 from agentkit_memory.index.vector_index import Point as Point
 from agentkit_memory.index.vector_index import VectorIndex as VectorIndex
 from agentkit_memory.ingest.ingest_options import IngestOptions as IngestOptions
-from agentkit_memory.ingest.ingest_options import RecordFields as RecordFields
 from agentkit_memory.ingest.report import IngestProgress as IngestProgress
 from agentkit_memory.ingest.report import IngestReport as IngestReport
 from agentkit_memory.memory import Memory as Memory
@@ -38,7 +34,6 @@ from agentkit_memory.recall.recall_result import Recall as Recall
 from agentkit_memory.recall.rerankers import Reranker as Reranker
 from agentkit_memory.recall.retrievers import BM25Retriever as BM25Retriever
 from agentkit_memory.recall.retrievers import DenseRetriever as DenseRetriever
-from agentkit_memory.recall.retrievers import Retriever as Retriever
 from agentkit_memory.recall.scorers import AnswerScorer as AnswerScorer
 from agentkit_memory.recall.scorers import DateScorer as DateScorer
 from agentkit_memory.recall.scorers import QuestionScorer as QuestionScorer
@@ -48,7 +43,6 @@ from agentkit_memory.recall.scorers import SittingScorer as SittingScorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope
-from agentkit_memory.store.records import StoredDocument as StoredDocument
 from agentkit_memory.store.records import StoredFact as StoredFact
 from agentkit_memory.terms.bm25_vectors import SparseVector as SparseVector
 from agentkit_prompts.ranking.embedder import Embedder as Embedder

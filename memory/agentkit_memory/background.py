@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Self
 
-from agentkit_memory.errors import ExtractionError, IndexUnavailable, StoreClosed
+from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreClosed
 from agentkit_memory.process.forks import track
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class BackgroundWorker:
         """The last error of each part of the work (`turns`, `index`, `facts`), unless it succeeded since."""
         if extract is not None:
             if not callable(extract):
-                raise ExtractionError(
+                raise InvalidArgument(
                     "worker: expected an extractor, a function of turns and known facts that returns drafts of facts, "
                     f"got {extract!r}"
                 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import TypeGuard
 
-__all__ = ["MAX_BYTES", "expanded", "is_time", "is_whole"]
+__all__ = ["MAX_BYTES", "expanded", "is_address", "is_time", "is_whole"]
 
 MAX_BYTES = 2600
 """Bytes of names, in UTF-8, in one row of a database index. PostgreSQL takes 2,704 with its own beside them."""
 
 _MAX_INTEGER = 2**63 - 1
+_ADDRESS = re.compile(r"\s*+[A-Za-z][A-Za-z0-9+._-]+:(?:/|\d+/?\s*+$)")
+"""How an address begins, or a host with its port; one letter and a colon are a drive."""
 
 
 def is_whole(number: object, least: int = -_MAX_INTEGER - 1, most: int = _MAX_INTEGER) -> TypeGuard[int]:
@@ -28,6 +31,11 @@ def is_time(at: object, *, finite: bool = True) -> TypeGuard[float]:
         return math.isfinite(at) if finite else not math.isnan(at)
     except OverflowError:  # larger than any float
         return False
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address, such as `mysql://...` or `localhost:6333`, and no path of a folder."""
+    return _ADDRESS.match(text) is not None or "://" in text
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

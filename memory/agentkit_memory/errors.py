@@ -8,7 +8,6 @@ __all__ = [
     "AlreadyUsed",
     "EmbedderError",
     "EmbedderUnavailable",
-    "ExtractionError",
     "HeadMoved",
     "IndexBroken",
     "IndexUnavailable",
@@ -18,8 +17,6 @@ __all__ = [
     "StoreClosed",
     "StoreCorrupt",
     "StoreError",
-    "StoreFull",
-    "StoreLocked",
     "StoreUnavailable",
     "StoreVersion",
     "WouldWait",
@@ -31,19 +28,16 @@ class StoreError(Picklable):
 
 
 class InvalidArgument(StoreError, ValueError):
-    """What was given is invalid: a name, a scope, a message, a fact, a question, a part of a policy, a gate."""
+    """What was given is invalid: a name, a scope, a path, a message, a fact, a question, a part of a policy, a gate.
+
+    An extractor raises it for an answer of its model that holds no valid drafts.
+    """
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be opened or reached, or accepts no writes. Nothing was written."""
-
-
-class StoreLocked(StoreError):
-    """Another process kept the database locked for longer than the timeout. Nothing was written."""
-
-
-class StoreFull(StoreError):
-    """The disk is full or failing. The transaction was rolled back; what was stored before is intact."""
+    """The database cannot be opened, read or written now: it is away, locked by others for longer than the timeout,
+    read-only, or on a disk that is full. Nothing was written, and what is stored is intact.
+    """
 
 
 class StoreCorrupt(StoreError):
@@ -96,12 +90,10 @@ class NotFound(StoreError):
     """It is not stored in this scope, or was deleted."""
 
 
-class ExtractionError(StoreError):
-    """An extractor returned no valid drafts: the turns are read again, one by one in the end, then given up."""
-
-
 class IndexUnavailable(StoreError):
-    """Another process owns the index, or its server is away, slow or failing. Writes are queued in the database.
+    """Another process owns the index, its disk is full, or its server is away, slow or failing.
+
+    Writes are queued in the database.
 
     Attributes:
         owned: Whether another process owns it, which indexes what is queued.

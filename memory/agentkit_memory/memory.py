@@ -81,7 +81,7 @@ class Memory:
 
         Raises:
             StoreError: The store is locked, read-only, corrupt, newer than this code, or cannot be reached.
-            InvalidArgument: The scope has no tenant.
+            InvalidArgument: An argument is invalid, or the scope has no tenant.
             EmbedderError: The store is read by another model or by BM25 alone, or the embedder has no `model` name or,
                 asked for the first vector, fails.
         """
@@ -349,7 +349,7 @@ class Memory:
                 once, those that were stored before too.
 
         Raises:
-            ExtractionError: `extract` is not callable.
+            InvalidArgument: `extract` is not callable.
         """
         from agentkit_memory.background import BackgroundWorker
 

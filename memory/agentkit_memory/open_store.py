@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from agentkit_memory.background import BackgroundWorker
-from agentkit_memory.checks import expanded
+from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.conversations.removal import resume_removals
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
-from agentkit_memory.errors import IndexUnavailable, StoreError, StoreFull, StoreUnavailable
+from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
@@ -45,14 +45,14 @@ class OpenStore:
         keep_recalls: int | None,
     ) -> None:
         place: Path | str
-        if isinstance(target, str) and "://" in target:
+        if isinstance(target, str) and is_address(target):
             if index is None:
-                raise StoreUnavailable(f"{target.split('://')[0]}://...: give the folder of the index too: index=...")
+                raise InvalidArgument("a database on a server: give the folder of the index too: index=...")
             place, beside = target, index
         elif isinstance(target, str | os.PathLike):
             place, beside = expanded(target) / "memory.db", expanded(target) / "index"
         else:
-            raise StoreUnavailable(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
+            raise InvalidArgument(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
         opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
         self.database = Database.open(place, timeout=timeout, clock=clock)
@@ -76,9 +76,9 @@ class OpenStore:
     def index_if_free(self, scope: int | None = None) -> None:
         """Index what waits, of one scope only if one is given.
 
-        If another process has the index, or it cannot be written now, its next user does it.
+        If another process has the index, or its disk is full, its next user does it.
         """
-        with suppress(IndexUnavailable, StoreFull):
+        with suppress(IndexUnavailable):
             self.indexes.catch_up(scope=scope)
 
     def catch_up_later(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -146,6 +148,30 @@ async def test_what_nobody_decides_in_time_is_denied(working: Working) -> None:
     assert till.paid == []
 
 
+async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
+    working: Working, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.5)
+    agent = Agent(ScriptedModel.repeat("ok"), "Be quick.", name="quick")
+    working(agent, worker={"lease": 1.0})
+    database = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
+    handle, seen = None, 0
+    for table in ("operation_outputs", "agentkit_approvals"):  # the one that is read first, and the one after it
+        database.execute(f"ALTER TABLE {table} RENAME TO hidden")
+        try:
+            handle = handle or await agent.start("Go.", run_id="r")
+            end = time.monotonic() + WAIT
+            while (now := caplog.text.count("run r: its database does not answer")) == seen:
+                assert time.monotonic() < end
+                await asyncio.sleep(0.05)
+            seen = now
+        finally:
+            database.execute(f"ALTER TABLE hidden RENAME TO {table}")
+    database.close()
+    assert handle is not None and (await handle.result(timeout=WAIT)).output == "ok"
+    assert [entry.effect for entry in (await handle.journal()).entries].count("CallModel") == 1
+
+
 async def test_a_failed_run_says_why_and_goes_on_without_what_was_done(working: Working) -> None:
     looked: list[str] = []
 
@@ -251,6 +277,17 @@ class Slow(ScriptedModel):
 
     async def request(self, composition: Composition, **_: Any) -> Reply:
         return Reply(await self._answer(composition), Usage(1, 1))
+
+
+async def test_a_queued_run_shows_that_the_worker_which_has_its_agent_is_silent(runs: Runs) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="quick")
+    runs.add(agent, version="1")
+    handle = await agent.start("Go.")
+    runs.store.tables.add_worker("w1", [("quick", "1")], lease=0.0, host="host", pid=1)
+    problem = (await handle.info()).problem
+    assert problem == "worker w1 is silent: it was stopped, or cannot write to the database: see its log"
+    runs.store.tables.end_worker("w1", "dead")
+    assert "no worker has version '1' of agent 'quick': start one" in str((await handle.info()).problem)
 
 
 async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cannot(runs: Runs, url: str) -> None:

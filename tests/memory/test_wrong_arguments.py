@@ -10,16 +10,13 @@ from typing import Any
 import pytest
 
 from agentkit_memory import (
-    ExtractionError,
     Gate,
     IngestError,
     IngestOptions,
     InvalidArgument,
     Memory,
     RecallPolicy,
-    RecordFields,
     StoreError,
-    StoreUnavailable,
 )
 from agentkit_prompts.context.messages import Message
 from tests.memory.embedders.word_embedder import Words
@@ -46,7 +43,7 @@ def test_what_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreUnavailable, match=message):
+    with pytest.raises(InvalidArgument, match=message):
         Memory.open(*arguments, **options)
     assert not list(tmp_path.iterdir())
 
@@ -87,12 +84,10 @@ def test_a_path_that_no_file_can_have_is_reported_and_the_others_are_ingested(me
 OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (IngestOptions, {"lenient": 5}, "lenient: expected True or False, got 5"),
     (IngestOptions, {"lenient": None}, "lenient: expected True or False, got None"),
-    (IngestOptions, {"records": None}, r"records: expected RecordFields\(...\), got None"),
-    (IngestOptions, {"records": "x"}, r"records: expected RecordFields\(...\), got 'x'"),
-    (RecordFields, {"text": 5}, "text: expected a tuple of names, got 5"),
-    (RecordFields, {"text": (None,)}, r"text: expected a tuple of names, got \(None,\)"),
-    (RecordFields, {"title": None}, "title: expected a tuple of names, got None"),
-    (RecordFields, {"metadata": b"x"}, "metadata: expected a tuple of names, got b'x'"),
+    (IngestOptions, {"record_text": 5}, "record_text: expected a tuple of names, got 5"),
+    (IngestOptions, {"record_text": (None,)}, r"record_text: expected a tuple of names, got \(None,\)"),
+    (IngestOptions, {"record_title": None}, "record_title: expected a tuple of names, got None"),
+    (IngestOptions, {"record_metadata": b"x"}, "record_metadata: expected a tuple of names, got b'x'"),
 ]
 
 
@@ -213,7 +208,7 @@ def test_what_a_change_of_the_model_cannot_be_checked_by(memory: Memory, embedde
 
 @pytest.mark.parametrize("extract", [5, "", []])
 def test_what_is_no_extractor(memory: Memory, extract: Any) -> None:
-    with pytest.raises(ExtractionError, match=r"worker: expected an extractor, .*got"):
+    with pytest.raises(InvalidArgument, match=r"worker: expected an extractor, .*got"):
         memory.worker(extract)
 
 

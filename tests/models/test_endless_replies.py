@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agentkit.models.anthropic.anthropic_reader import AnthropicReader
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.text_tool_calls import TextToolCalls
-from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.http.reply_reader import Reader, ReplyReader
+from agentkit.models.openai.responses_reader import ResponsesReader
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
 from tests.effort import spread, tries
 
@@ -206,16 +207,85 @@ def test_what_is_kept_of_a_reply_is_not_written_into_what_the_server_sent() -> N
     assert reader.reply("m").message.opaque["openai"]["reasoning_details"] == [{"text": "x"}, {"text": "y"}]
 
 
-def test_blocks_without_a_number_take_time_in_proportion_to_their_number() -> None:
+Event = dict[str, Any]
+
+
+def citations(count: int) -> tuple[Reader, list[Event]]:
+    delta = {"type": "citations_delta", "citation": {"cited_text": "x"}}
+    block: Event = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "x"}}
+    return AnthropicReader(), [block] + [{"type": "content_block_delta", "index": 0, "delta": delta}] * count
+
+
+def unnumbered_blocks(count: int) -> tuple[Reader, list[Event]]:
+    return AnthropicReader(), [{"type": "content_block_start", "content_block": {"type": "text", "text": "x"}}] * count
+
+
+def responses(kind: str, delta: str, *items: Event) -> tuple[Reader, list[Event]]:
+    made: list[Event] = []
+    for item in items:
+        made.append({"type": f"response.{delta}.delta", "output_index": 0, "delta": "{" * 50})
+        made.append({"type": "response.output_item.done", "output_index": 0, "item": {"type": kind, **item}})
+    return ResponsesReader(), made
+
+
+def messages_done(count: int) -> tuple[Reader, list[Event]]:
+    return responses("message", "output_text", *[{}] * count)
+
+
+def calls_done(count: int) -> tuple[Reader, list[Event]]:
+    return responses("function_call", "function_call_arguments", *[{"name": "add", "call_id": "c"}] * count)
+
+
+def keys_of_an_item(count: int) -> tuple[Reader, list[Event]]:
+    return responses("message", "output_text", *[{f"key{number}": 1} for number in range(count)])
+
+
+def messages_in_one_reply(count: int) -> tuple[Reader, list[Event]]:
+    piece = {"type": "response.output_text.delta", "delta": "x"}
+    return ResponsesReader(), [{**piece, "output_index": number} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("made", "most"),
+    [
+        (citations, 64_000),
+        (unnumbered_blocks, 8_000),
+        (messages_done, 32_000),
+        (calls_done, 32_000),
+        (keys_of_an_item, 16_000),
+        (messages_in_one_reply, 4_000),
+    ],
+)
+def test_events_take_time_in_proportion_to_their_number(made: Any, most: int) -> None:
     def seconds(count: int) -> float:
-        reader, block = AnthropicReader(), {"type": "text", "text": "x"}
+        reader, events = made(count)
         start = process_time()
-        for _ in range(count):
-            reader.add({"type": "content_block_start", "content_block": block})
+        for event in events:
+            reader.add(event)
+        message = reader.reply("m").message
         taken = process_time() - start
-        assert reader.text == "x" * count
+        assert message.text or message.tool_calls
         return taken
 
     seconds(100)
-    small, large = (min(seconds(count) for _ in range(2)) for count in (1_000, 16_000))
-    assert large / small < 60  # 16 times as many; where each looks at all before it, 256 times as long
+    small, large = seconds(most // 16), seconds(most)
+    assert large / max(small, 0.003) < 60  # 16 times as many; where each looks at all before it, 256 times as long
+
+
+def test_citations_that_come_one_by_one_follow_those_that_were_there() -> None:
+    reader = AnthropicReader()
+    reader.add({"type": "content_block_start", "content_block": {"type": "text", "text": "x", "citations": [{"n": 1}]}})
+    for number in (2, 3):
+        reader.add({"type": "content_block_delta", "delta": {"type": "citations_delta", "citation": {"n": number}}})
+    assert reader.content()[0]["citations"] == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+def test_a_name_that_may_be_arriving_is_looked_up_and_not_searched_for_among_all_tools() -> None:
+    def seconds(tools: int) -> float:
+        reader = FunctionaryReply({f"tool_number_{number}": {} for number in range(tools)})
+        start = process_time()
+        for _ in range(1_000):
+            reader.add(">>>tool")
+        return process_time() - start
+
+    assert seconds(2_000) < max(seconds(20), 0.01) * 10  # a hundred times as many

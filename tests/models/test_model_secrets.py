@@ -6,15 +6,17 @@ import copy
 import json
 import pickle
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from agentkit import ModelError, OpenAIModel
+from agentkit import AnthropicModel, ModelError, ModelSettings, OpenAIModel
 from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
 from agentkit.prompts import ContextError, PromptContext
+from agentkit.tools import MCPToolset, ToolDefinitionError
 from tests.models.asking import failure, model_for
 from tests.servers import ChatServer, sends
 
@@ -70,7 +72,7 @@ def test_an_address_with_a_query_or_a_fragment_is_refused_without_showing_it(
     assert "hunter2" not in repr(model) + model.host
     assert not any("hunter2" in text for text in everything(failure(model)))
     embedder = OpenAIEmbedder("m", api_key=KEY)
-    with pytest.raises(EmbedderError, match="it has no query or fragment") as refused:
+    with pytest.raises(EmbedderError, match="without query or fragment") as refused:
         embedder.embed(["a"])
     assert not any("hunter2" in text for text in everything(refused.value))
 
@@ -114,3 +116,73 @@ def test_an_empty_session_key_is_refused_and_a_key_is_not_shown() -> None:
     with pytest.raises(ContextError, match="session_key: is empty"):
         context.evolve(session_key="")
     assert "hunter2" not in repr(context)
+
+
+NO_ADDRESSES = [
+    "sk-hunter2",
+    "sk-hunter2://host/v1",
+    "http:/sk-hunter2",
+    "http://host:sk-hunter2/v1",
+    "http://[sk-hunter2",
+]
+
+
+@pytest.mark.parametrize("text", [*NO_ADDRESSES, " sk-hunter2", "x@sk-hunter2", "skhunter2://sk-hunter2"])
+def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makers: list[Callable[[], object]] = [
+        lambda: OpenAIModel("m", base_url=text),
+        lambda: AnthropicModel("m", base_url=text),
+        lambda: OpenAIEmbedder("m", base_url=text).embed(["a"]),
+        lambda: MCPToolset(text),
+    ]
+    if ":" in text:
+        makers += [lambda: Memory.open(text), lambda: Memory.open(text, index=str(tmp_path))]
+        makers += [lambda: Memory.open(tmp_path, index=text)] if "http" not in text else []
+    monkeypatch.chdir(tmp_path)
+    for make in makers:
+        with pytest.raises((ModelError, EmbedderError, StoreError, ToolDefinitionError)) as caught:
+            make()
+        assert not any("hunter2" in one for one in everything(caught.value))
+    assert not [one for one in tmp_path.rglob("*") if "hunter2" in one.name]
+    monkeypatch.setenv("OPENAI_BASE_URL", text)
+    model = OpenAIModel("m", api_key=KEY)
+    assert "sk-hunter2" not in repr(model) or text.startswith("skhunter2")  # there it is the host
+    assert not any("sk-hunter2" in one for one in everything(failure(model)))
+
+
+SECRETS: list[dict[str, Any]] = [
+    {"headers": {"X-Anything": "hunter2-hunter2"}},
+    {"extra": {"api_key": "hunter2-hunter2"}},
+    {"extra": {"provider": [{"accessToken": "hunter2-hunter2"}]}},
+    {"extra": {"Authorization": {"value": "Bearer hunter2-hunter2"}}},
+    {"extra": {"client-secret": ["hunter2-hunter2"]}},
+    {"extra": {"APIKey": "hunter2-hunter2", "top": 1}},
+    {"extra": {"set_cookie": "hunter2-hunter2"}},
+]
+
+
+@pytest.mark.parametrize("options", SECRETS, ids=repr)
+def test_a_secret_in_settings_is_not_shown_not_pickled_and_taken_out_of_errors(
+    options: dict[str, Any], server: ChatServer
+) -> None:
+    settings = ModelSettings(temperature=0, **options)
+    assert "hunter2" not in repr(settings) and "temperature=0" in repr(settings)
+    model = model_for(server, server.on("repeats", sends({"error": {"message": "no hunter2-hunter2"}}, 400)))
+    model = model.with_settings(settings)
+    for thing in (settings, model):
+        with pytest.raises(TypeError, match="cannot be pickled") as caught:
+            pickle.dumps(thing)
+        assert "hunter2" not in str(caught.value)
+    assert copy.deepcopy(settings) is settings
+    assert not any("hunter2-hunter2" in text for text in everything(failure(model)))
+
+
+def test_settings_without_a_secret_are_shown_and_pickled() -> None:
+    settings = ModelSettings(
+        stop=["a"], extra={"prompt_cache_key": "users", "stop_token_ids": [1], "max_tokens": 5, "author": {"top_k": 3}}
+    )
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    assert "'users'" in repr(settings) and "[1]" in repr(settings) and "***" not in repr(settings)
+    assert settings.secrets == ()

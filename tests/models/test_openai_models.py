@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import openai
 import pytest
@@ -119,8 +119,8 @@ def test_reasoning_is_asked_for_where_there_may_be_some(server: ChatServer) -> N
 
 
 def test_every_model_that_the_sdk_names_is_in_the_table() -> None:
-    known = [name for part in all_models.AllModels.__args__ for name in getattr(part, "__args__", ())]  # type: ignore[attr-defined]
-    names = [one for name in known for one in (getattr(name, "__args__", None) or [name]) if isinstance(one, str)]
+    known = [name for part in get_args(all_models.AllModels) for name in get_args(part)]
+    names = [one for name in known for one in (get_args(name) or [name]) if isinstance(one, str)]
     assert len(names) > 80
     unknown = [name for name in names if openai_rules(name) is None]
     assert [

@@ -12,9 +12,9 @@ import pytest
 from agentkit import Chain, Message, ScriptedModel
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import (
-    ExtractionError,
     FactDraft,
     FoundFacts,
+    InvalidArgument,
     Memory,
     StoredFact,
     Turn,
@@ -98,7 +98,7 @@ def test_an_unreadable_answer_may_be_repaired_once() -> None:
     [["no", "no", "no"], [answer({"text": "No turns."})] * 3, [ModelReplyError("odd")], [ModelRequestError("long")]],
 )
 def test_an_answer_that_stays_unreadable_is_reported(replies: list[str | Exception]) -> None:
-    with pytest.raises(ExtractionError, match="scripted: "):
+    with pytest.raises(InvalidArgument, match="scripted: "):
         fact_extractor(ScriptedModel(replies))(TURNS, [])
 
 

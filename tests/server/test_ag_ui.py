@@ -108,6 +108,7 @@ def test_a_tool_of_the_front_end_ends_the_run_and_its_result_goes_on() -> None:
         assert [one.role for one in model.requests[-1].messages] == ["system", "user", "assistant", "tool"]
 
 
+OPEN: Any = {"id": "o1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
 PAID: list[int] = []
 
 
@@ -280,6 +281,7 @@ def test_kwargs_typed_answers_and_what_cannot_be_are_told_before_anything_is_str
             ({"state": {"x": 1}}, "state: agents keep no state"),
             ({"resume": [{"interrupt_id": "i", "status": "resolved"}]}, "there is no run"),
             ({"messages": []}, "no message to answer"),
+            ({"messages": [Answer(id="a", role="assistant", tool_calls=[OPEN])]}, "the calls o1 have no result"),
             ({"tools": [Tool(name="a b", description="")]}, "tools[0].name"),
         ):
             refused = sent(client, asked("x", **{"forwarded_props": props, **more}))

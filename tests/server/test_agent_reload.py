@@ -5,17 +5,21 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from agentkit import Message, ScriptedModel, ToolCall
+from agentkit import Message, Runs, ScriptedModel, ToolCall
 from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.durable_runs import DurableRuns
 from tests.server.serving_agents import served
 from tests.server.waiting import ended, until
 
 FILE = "name: shop\nmodel: offline\nlayers: prompts\nmemory: true\ntools: [./tools.py:price]\n"
 TOOL = 'def price() -> str:\n    """Tell the price."""\n    return "{}"\n'
+
+ASKING = "from agentkit import tool\n\n\n@tool(approval='always')\n"
 
 
 def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
@@ -64,6 +68,40 @@ def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothi
         assert client.get("/sessions/s").json()["messages"] == 4 * 7
         assert [problem is None for _, problem in reports] == [True, True, False, False, False, True]
     reloading[0].close()
+    memories.close()
+
+
+def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None:
+    file, tools = tmp_path / "agent.yaml", tmp_path / "tools.py"
+    file.write_text("name: a\nmodel: offline\nmemory: true\ntools: [./tools.py:price]\n")
+    tools.write_text(ASKING + TOOL.format("30"))
+    model = ScriptedModel.repeat(Message("assistant", tool_calls=(ToolCall("c", "price", "{}"),)), "Done.")
+    memories = SharedMemories()
+    load = partial(load_agent, model=model, memories=memories)
+    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"), tmp_path / "runs.db")
+    reports: list[str | None] = []
+
+    def prepare(server: Server) -> None:
+        AgentReload(server, load, lambda _, problem: reports.append(problem))
+
+    runs = partial(DurableRuns, records=records, version="reloaded")
+    with served(load(file), prepare=prepare, store=records, runs=runs) as client:
+
+        def begun() -> str:
+            run: str = client.post("/runs", {"agent": "a", "input": "x"}).json()["id"]
+            until(lambda: client.get(f"/runs/{run}").json()["status"] == "waiting")
+            return run
+
+        def paid(run: str) -> str:
+            client.post(f"/runs/{run}/decisions", {"decisions": {"c": {"approve": True}}})
+            assert ended(client, run)["output"] == "Done."
+            return model.requests[-1].messages[-1].text
+
+        waiting = begun()
+        tools.write_text(ASKING + TOOL.format("31"))
+        assert until(lambda: reports) == [None]
+        assert (paid(waiting), paid(begun())) == ("31", "31")
+    records.close()
     memories.close()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextvars import Context, copy_context
+from types import coroutine
+from typing import Any, TypeVar, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
@@ -13,6 +15,8 @@ from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
 __all__ = ["call_tools"]
+
+T = TypeVar("T")
 
 
 async def call_tools(
@@ -25,9 +29,10 @@ async def call_tools(
 ) -> list[ToolResult]:
     """Answer the calls of one assistant message, in call order.
 
-    Calls run concurrently. A call of a sequential tool waits for all calls before it, and those after it wait for it. A
-    call of an unknown tool is answered with the names there are. `on_start` receives every call when it begins,
-    `on_end` every result as soon as it is there; what they return is awaited.
+    Calls run concurrently, each in a context (of `contextvars`) of its own. A call of a sequential tool waits for all
+    calls before it, and those after it wait for it. A call of an unknown tool is answered with the names there are.
+    `on_start` receives every call when it begins, `on_end` every result as soon as it is there; what they return is
+    awaited.
 
     Raises:
         asyncio.CancelledError: The surrounding task was cancelled; the calls under way were cancelled too.
@@ -41,7 +46,7 @@ async def call_tools(
         if tool is not None and tool.policy.sequential:
             results += await _together(batch)
             batch = []
-            results.append(await _answer(call, tools, context, on_start, on_end))
+            results += await _together([_answer(call, tools, context, on_start, on_end)])
         else:
             batch.append(_answer(call, tools, context, on_start, on_end))
     return results + await _together(batch)
@@ -64,27 +69,56 @@ async def _answer(
 
 
 async def _together(batch: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
-    """Run calls concurrently; what ends the run cancels the others at once."""
-    if len(batch) < 2:
-        return [await work for work in batch]
+    """Run calls concurrently, each in a context of its own; what ends the run cancels the others at once.
+
+    A call that never waits needs no task: only those behind one that does get tasks.
+    """
+    results: list[ToolResult] = []
+    try:
+        for number, work in enumerate(batch, 1):
+            context = copy_context()
+            try:
+                waiting = context.run(work.send, None)
+            except StopIteration as end:
+                results.append(end.value)
+            else:
+                return results + await _beside(_rest(work, waiting, context), batch[number:])
+        return results
+    finally:
+        for work in batch:
+            work.close()  # one that did not begin
+
+
+@coroutine
+def _rest(work: Coroutine[Any, Any, T], waiting: Any, context: Context) -> Generator[Any, Any, T]:
+    """Go on with `work`, which was begun in `context` and waits for `waiting`; return what it returns."""
+    try:
+        while True:
+            try:
+                received = yield waiting
+            except GeneratorExit:
+                context.run(work.close)
+                raise
+            except BaseException as error:
+                waiting = context.run(work.throw, error)
+            else:
+                waiting = context.run(work.send, received)
+    except StopIteration as end:
+        return cast(T, end.value)
+
+
+async def _beside(first: Awaitable[ToolResult], others: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
+    """Await the first call while the others run as tasks."""
     around = asyncio.current_task()
     raised: list[BaseException] = []
-
-    async def watched(work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        try:
-            return await work
-        except BaseException as error:
-            if ends_run(error) and not raised and around is not None:
-                raised.append(error)
-                around.cancel()
-            raise
-
     start = asyncio.get_running_loop().create_task
-    tasks = [start(watched(work)) for work in batch[1:]]
+    tasks = [start(_watched(work, raised, around)) for work in others]
     before = 0 if around is None else around.cancelling()
     try:
-        first = await batch[0]  # needs no task: it runs while the others do
-        return [first, *[await task for task in tasks]]
+        results = [await first]
+        for task in tasks:
+            results.append(await task)
+        return results
     except BaseException as error:
         cause = raised[0] if raised else error
         is_ours = bool(raised)
@@ -92,8 +126,17 @@ async def _together(batch: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[To
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for work in batch:
-            work.close()  # one that was cancelled before it began
         if is_ours and around is not None and around.uncancel() <= before:  # nor did anybody else
             raise cause  # noqa: B904 (it has its own cause)
+        raise
+
+
+async def _watched(work: Coroutine[Any, Any, T], raised: list[BaseException], around: asyncio.Task[Any] | None) -> T:
+    """Await a call; note what ends the run first, and cancel the task around."""
+    try:
+        return await work
+    except BaseException as error:
+        if ends_run(error) and not raised and around is not None:
+            raised.append(error)
+            around.cancel()
         raise

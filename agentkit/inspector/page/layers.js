@@ -1,6 +1,6 @@
 // A composition: the bar of its layers, and its messages with the origin of each piece.
 
-import { h, replace, folded, shown, number, percent, plain, empty } from "./dom.js";
+import { h, replace, folded, shown, number, percent, plain, empty, say } from "./dom.js";
 import { Rows } from "./rows.js";
 
 const PLACES = {
@@ -178,6 +178,9 @@ export function provenance(piece, view, prompts = []) {
   );
 }
 
+// How many messages the server sends at once.
+const PAGE = 100;
+
 // The whole of the tab: messages in the middle, layers and provenance beside them.
 export class LayersView {
   constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
@@ -185,6 +188,9 @@ export class LayersView {
     this.data = data;
     this.load = load;
     this.panel = panel;
+    this.messages = new Array(data.view.count); // of many only the first and the last are known
+    for (const message of data.view.messages) this.messages[message.index] = message;
+    this.asked = new Map();
     this.pinned = null;
     this.at = [0, 0];
     this.list = h("div", { class: "messages", role: "list", "aria-label": "Messages as they are sent", tabindex: "-1" });
@@ -201,12 +207,12 @@ export class LayersView {
     const scroller = h("div", { class: "scroll messages-scroll" }, this.declared, this.list);
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
     this.tell(null);
-    if (!this.view.messages.length) {
+    if (!this.messages.length) {
       replace(scroller, empty("Nothing would be sent", "Every prompt rendered to nothing."));
       return;
     }
     this.rows = new Rows(scroller, this.list, {
-      count: this.view.messages.length,
+      count: this.messages.length,
       estimate: 76,
       like: before?.rows,
       render: (at) => this.message(at),
@@ -229,11 +235,34 @@ export class LayersView {
   }
 
   destroy() {
+    this.isGone = true;
     this.rows?.destroy();
   }
 
+  // Ask for a message that is not known, with those around it.
+  fetch(at) {
+    const start = at - (at % PAGE);
+    if (!this.asked.has(start)) {
+      const answer = this.load("messages", start).then(({ messages }) => {
+        if (this.isGone) return;
+        const fresh = messages.filter((message) => !this.messages[message.index]);
+        for (const message of fresh) this.messages[message.index] = message;
+        for (const message of fresh) this.rows.redraw(message.index);
+      });
+      this.asked.set(start, answer.catch((error) => {
+        this.asked.delete(start);
+        say(error.message);
+      }));
+    }
+    return this.asked.get(start);
+  }
+
   message(at) {
-    const message = this.view.messages[at];
+    const message = this.messages[at];
+    if (!message) {
+      this.fetch(at);
+      return h("article", { class: "message pending", "aria-busy": "true", "aria-label": `message ${number(at + 1)}, loading` });
+    }
     const pieces = message.pieces.map((piece, index) => this.piece(piece, at, index));
     const extra = [];
     if (message.thinking)
@@ -280,13 +309,13 @@ export class LayersView {
   }
 
   async whole(at, index) {
-    const message = await this.load(at);
+    const message = await this.load("message", at);
     return message.pieces[index].text;
   }
 
   of(element) {
     const [at, index] = element.dataset.at.split(":").map(Number);
-    return this.view.messages[at].pieces[index];
+    return this.messages[at].pieces[index];
   }
 
   hover(event) {
@@ -316,7 +345,7 @@ export class LayersView {
     this.tell(null);
   }
 
-  move(event) {
+  async move(event) {
     if (!event.target.closest?.(".piece") || event.target.tagName === "BUTTON") return;
     if (event.key === "Escape") {
       this.unpin();
@@ -328,8 +357,10 @@ export class LayersView {
     event.preventDefault();
     let [at, index] = this.at;
     const usable = (row) => [...(this.rows.nodes.get(row)?.querySelectorAll(".piece") || [])];
-    const enter = (row, last) => {
+    const enter = async (row, last) => {
       for (let next = row; next >= 0 && next < this.rows.count; next += last ? -1 : 1) {
+        if (!this.messages[next]) await this.fetch(next);
+        if (!this.messages[next] || this.isGone) return null;
         this.rows.show(next);
         const found = usable(next);
         if (found.length) return found[last ? found.length - 1 : 0];
@@ -337,27 +368,29 @@ export class LayersView {
       return null;
     };
     let target = null;
-    if (event.key === "Home") target = enter(0, false);
-    else if (event.key === "End") target = enter(this.rows.count - 1, true);
-    else if (event.key === "ArrowDown") target = enter(at + 1, false);
-    else if (event.key === "ArrowUp") target = enter(at - 1, true);
+    if (event.key === "Home") target = await enter(0, false);
+    else if (event.key === "End") target = await enter(this.rows.count - 1, true);
+    else if (event.key === "ArrowDown") target = await enter(at + 1, false);
+    else if (event.key === "ArrowUp") target = await enter(at - 1, true);
     else {
       const here = usable(at);
       const place = here.findIndex((one) => one.dataset.at === `${at}:${index}`) + (forward ? 1 : -1);
-      target = here[place] || enter(at + (forward ? 1 : -1), !forward);
+      target = here[place] || await enter(at + (forward ? 1 : -1), !forward);
     }
     target?.focus();
   }
 
-  pick(layer) {
+  async pick(layer) {
     if (["tools", "output"].includes(layer) && this.declared) {
       this.declared.open = true;
       this.declared.scrollIntoView({ block: "start" });
       this.declared.querySelector("summary").focus({ preventScroll: true });
       return;
     }
-    const at = this.view.messages.findIndex((message) => message.pieces.some((piece) => piece.prompt && layerOf(piece.prompt) === layer));
+    const at = this.view.layers.find((row) => row.layer === layer)?.message ?? -1;
     if (at < 0 || !this.rows) return;
+    if (!this.messages[at]) await this.fetch(at);
+    if (this.isGone) return;
     const node = this.rows.show(at, { block: "start" });
     const found = [...(node?.querySelectorAll(".piece") || [])].filter((one) => one.dataset.layer === layer);
     (found.find((one) => this.of(one).pointer) || found[0])?.focus({ preventScroll: true });

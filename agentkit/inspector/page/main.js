@@ -339,7 +339,7 @@ const kwargsOf = () => (!state.run && state.kwargs?.[state.place.session] ? { kw
 
 function layers() {
   const own = base();
-  state.view = new LayersView(state.panel, state.data, { load: (message) => post("message", { base: own, message, ...kwargsOf() }) });
+  state.view = new LayersView(state.panel, state.data, { load: (path, message) => post(path, { base: own, message, ...kwargsOf() }) });
 }
 
 function timeline() {
@@ -433,7 +433,7 @@ function play() {
     data: state.data.error ? null : state.data,
     agent: agentOf(agentName()),
     compose: (body, signal) => post("compose", { ...kwargsOf(), ...body }, signal),
-    message: (body) => post("message", { ...kwargsOf(), ...body }),
+    load: (path, body) => post(path, { ...kwargsOf(), ...body }),
   });
 }
 
@@ -461,7 +461,7 @@ function create(place) {
     sessions: state.overview.sessions,
     canRecall: agent.memory,
     compose: (body, signal) => post("compose", body, signal),
-    message: (body) => post("message", body),
+    load: post,
     start: async (body) => {
       const made = await post("start", { agent: agent.name, ...body });
       go({ run: made.run, tab: "timeline" });

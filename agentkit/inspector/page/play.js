@@ -8,8 +8,8 @@ const WAIT = 220;
 
 export class PlayView {
   // With `start` there is a button that begins a run with the input and the kwargs.
-  constructor(panel, { base, data, agent, agents, choose, sessions, compose, message, canRecall, start }) {
-    Object.assign(this, { base, compose, message, original: data, agent });
+  constructor(panel, { base, data, agent, agents, choose, sessions, compose, load, canRecall, start }) {
+    Object.assign(this, { base, compose, load, original: data, agent });
     this.edits = new Map();
     this.input = h("textarea", { rows: "3", "aria-label": "Input" });
     this.input.value = data?.input || "";
@@ -208,7 +208,7 @@ export class PlayView {
     this.layers = new LayersView(this.preview, data, {
       changes: data.diff,
       before: shownBefore,
-      load: (at) => this.message({ ...body, message: at }),
+      load: (path, message) => this.load(path, { ...body, message }),
     });
   }
 }

@@ -40,10 +40,12 @@ _GROWING = {"text_delta": ("text", "text"), "thinking_delta": ("thinking", "thin
 class _Block:
     """A content block while it is read."""
 
-    __slots__ = ("arguments", "data", "grown", "position")
+    __slots__ = ("arguments", "citations", "data", "grown", "position")
 
     def __init__(self, data: dict[str, Any], position: int) -> None:
         self.data = data
+        self.citations: list[Any] = []
+        """Those that came one by one."""
         self.position = position
         """Of a tool call: which it is."""
         self.grown: dict[str, PieceJoiner] = {}
@@ -56,6 +58,9 @@ class _Block:
 
     def read(self) -> dict[str, Any]:
         made = {**self.data, **{key: str(text) for key, text in self.grown.items()}}
+        if self.citations:
+            begun = made.get("citations")
+            made["citations"] = [*(begun if isinstance(begun, list) else ()), *self.citations]
         if self.has_arguments:
             text = str(self.arguments)
             made["input"] = text if self.data.get("type") == "tool_use" else _object_in(text)
@@ -225,7 +230,7 @@ class AnthropicReader(Reader):
             self._joined(block, "signature", delta.get("signature"))
             return [Delta("", "thinking")]
         if kind == "citations_delta" and delta.get("citation") is not None:
-            block.data["citations"] = [*(block.data.get("citations") or []), delta["citation"]]
+            block.citations.append(delta["citation"])
         return []
 
     def _joined(self, block: _Block, name: str, piece: object) -> str:

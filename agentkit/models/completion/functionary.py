@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from agentkit.models.completion.text_tool_calls import partial_mark
+from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas, made_call
 from agentkit_prompts.context.messages import ToolCall
 
@@ -23,8 +21,7 @@ class FunctionaryReply:
 
     def __init__(self, schemas: Schemas) -> None:
         self.calls: list[ToolCall] = []
-        self._marks = tuple([f"{_MARK}{name}\n" for name in (_ALL, *schemas)])
-        self._pattern = re.compile("|".join(map(re.escape, sorted(self._marks, key=len, reverse=True))))
+        self._marks = Marks([f"{_MARK}{name}\n" for name in (_ALL, *schemas)])
         self._held = _MARK
         self._is_begun = False
         self._tool = ""
@@ -36,13 +33,13 @@ class FunctionaryReply:
         text = self._held + text
         shown: list[str] = []
         at = 0
-        for mark in self._pattern.finditer(text):
+        for mark in self._marks.pattern.finditer(text):
             shown += (self._taken(text[at : mark.start()]), self._closed())
             self._is_begun = True
             name = mark[0][len(_MARK) : -1]
             self._tool = "" if name == _ALL else name
             at = mark.end()
-        keep = partial_mark(text, at, self._marks)
+        keep = self._marks.begun(text, at)
         if not self._is_begun and keep < len(_MARK) and not text[:keep].strip(_MARK):
             keep = 0
         shown.append(self._taken(text[at:keep]))

@@ -31,7 +31,7 @@ class HarmonyReply:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self._thoughts: list[str] = []
-        self._told = 0
+        self._passed_on = 0
         self._held = ""
         self._header: list[str] | None = []
         """What stands in front of `<|message|>`; None in the body of a message and behind it."""
@@ -51,8 +51,8 @@ class HarmonyReply:
 
     def new_thinking(self) -> str:
         """Return what was thought since this was asked before."""
-        new = "".join(self._thoughts[self._told :])
-        self._told = len(self._thoughts)
+        new = "".join(self._thoughts[self._passed_on :])
+        self._passed_on = len(self._thoughts)
         return new
 
     def add(self, text: str) -> str:

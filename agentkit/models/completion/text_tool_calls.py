@@ -7,6 +7,7 @@ a model only thinks of calling.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection
 from functools import lru_cache
 
@@ -15,12 +16,37 @@ from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, 
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["TextToolCalls", "partial_mark"]
+__all__ = ["Marks", "TextToolCalls"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
 _CLOSING = dict(THOUGHT_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
+
+
+class Marks:
+    """Texts that divide a reply: `pattern` finds the longest of them, `begun` one that is still arriving."""
+
+    __slots__ = ("_firsts", "_longest", "_ordered", "pattern")
+
+    def __init__(self, marks: Collection[str]) -> None:
+        self._ordered = sorted(marks)
+        self._firsts = frozenset(mark[0] for mark in marks)
+        self._longest = max(map(len, marks))
+        self.pattern = re.compile("|".join(map(re.escape, sorted(marks, key=lambda mark: (-len(mark), mark)))))
+
+    def begun(self, text: str, start: int) -> int:
+        """Return where one of them may be beginning at the end of a text, from `start` on; its end where none is."""
+        for at in range(max(start, len(text) - self._longest + 1), len(text)):
+            if text[at] in self._firsts:
+                tail = text[at:]
+                next_one = bisect_left(self._ordered, tail)
+                if next_one < len(self._ordered) and self._ordered[next_one].startswith(tail):
+                    return at
+        return len(text)
+
+
+_ENDS = {opening: Marks((closing,)) for opening, closing in THOUGHT_TAGS}
 
 
 class TextToolCalls:
@@ -41,14 +67,14 @@ class TextToolCalls:
         self._schemas = schemas
         self._format = format
         self._forms = forms_of(format)
-        self._marks, self._pattern = _marks(format)
+        self._marks = _marks(format)
         self._held: list[str] = []
         self._has_opened = False
         self._has_text = False
         """Whether there is any text but thoughts."""
         self._is_blank = True
         """Whether all that is held back is white space."""
-        self._thought_end: str | None = None
+        self._thought_end: Marks | None = None
         """What ends the thought that is being written."""
 
     def add(self, text: str) -> str:
@@ -68,16 +94,15 @@ class TextToolCalls:
         at = 0
         while True:
             if self._thought_end is not None:
-                end = text.find(self._thought_end, at)
-                if end < 0:
-                    return partial_mark(text, at, (self._thought_end,))
-                at = end + len(self._thought_end)
+                if (end := self._thought_end.pattern.search(text, at)) is None:
+                    return self._thought_end.begun(text, at)
+                at = end.end()
                 self._thought_end = None
             if not self._has_text and _is_bare(text, at):
                 self._has_opened = True
                 return at
-            mark = self._pattern.search(text, at)
-            keep = partial_mark(text, at, self._marks) if mark is None else mark.start()
+            mark = self._marks.pattern.search(text, at)
+            keep = self._marks.begun(text, at) if mark is None else mark.start()
             is_call = mark is not None and mark[0] not in _CLOSING and mark[0] not in _CLOSINGS
             self._has_opened = is_call
             is_blank = not text[at:keep].strip()
@@ -87,7 +112,7 @@ class TextToolCalls:
             if mark is None or is_call:
                 return keep
             at = mark.end()
-            self._thought_end = _CLOSING.get(mark[0])
+            self._thought_end = _ENDS.get(mark[0])
             if mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
                 self._has_text = False
 
@@ -106,7 +131,7 @@ class TextToolCalls:
         left: list[str] = []
         calls: list[ToolCall] = []
         start = at = 0
-        while (mark := self._pattern.search(text, at)) is not None:
+        while (mark := self._marks.pattern.search(text, at)) is not None:
             at = mark.end()
             if mark[0] in _CLOSING:
                 end = reply.find(_CLOSING[mark[0]], at)
@@ -142,16 +167,6 @@ def _is_bare(text: str, at: int) -> bool:
     return text[at : at + 1] in ("{", "[") and not is_thought
 
 
-def partial_mark(text: str, start: int, marks: Collection[str]) -> int:
-    """Return where one of some marks may be beginning at the end of a text, from `start` on; its end where none is."""
-    longest = max(map(len, marks), default=0)
-    firsts = {mark[0] for mark in marks}
-    for at in range(max(start, len(text) - longest + 1), len(text)):
-        if text[at] in firsts and any(mark.startswith(text[at:]) for mark in marks):
-            return at
-    return len(text)
-
-
 def _closed(text: str, form: Form, end: int) -> int | None:
     """Return the end of calls that are read up to `end`; None where they have to be closed there, and are not."""
     after = end_of(_SKIPPED, text, end)
@@ -161,8 +176,6 @@ def _closed(text: str, form: Form, end: int) -> int | None:
 
 
 @lru_cache(maxsize=32)
-def _marks(format: str | None) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return what opens calls in a format, and what stands around thoughts; and what finds the longest of them."""
-    marks = {form.opening for form in forms_of(format)} | _CLOSING.keys() | _CLOSINGS
-    ordered = tuple(sorted(marks, key=lambda mark: (-len(mark), mark)))
-    return ordered, re.compile("|".join(map(re.escape, ordered)))
+def _marks(format: str | None) -> Marks:
+    """Return what opens calls in a format, and what stands around thoughts."""
+    return Marks({form.opening for form in forms_of(format)} | _CLOSING.keys() | _CLOSINGS)

@@ -330,7 +330,7 @@ class EndpointModel(ABC):
             raise ours from error
 
     def _secrets(self) -> tuple[str, ...]:
-        values = [self._clients.key, *[value.strip() for value in self.settings.headers.values()]]
+        values = [self._clients.key, *self.settings.secrets]
         secrets = [part for value in values for part in (value, value.partition(" ")[2].strip())]  # "Bearer KEY"
         return tuple([secret for secret in secrets if len(secret) >= _MIN_SECRET])
 
@@ -338,9 +338,9 @@ class EndpointModel(ABC):
         """Return the state without connections.
 
         Raises:
-            TypeError: It holds a secret: a key, a client, headers, or a base URL with a password.
+            TypeError: It holds a secret: a key, a client, a base URL with a password, or one in its settings.
         """
-        if self._clients.holds_secret or self.settings.headers:
+        if self._clients.holds_secret or self.settings.secrets:
             raise TypeError(
                 f"{self!r} cannot be pickled or copied, as it holds a key, a client, headers or a password: make it "
                 f"again there, with the key in {self.sdk.key}"

@@ -116,10 +116,12 @@ def _without_half(piece: str) -> tuple[str, str]:
 class PieceJoiner:
     """Joins pieces of text; a surrogate pair that the server cut in two waits for its other half."""
 
-    __slots__ = ("_held", "pieces")
+    __slots__ = ("_held", "pieces", "size")
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
+        self.size = 0
+        """Characters in the pieces that are kept."""
         self._held = ""
 
     def add(self, piece: str, *, last: bool = False) -> str:
@@ -132,6 +134,7 @@ class PieceJoiner:
         piece = self.add(piece)
         if piece:
             self.pieces.append(piece)
+            self.size += len(piece)
         return piece
 
     def __str__(self) -> str:

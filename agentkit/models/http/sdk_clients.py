@@ -201,7 +201,8 @@ class Clients:
             known = False
         if not known:
             raise ModelRequestError(
-                f"{self.address} must be an address such as http://localhost:8000/v1, got {_shown(url)!r}",
+                f"{self.address} must be an address such as http://localhost:8000/v1, got something else of {len(url)} "
+                "characters; it is not shown, as it may be a key",
                 model=self._model,
             )
         return url
@@ -238,11 +239,13 @@ def _certificates() -> SSLContext:
     return create_ssl_context()
 
 
-def _shown(url: str) -> str:
-    """Return an address without what may be a secret: what stands before an @, a query and a fragment."""
-    return url.rpartition("@")[2].partition("?")[0].partition("#")[0]
-
-
 def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials, query and fragment."""
-    return _shown(url.partition("://")[2].partition("/")[0])
+    """Return host and port of an address, without credentials, path, query and fragment; empty where it is none."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        return ""
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"

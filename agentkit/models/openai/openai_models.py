@@ -33,7 +33,7 @@ class OpenAIRules(NamedTuple):
     stop: bool = False
     """Whether a reply can be ended by a text."""
     parallel: bool = True
-    """Whether chat completions can be told how many tools one reply may call."""
+    """Whether chat completions take a limit of tool calls per reply."""
     chat: Literal["any", "calls without effort", "no calls", "none"] = "any"
     """What it does behind chat completions: all; tools where its effort is none; no tools; nothing at all."""
 

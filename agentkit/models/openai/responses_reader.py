@@ -20,7 +20,8 @@ from agentkit.models.http.reply_reader import (
     sendable,
 )
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
@@ -51,8 +52,26 @@ class _Item:
         self.grown: dict[str, PieceJoiner] = {}
 
     def heard(self, kind: str) -> str:
-        """Return what was heard of a kind so far."""
+        """Return what was heard of a kind so far; joined anew by every call."""
         return "".join(self.grown[kind].pieces) if kind in self.grown else ""
+
+    def rest(self, kind: DeltaKind, whole: str) -> list[Delta]:
+        """Return what of a whole text was not heard yet."""
+        size = self.grown[kind].size if kind in self.grown else 0
+        if len(whole) <= size or not whole.startswith(self.heard(kind)):  # in this order: servers may repeat it
+            return []
+        return self.add(kind, whole[size:])
+
+    def whole(self) -> dict[str, Any]:
+        """Return the item; where only pieces of it came, they make up for what is missing."""
+        data = self.data
+        if data.get("type") == "function_call":
+            data["arguments"] = clean(data.get("arguments") or self.heard("arguments") or "{}")
+        elif data.get("type") == "message" and not data.get("content"):
+            text, refusal = self.heard("text"), self.heard("refusal")
+            made = [{"type": "output_text", "text": text}] if text or not refusal else []
+            data["content"] = made + ([{"type": "refusal", "refusal": refusal}] if refusal else [])
+        return data
 
     def add(self, kind: DeltaKind, piece: str) -> list[Delta]:
         piece = self.grown.setdefault(kind, PieceJoiner()).keep(piece)
@@ -104,7 +123,7 @@ class ResponsesReader(Reader):
     def reply(self, model: str) -> Reply:
         if not self.started:
             raise ProtocolError("there is no response in it")
-        items = [item.data for item in self._items.values()]
+        items = [item.whole() for item in self._items.values()]
         calls = calls_in(items)
         reason = self.finish_reason
         if reason == "length":
@@ -183,7 +202,7 @@ class ResponsesReader(Reader):
         if known is None:
             known = self._items[key] = _Item({}, self._calls)
             self._calls += item.get("type") == "function_call"
-        known.data = {**known.data, **item}
+        known.data.update(item)
         return known
 
     def _grow(self, data: dict[str, Any], kind: DeltaKind) -> list[Delta]:
@@ -202,15 +221,14 @@ class ResponsesReader(Reader):
         return new
 
     def _close(self, item: _Item) -> list[Delta]:
-        """Take an item as it is whole; where only pieces of it came, or none, make up for that."""
+        """Return what of an item, as it is whole, was not heard yet."""
         data, new = item.data, []
         kind = data.get("type")
         if kind == "function_call":
             given = data.get("arguments")
             if given and not isinstance(given, str):
                 raise ProtocolError(f"arguments: expected text, got {brief(given)}")
-            new = _rest(item, "arguments", given or "")
-            data["arguments"] = clean(given or item.heard("arguments") or "{}")
+            new = item.rest("arguments", given or "")
         elif kind == "message":
             content = data.get("content")
             if not isinstance(content, list | None):
@@ -218,21 +236,11 @@ class ResponsesReader(Reader):
             kinds: tuple[DeltaKind, ...] = ("text", "refusal")
             for part_kind in kinds:
                 texts = [one.get(part_kind) for one in content or () if isinstance(one, dict)]
-                new += _rest(item, part_kind, "".join([text for text in texts if isinstance(text, str)]))
+                new += item.rest(part_kind, "".join([text for text in texts if isinstance(text, str)]))
             self._text += [delta.text for delta in new]
-            if not content:
-                text, refusal = item.heard("text"), item.heard("refusal")
-                made = [{"type": "output_text", "text": text}] if text or not refusal else []
-                data["content"] = made + ([{"type": "refusal", "refusal": refusal}] if refusal else [])
         elif not isinstance(kind, str):
             raise ProtocolError(f"output: an item without a type: {brief(data)}")
         return new
-
-
-def _rest(item: _Item, kind: DeltaKind, whole: str) -> list[Delta]:
-    """Return what of a text was not heard yet."""
-    heard = item.heard(kind)
-    return item.add(kind, whole[len(heard) :]) if whole.startswith(heard) and len(whole) > len(heard) else []
 
 
 def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
@@ -262,18 +270,18 @@ def _message(items: list[dict[str, Any]]) -> Message:
         raise ProtocolError(str(error)) from None
     if not found:
         return Message("assistant", "")
-    first = found[0]
-    for more in found[1:]:  # several messages in one reply, such as comments on the way
-        size = len(first.parts) + len(first.tool_calls)
-        thinking = tuple([replace(thought, at=thought.at + size) for thought in more.thinking])
-        first = replace(
-            first,
-            content=(*first.parts, *more.parts),
-            tool_calls=(*first.tool_calls, *more.tool_calls),
-            thinking=(*first.thinking, *thinking),
-            opaque=more.opaque or first.opaque,
-        )
-    return first if len(found) == 1 else replace(first, opaque={"responses": {ITEMS: _order(items)}})
+    if len(found) == 1:
+        return found[0]
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    thinking: list[Thinking] = []
+    for one in found:  # several messages in one reply, such as comments on the way
+        size = len(parts) + len(calls)
+        thinking += [replace(thought, at=thought.at + size) for thought in one.thinking]
+        parts += one.parts
+        calls += one.tool_calls
+    order = {"responses": {ITEMS: _order(items)}}
+    return replace(found[0], content=tuple(parts), tool_calls=tuple(calls), thinking=tuple(thinking), opaque=order)
 
 
 def _order(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

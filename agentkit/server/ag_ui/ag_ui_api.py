@@ -176,6 +176,15 @@ async def _messages(asked: RunAgentInput) -> tuple[Message, ...]:
     sent = [one for one in given if one is not None]
     if not sent:
         raise BadRequest("messages: there is no message to answer", param="messages", code="invalid_messages")
+    results = {one.get("tool_call_id") for one in sent}
+    open_calls = [call["id"] for one in sent for call in one.get("tool_calls", ()) if call["id"] not in results]
+    if open_calls:
+        raise Unprocessable(
+            f"messages: the calls {', '.join(open_calls):.500} have no result: answer their interrupts in resume, or "
+            "send a tool message for each",
+            param="messages",
+            code="unanswered_calls",
+        )
     messages = await messages_of(sent, "messages", "openai")
     about = "\n\n".join([f"{one.description}:\n{one.value}" for one in asked.context or ()])
     return (Message("system", about), *messages) if about else messages

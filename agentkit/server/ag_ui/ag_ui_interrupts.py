@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,11 +68,11 @@ def interrupted_run(resume: Sequence[ResumeEntry]) -> str:
     Raises:
         Unprocessable: They are of several runs, or one is answered twice.
     """
-    ids = [entry.interrupt_id for entry in resume]
+    ids = Counter([entry.interrupt_id for entry in resume])
     runs = {one.partition("-")[0] for one in ids}
     if len(runs) > 1:
         raise Unprocessable("resume: it answers interrupts of several runs: send one request for each", param="resume")
-    if twice := sorted({one for one in ids if ids.count(one) > 1}):
+    if twice := [one for one, count in ids.items() if count > 1]:
         raise Unprocessable(f"resume: {', '.join(twice):.200} is answered twice", param="resume")
     return runs.pop()
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentkit.agent_files.loaded_agent import LoadedAgent
+from agentkit.agent import Agent
+from agentkit.chain import Chain
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
@@ -20,6 +21,7 @@ from agentkit.durable.run_request import SessionName, StartOptions
 from agentkit.durable.runs import Runs
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.recaller import RecallSource
 from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
@@ -32,6 +34,8 @@ from agentkit.server.session_store import Owner
 from agentkit.session import Session
 from agentkit.threads import in_thread
 from agentkit_memory import Scope
+from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_tools import Tool
 
 if TYPE_CHECKING:
     from agentkit.server.http_app import Server
@@ -56,12 +60,14 @@ class DurableRuns:
     Args:
         server: Whose agents, sessions and options.
         records: Where the runs are.
+        version: One version of all agents, for agents that are replaced while the server runs: a run goes on with the
+            agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
 
     Raises:
         AgentDefinitionError: The server has no memory: what is not stored cannot go on elsewhere.
     """
 
-    def __init__(self, server: Server, records: DurableRecords) -> None:
+    def __init__(self, server: Server, records: DurableRecords, version: str | None = None) -> None:
         if server.sessions.memory is None:
             raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")
         self._memory = server.sessions.memory
@@ -70,8 +76,8 @@ class DurableRuns:
         self._records, self._runs = records, records.runs
         self._added: dict[str, AddedAgent] = {}
         for loaded in server.agents:
-            agent = _OfTenants(server.agents, loaded)
-            self._runs.add(agent, sessions=self._session)
+            agent = _OfTenants(server.agents, loaded.name)
+            self._runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = self._runs.agents.latest(agent)
         self._worker: Any = None
         self._starting: list[str] = []
@@ -220,14 +226,32 @@ class _LiveRun(NamedTuple):
 
 
 class _OfTenants:
-    """An agent of a server, as a worker has it: each run reads the memory of its own tenant."""
+    """An agent of a server as it is now, as a worker has it: each run reads the memory of its own tenant."""
 
-    def __init__(self, agents: ServedAgents, loaded: LoadedAgent) -> None:
-        agent = loaded.agent
-        self.name, self.chain, self.tools, self.specs = loaded.name, agent.chain, agent.tools, agent.specs
-        self.memory = agent.memory
+    def __init__(self, agents: ServedAgents, name: str) -> None:
+        self.name = name
         self.runs: Runs | None = None
         self._agents = agents
+
+    @property
+    def _now(self) -> Agent[Any, Any]:
+        return next(one for one in self._agents if one.name == self.name).agent
+
+    @property
+    def chain(self) -> Chain[Any]:
+        return self._now.chain
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        return self._now.tools
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return self._now.specs
+
+    @property
+    def memory(self) -> RecallSource | None:
+        return self._now.memory
 
     def resume(self, journal: Journal, /, **options: Any) -> Coroutine[Any, Any, RunResult[Any]]:
         """Go on with a run; see `Agent.resume`."""

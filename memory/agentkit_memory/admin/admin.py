@@ -132,7 +132,7 @@ class Admin:
         """Rewrite a SQLite file and the index without deleted bytes; return whether none are left in them.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
             IndexUnavailable: Another process owns the index.
         """
         rewritten = self._store.database.compact()
@@ -164,8 +164,7 @@ class Admin:
             Its size in bytes.
 
         Raises:
-            StoreUnavailable: There is such a file already, or it cannot be made.
-            StoreFull: The disk is full.
+            StoreUnavailable: There is such a file already, it cannot be made, or the disk is full.
             StoreError: What is queued, or the store, cannot be written or read.
         """
         place = file_named(path)

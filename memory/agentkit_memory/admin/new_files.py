@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agentkit_memory.checks import expanded
-from agentkit_memory.errors import StoreError, StoreFull, StoreUnavailable
+from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
 from agentkit_memory.process.private_files import private_file
 
 __all__ = ["file_named", "file_problem", "new_file"]
@@ -21,13 +21,13 @@ def file_named(path: object) -> Path:
     """Return the path that was given.
 
     Raises:
-        StoreUnavailable: It is no path, or no file can have that name.
+        InvalidArgument: It is not a path, or no file can have that name.
     """
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
-        raise StoreUnavailable(f"expected the path of a file, got {path!r}")
+        raise InvalidArgument(f"expected the path of a file, got {path!r}")
     place = expanded(path)
     if "\0" in str(place):
-        raise StoreUnavailable(f"{str(place)!r}: no file can have NUL in its name; choose another one")
+        raise InvalidArgument(f"{str(place)!r}: no file can have NUL in its name; choose another one")
     return place
 
 
@@ -36,8 +36,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """Lend an empty file to write, which gets its name at the end; on any error it is removed.
 
     Raises:
-        StoreUnavailable: There is such a file already, or it cannot be made.
-        StoreFull: The disk is full.
+        StoreUnavailable: There is such a file already, it cannot be made, or the disk is full.
     """
     draft = path.with_name(f"{path.name}.partial")
     if path.exists() or path.is_symlink():
@@ -62,7 +61,7 @@ def file_problem(path: Path, error: OSError) -> StoreError:
     """Return the error of the memory layer for one of the file system."""
     why = error.strerror or type(error).__name__
     if error.errno in _FULL:
-        return StoreFull(f"{path}: {why}; nothing is left of it: free some space, or choose another disk")
+        return StoreUnavailable(f"{path}: {why}; nothing is left of it: free some space, or choose another disk")
     return StoreUnavailable(f"{path}: {why}; choose a file that can be read or made")
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, select
 
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import content_hash, in_batches, wanted
+from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import embeddings, items, vector_state
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
@@ -24,7 +24,7 @@ _MIN_COSINE = 0.98
 """Of texts that are so near each other that either may be the first."""
 
 _HELD = (
-    select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
+    select(*items.c["id", "scope_id", "kind", "title", "text", "content_hash"])
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(
         vector_state.c.space == bindparam("this"),
@@ -89,9 +89,10 @@ def _by_vector(database: Database, index: VectorIndex, space: Space, row: Any) -
     """Search for an item by its kept vector, where it has one."""
     if not space.model:
         return True
-    name = {"its_model": space.model, "hash": content_hash(indexed_text(row.title, row.text))}
+    names = [row.content_hash, content_hash(indexed_text(row.title, row.text))]  # the first is that of an image
     with database.read() as connection:
-        packed = connection.scalar(_KEPT, name)
+        kept = [connection.scalar(_KEPT, {"its_model": space.model, "hash": name}) for name in names]
+    packed = kept[0] if row.kind == IMAGE and kept[0] is not None else kept[1]
     if packed is None or len(packed) != 4 * space.dimensions:
         return True
     vector = array("f")

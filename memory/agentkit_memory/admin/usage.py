@@ -6,7 +6,16 @@ from sqlalchemy import ColumnElement, func, select
 
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
-from agentkit_memory.store.tables import branches, conversations, documents, items, messages, recall_logs, scopes
+from agentkit_memory.store.tables import (
+    branches,
+    conversations,
+    documents,
+    images,
+    items,
+    messages,
+    recall_logs,
+    scopes,
+)
 
 __all__ = ["usage_of"]
 
@@ -36,6 +45,12 @@ _ITEMS = (
     .join(items, items.c.scope_id == scopes.c.id)
     .group_by(_tenant)
 )
+_IMAGES = (
+    _OWNED.add_columns(func.sum(func.length(images.c.content)))
+    .join(documents, documents.c.scope_id == scopes.c.id)
+    .join(images, images.c.document_id == documents.c.id)
+    .group_by(_tenant)
+)
 _LOGS = (
     _OWNED.add_columns(func.count(), func.sum(func.length(recall_logs.c.candidates)))
     .join(recall_logs, recall_logs.c.scope_id == scopes.c.id)
@@ -46,9 +61,9 @@ _LOGS = (
 def usage_of(database: Database) -> tuple[Usage, ...]:
     """Return what each tenant stores, by name; see `Admin.usage`."""
     with database.snapshot() as connection:
-        users, talks, texts, files, found, logs = (
+        users, talks, texts, files, shown, found, logs = (
             {row[0]: tuple(int(each or 0) for each in row[1:]) for row in connection.execute(query)}
-            for query in (_SCOPES, _CONVERSATIONS, _MESSAGES, _DOCUMENTS, _ITEMS, _LOGS)
+            for query in (_SCOPES, _CONVERSATIONS, _MESSAGES, _DOCUMENTS, _IMAGES, _ITEMS, _LOGS)
         )
     made = []
     for tenant in sorted(users):
@@ -66,6 +81,7 @@ def usage_of(database: Database) -> tuple[Usage, ...]:
                 turns=turns,
                 facts=facts,
                 recall_logs=logged,
+                image_bytes=shown.get(tenant, (0,))[0],
                 characters=sent_size + item_size + log_size,
             )
         )

@@ -9,9 +9,10 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.errors import EmbedderError, InvalidArgument
 from agentkit_memory.scope import check_name
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
+__all__ = ["ImageEmbedder", "ModelEmbedder", "QueryEmbedder", "Vector", "model_of", "unit_vectors"]
 
 Vector: TypeAlias = "array[float]"
 """32-bit floats."""
@@ -40,6 +41,17 @@ class QueryEmbedder(ModelEmbedder, Protocol):
         ...
 
 
+@runtime_checkable
+class ImageEmbedder(ModelEmbedder, Protocol):
+    """One whose model puts images beside the texts that describe them. Without it, an image has the vector of its alt
+    text.
+    """
+
+    def embed_images(self, images: Sequence[Image]) -> Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]:
+        """Return one vector per image, in order, or an awaitable of them, of the size that texts have."""
+        ...
+
+
 def model_of(embedder: Embedder) -> str:
     """Return the name of an embedder's model.
 
@@ -61,7 +73,7 @@ def model_of(embedder: Embedder) -> str:
     return name
 
 
-def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions: int = 0) -> list[Vector | str]:
+def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dimensions: int = 0) -> list[Vector | str]:
     """Return the vector of each text with length 1, so that nothing overflows in 32 bits; a zero vector stays.
 
     Args:
@@ -89,7 +101,7 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions:
         lengths = ", ".join(map(str, sorted(sizes)))
         raise EmbedderError(f"model {model!r}: returned vectors of {lengths} dimensions; expected one length")
     for number, (each, text) in enumerate(zip(found, texts, strict=True)):
-        which = f"model {model!r}, text {number + 1} of {len(texts)} ({len(text)} characters)"
+        which = f"model {model!r}, {_which(text, number + 1, len(texts))}"
         if isinstance(each, str):
             found[number] = f"{which}: {each}"
         elif dimensions and len(each) != dimensions:
@@ -98,6 +110,12 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str], dimensions:
                 "must keep to one model: give another one another name, and reembed"
             )
     return found
+
+
+def _which(given: str | Image, number: int, count: int) -> str:
+    if isinstance(given, str):
+        return f"text {number} of {count} ({len(given)} characters)"
+    return f"image {number} of {count} ({given.label})"
 
 
 def _unit_vector(row: object) -> Vector | str:

@@ -1,4 +1,4 @@
-"""`Encoder`: the vectors of one model, requested in bounded batches, checked, and kept by the hash of their text."""
+"""`Encoder`: the vectors of one model, requested in bounded batches, checked, and kept by the hash of their content."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
 
-from agentkit_memory.embedders.contract import QueryEmbedder, Vector, model_of, unit_vectors
+from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
 from agentkit_memory.process.store_threads import LoopThread
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
 from agentkit_memory.store.tables import embeddings, vector_spaces
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["MAX_TEXT", "Encoder", "TimedCall"]
+__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "TimedCall", "vector_name"]
 
 MAX_TEXT = 8_000
 """Characters of a text that are embedded: more than most models read. BM25 finds the rest."""
+
+MAX_IMAGES = 8
+"""Images of one request."""
 
 _MAX_TEXTS = 256
 _MAX_CHARACTERS = 200_000
@@ -65,15 +70,24 @@ class Encoder:
         self._overdue = 0  # questions that are not answered in time, and not at all yet
         self._questions_again = 0.0
 
-    def __call__(self, texts: Sequence[str]) -> list[Vector | str]:
+    @property
+    def takes_images(self) -> bool:
+        """Whether images have vectors of their own; otherwise, those of their alt texts."""
+        return isinstance(self._embedder, ImageEmbedder)
+
+    def __call__(self, texts: Sequence[str | Image]) -> list[Vector | str]:
         """Return one vector per text or, in its place, why it has none; only those that are not kept are requested.
+
+        They may be images instead, at most `MAX_IMAGES`, where the embedder takes these.
 
         Raises:
             EmbedderUnavailable: The model is away; vectors that it returned before are kept.
         """
-        names = [content_hash(text) for text in texts]
+        names = [vector_name(text) for text in texts]
         found: dict[str, Vector | str] = {**self._known(names)}
-        missing = {name: text for name, text in zip(names, texts, strict=True) if name not in found}
+        missing: dict[str, str | Image] = {
+            name: text for name, text in zip(names, texts, strict=True) if name not in found
+        }
         for batch in _batches(missing.items()):
             new = dict(zip([name for name, _ in batch], self._ask_apart(batch), strict=True))
             found |= new
@@ -83,14 +97,14 @@ class Encoder:
                     del self._unkept[next(iter(self._unkept))]
         return [found[name] for name in names]
 
-    def keep(self, connection: Connection, texts: Iterable[str]) -> None:
-        """Store the vectors of the texts of items, in the transaction that marks these as indexed.
+    def keep(self, connection: Connection, names: Iterable[str]) -> None:
+        """Store the vectors of these names, of the contents of items, in the transaction that marks these as indexed.
 
         Not earlier: an item may be erased while the model is busy, and then nothing of it may stay.
         """
         rows = []
         with self._lock:
-            for name in {content_hash(text) for text in texts}:
+            for name in set(names):
                 vector = self._unkept.pop(name, None)
                 if vector is not None:
                     rows.append({"content_hash": name, "vector": _packed(vector)})
@@ -157,10 +171,10 @@ class Encoder:
         """
         return self._expected() or len(self.questions(["How long is a vector?"])[0])
 
-    def _ask_apart(self, batch: Sequence[tuple[str, str]], requests: int = _MAX_REQUESTS) -> list[Vector | str]:
+    def _ask_apart(self, batch: Sequence[tuple[str, str | Image]], requests: int = _MAX_REQUESTS) -> list[Vector | str]:
         """Return vectors or problems; if a batch fails as a whole, its halves are requested, and so on."""
         try:
-            return self._ask([text for _, text in batch], self._embedder.embed)
+            return self._ask([each for _, each in batch], self._act(batch[0][1]))
         except EmbedderUnavailable:
             raise
         except EmbedderError as error:
@@ -170,8 +184,14 @@ class Encoder:
             left = self._ask_apart(batch[:half], requests // 2)
             return left + self._ask_apart(batch[half:], requests // 2)
 
+    def _act(self, first: str | Image) -> Callable[[Any], Any]:
+        embedder = self._embedder
+        if isinstance(first, Image) and isinstance(embedder, ImageEmbedder):
+            return embedder.embed_images
+        return embedder.embed
+
     def _ask(
-        self, texts: list[str], act: Callable[[Sequence[str]], Any], limit: float | None = None
+        self, texts: Sequence[str | Image], act: Callable[[Any], Any], limit: float | None = None
     ) -> list[Vector | str]:
         if self._trouble and time.monotonic() < self._ask_again:
             raise EmbedderUnavailable(self._trouble)
@@ -195,14 +215,15 @@ class Encoder:
         except (ConnectionError, TimeoutError) as error:
             raise self._away(f"model {self.model!r}: it is away ({type(error).__name__}: {error})") from error
         except Exception as error:
+            what = "images" if isinstance(texts[0], Image) else "texts"
             raise EmbedderError(
-                f"model {self.model!r}: could not embed {len(texts)} texts ({type(error).__name__}: {error})"
+                f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})"
             ) from error
         self._trouble = ""
         return unit_vectors(self.model, embedded, texts, self._expected())
 
-    def _embedded(self, act: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> Any:
-        embedded = act([text[:MAX_TEXT] for text in texts])
+    def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
+        embedded = act([each[:MAX_TEXT] if isinstance(each, str) else each for each in texts])
         return self._loop.result(embedded) if isinstance(embedded, Awaitable) else embedded
 
     def _away(self, problem: str) -> EmbedderUnavailable:
@@ -271,12 +292,17 @@ class TimedCall:
             then()
 
 
-def _batches(texts: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    """Yield names and texts in lists of bounded size."""
-    batch: list[tuple[str, str]] = []
+def vector_name(content: str | Image) -> str:
+    """Return the name under which the vector of a text or an image is kept."""
+    return content_hash(content) if isinstance(content, str) else image_hash(content)
+
+
+def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[str, str | Image]]]:
+    """Yield names and contents in lists of bounded size."""
+    batch: list[tuple[str, str | Image]] = []
     size = 0
     for name, text in texts:
-        length = min(len(text), MAX_TEXT)
+        length = min(len(text), MAX_TEXT) if isinstance(text, str) else _MAX_CHARACTERS // MAX_IMAGES
         if batch and (len(batch) == _MAX_TEXTS or size + length > _MAX_CHARACTERS):
             yield batch
             batch, size = [], 0

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_prompts.errors import brief, check_types
@@ -142,11 +142,11 @@ class OpenAIEmbedder:
                 f"model {self.model!r}: there is no API key: set OPENAI_API_KEY (or pass api_key=), or set "
                 "OPENAI_BASE_URL (base_url=) to the address of a server that needs none"
             )
-        shown = (address or "").rpartition("@")[2].partition("?")[0].partition("#")[0]  # the rest may be a secret
-        if address and (not address.startswith(("http://", "https://")) or "?" in address or "#" in address):
+        if address and not _is_address(address):
             raise EmbedderError(
                 f"model {self.model!r}: base_url (OPENAI_BASE_URL) must be an address such as "
-                f"http://localhost:8000/v1, got {shown!r}; it has no query or fragment"
+                f"http://localhost:8000/v1, without query or fragment, got something else of {len(address)} characters;"
+                " it is not shown, as it may be a key"
             )
         return OpenAI(api_key=key or _NO_KEY, base_url=address)
 
@@ -176,3 +176,13 @@ class OpenAIEmbedder:
     @staticmethod
     def _host(client: OpenAI) -> str:
         return str(client.base_url.netloc.decode("ascii").rpartition("@")[2])
+
+
+def _is_address(text: str) -> bool:
+    """Return whether this is an http address, without a query or a fragment, which may hold a secret."""
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an unfinished IPv6 address, or a port that is no number
+        return False
+    return is_address and "?" not in text and "#" not in text

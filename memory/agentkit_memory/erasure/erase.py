@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from agentkit_memory.conversations.removal import delete_conversation
-from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreLocked
+from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, NAMES, Scope
@@ -158,7 +158,7 @@ def _overwrite(database: Database, indexes: Indexes, request: _Request, notes: l
             emptied = database.compact()
         if not emptied:
             notes.append(_READER if database.is_sqlite else _SERVER)
-    except StoreLocked as error:
+    except StoreUnavailable as error:
         notes.append(f"{error}; deleted bytes may still be in the file: {_LATER}")
     return rewritten and emptied
 

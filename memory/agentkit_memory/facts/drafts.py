@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agentkit_memory.errors import ExtractionError, InvalidArgument
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.records import StoredFact
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
@@ -54,7 +54,7 @@ Extract: TypeAlias = Callable[[Sequence[Turn], Sequence[StoredFact]], Iterable[F
 """Reads turns of one conversation, in order, and returns drafts of the facts in them.
 
 The second argument holds known facts of the scope that may be related. It is called from a thread of a worker; the same
-turns may be read again after a crash. It raises `ExtractionError` for an invalid answer; any other exception means that
+turns may be read again after a crash. It raises `InvalidArgument` for an invalid answer; any other exception means that
 the model is not available now.
 """
 
@@ -85,13 +85,13 @@ def misshapen(draft: object) -> str:
     return "; ".join(problems)
 
 
-def wrong_types(drafts: Sequence[object]) -> ExtractionError | None:
+def wrong_types(drafts: Sequence[object]) -> InvalidArgument | None:
     """Return an error for the drafts of an answer that have fields of wrong types, if any."""
     problems = [f"draft {number}: {wrong}" for number, draft in enumerate(drafts, 1) if (wrong := misshapen(draft))]
     if not problems:
         return None
     more = f"; and {len(problems) - _MAX_REPORTED} more" if len(problems) > _MAX_REPORTED else ""
-    return ExtractionError(f"the extractor returned invalid drafts: {'; '.join(problems[:_MAX_REPORTED])}{more}")
+    return InvalidArgument(f"the extractor returned invalid drafts: {'; '.join(problems[:_MAX_REPORTED])}{more}")
 
 
 def checked(draft: FactDraft, turns: Mapping[str, Turn], known: Collection[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
 
-from agentkit_memory.errors import ExtractionError, InvalidArgument
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
@@ -266,7 +266,7 @@ class FactWorker:
         window: _Window,
         known: Sequence[StoredFact],
         drafts: Sequence[FactDraft],
-        wrong: ExtractionError | None,
+        wrong: InvalidArgument | None,
     ) -> None:
         still, same = self._settle(connection, window)
         facts = Facts(self._database, window.scope)
@@ -296,7 +296,7 @@ class FactWorker:
         else:
             self._give_up(connection, window, still, wrong)
 
-    def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: ExtractionError) -> None:
+    def _give_up(self, connection: Connection, window: _Window, tasks: Sequence[_Task], error: InvalidArgument) -> None:
         self._done(connection, tasks, _kept(window, error))
         for task in tasks:
             _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
@@ -304,9 +304,9 @@ class FactWorker:
     def _failed(self, window: _Window, error: Exception) -> None:
         with self._database.write() as connection:
             still, _ = self._settle(connection, window)
-            if isinstance(error, ExtractionError) and len(window.tasks) > 1:
+            if isinstance(error, InvalidArgument) and len(window.tasks) > 1:
                 self._again(connection, still, _kept(window, error), 0)  # one by one
-            elif isinstance(error, ExtractionError) and _is_last(window):
+            elif isinstance(error, InvalidArgument) and _is_last(window):
                 self._give_up(connection, window, still, error)
             else:
                 tries = max(task.attempts for task in window.tasks)

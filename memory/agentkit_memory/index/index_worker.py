@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
 
+from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
+from agentkit_memory.store.image_rows import read_images
+from agentkit_memory.store.item_rows import IMAGE, in_batches
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder
+    from agentkit_prompts.context.parts import Image
 
 __all__ = ["Worker"]
 
@@ -64,7 +68,7 @@ def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str |
 
 
 _LEASED = (
-    select(_state.item_id, _state.want, _state.attempts, items.c.title, items.c.text, items.c.scope_id)
+    select(*_state["item_id", "want", "attempts"], *items.c["title", "text", "scope_id", "kind", "document_id"])
     .outerjoin(items, items.c.id == _state.item_id)
     .where(*_mine)
     .order_by(_state.item_id)
@@ -94,6 +98,10 @@ class _Task:
     text: str | None
     """What is indexed; None where the item is to be removed."""
     scope_id: int
+    image: str = ""
+    """Id of the document that is an image, whose alt text this is."""
+    embedded: str = ""
+    """Name of what has the vector: the text or the image."""
     dense: Sequence[float] | None = None
     problem: str = ""
 
@@ -177,8 +185,15 @@ class Worker:
             rows = connection.execute(_LEASED, self._who).all()
         self.others = self.others or not rows  # who took what was free a moment ago
         return [
-            _Task(item, want, attempts, indexed_text(title, text) if want > 0 and text is not None else None, scope)
-            for item, want, attempts, title, text, scope in rows
+            _Task(
+                item,
+                want,
+                attempts,
+                indexed_text(title, text) if want > 0 and text is not None else None,
+                scope,
+                document if kind == IMAGE else "",
+            )
+            for item, want, attempts, title, text, scope, kind, document in rows
         ]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
@@ -193,18 +208,22 @@ class Worker:
         waiting = [task for task in tasks if task.text is not None]
         if self._encoder is None or not waiting:
             return
-        found: Sequence[Sequence[float] | str]
+        pictures = [task for task in waiting if task.image]
         try:
-            found = self._encoder()([task.text or "" for task in waiting])
+            encoder = self._encoder()
+            for some in in_batches(pictures if encoder.takes_images else (), MAX_IMAGES):  # which are large
+                with self._database.read() as connection:
+                    found = read_images(connection, [task.image for task in some])
+                there = [task for task in some if task.image in found]
+                _embed(encoder, there, [found[task.image] for task in there])
+            rest = [task for task in waiting if not task.embedded]
+            _embed(encoder, rest, [task.text or "" for task in rest])
         except StoreClosed:
             raise
         except Exception as error:
-            found = [f"{type(error).__name__}: {error}"] * len(waiting)
-        for task, vector in zip(waiting, found, strict=True):
-            if isinstance(vector, str):
-                task.problem = f"{EmbedderError.__name__}: {vector}"
-            else:
-                task.dense = vector
+            for task in waiting:
+                if task.dense is None:
+                    task.problem = task.problem or _problem(f"{type(error).__name__}: {error}")
 
     def _write(self, tasks: Sequence[_Task]) -> None:
         self._index.upsert(
@@ -229,7 +248,7 @@ class Worker:
             writes = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
-            unchanged = []  # texts whose vectors are kept: not those of items that were erased meanwhile
+            unchanged = []  # names of the vectors that are kept: not those of items that were erased meanwhile
             for task in tasks:
                 row = {"item": task.item, "this": self._space, "done": task.want, "error": None}
                 if task.item not in held:
@@ -244,7 +263,7 @@ class Worker:
                 else:
                     done.append(row)
                     if held[task.item] == task.want:
-                        unchanged.append(task.text)
+                        unchanged.append(task.embedded)
             for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
                 if rows:
                     connection.execute(statement, rows)
@@ -265,3 +284,17 @@ class Worker:
             "have": version,
             "scope_id": task.scope_id,
         }
+
+
+def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:
+    """Give tasks the vectors of their contents, or the problem of each."""
+    for task, content, vector in zip(tasks, contents, encoder(contents) if contents else (), strict=True):
+        task.embedded = vector_name(content)
+        if isinstance(vector, str):
+            task.problem = _problem(vector)
+        else:
+            task.dense = vector
+
+
+def _problem(what: str) -> str:
+    return f"{EmbedderError.__name__}: {what}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from urllib.parse import quote
 
-from agentkit_memory.checks import expanded
-from agentkit_memory.errors import StoreUnavailable
+from agentkit_memory.checks import expanded, is_address
+from agentkit_memory.errors import InvalidArgument, StoreUnavailable
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
 __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
@@ -16,14 +16,19 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     """Return the opener of the indexes in a folder, on a server if it is an address, or `index` itself.
 
     Raises:
-        StoreUnavailable: It is something else, or no folder can have that name.
+        InvalidArgument: It is something else, or no folder can have that name.
     """
-    if isinstance(index, str) and index.startswith(("http://", "https://")):
+    if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)
+    if isinstance(index, str) and is_address(index):
+        raise StoreUnavailable(
+            "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
+            "address; it is not shown, as it may hold a password. A folder of such a name is ./NAME"
+        )
     if isinstance(index, str | os.PathLike):
         return edge_indexes(index)
     if not callable(index):
-        raise StoreUnavailable(
+        raise InvalidArgument(
             f"index: expected a folder, the address of a Qdrant server, or a function of a space's name and dimensions "
             f"that opens an index, got {index!r}"
         )
@@ -36,7 +41,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     The opener raises StoreUnavailable where the extra `vector` is not installed.
 
     Raises:
-        StoreUnavailable: No folder can have that name.
+        InvalidArgument: No folder can have that name.
     """
     place = expanded(folder)
     try:
@@ -44,7 +49,7 @@ def edge_indexes(folder: str | os.PathLike[str]) -> IndexOpener:
     except UnicodeEncodeError:
         storable = False
     if not storable:
-        raise StoreUnavailable(
+        raise InvalidArgument(
             f"index: expected a folder, got {str(place)!r}: NUL or an unpaired surrogate in it; choose another name"
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreFull, StoreUnavailable
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
@@ -65,9 +65,8 @@ class EdgeIndex:
     and read from its files from then on. So memory does not grow with what is indexed. `segment` is its size in bytes.
 
     Raises:
-        IndexUnavailable: Another process owns the folder.
+        IndexUnavailable: Another process owns the folder, or its disk is full, or nearly so.
         IndexBroken: The folder cannot be written.
-        StoreFull: Its disk is full, or nearly so.
     """
 
     shared = False
@@ -233,12 +232,13 @@ class EdgeIndex:
         finally:
             self._mutex.release()
         found: dict[str, dict[int, float]] = {}
+        wanted = frozenset(terms)
         for record in records:
             held = record.vector
             vector = held.get(SPARSE) if isinstance(held, dict) else None
             if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
-                shared = terms & set(indices)
+                shared = wanted.intersection(indices)
                 values = vector.values if shared else []
                 found[str(record.id)] = {term: values[indices.index(term)] for term in shared}
         return found
@@ -306,9 +306,8 @@ class EdgeIndex:
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())
-            shard.update(
-                edge.UpdateOperation.create_field_index(SCOPE, edge.IntegerIndexParams(memory=edge.Memory.Cold))
-            )
+            by_value = edge.IntegerIndexParams(lookup=True, range=False, memory=edge.Memory.Cold)
+            shard.update(edge.UpdateOperation.create_field_index(SCOPE, by_value))
             shard.flush()
             self.id = str(uuid.uuid4())
             draft = self._name.with_suffix(".new")
@@ -380,7 +379,7 @@ class EdgeIndex:
     def _check_room(self, more: int = 0) -> None:
         free, needed = shutil.disk_usage(self.folder).free, _MIN_FREE + more
         if free < needed:
-            raise StoreFull(
+            raise IndexUnavailable(
                 f"{self.folder}: {free >> 20} MB are free on its disk, an index is written while there are "
                 f"{needed >> 20}; what is stored is intact, what is to be indexed is queued in the database: free some "
                 "space, or give the index a folder on another disk"
@@ -402,7 +401,7 @@ class EdgeIndex:
 
     def _report(self, error: BaseException) -> None:
         """Raise `IndexBroken` for what the binding raises: bare Exceptions, and panics, which are BaseExceptions."""
-        if isinstance(error, StoreFull):
+        if isinstance(error, IndexUnavailable):
             raise error
         if isinstance(error, Exception) or type(error).__name__ == _PANIC:
             raise IndexBroken(

@@ -47,6 +47,8 @@ class Chunk:
     title: str
     text: str
     meta: str = "{}"
+    image: str = ""
+    """Hash of the image that the text describes, if any."""
 
 
 def chunk_blocks(blocks: Iterable[Block | Part]) -> Iterator[Chunk]:

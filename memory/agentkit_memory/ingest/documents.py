@@ -11,8 +11,10 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
+from agentkit_memory.ingest.images import image_chunk
 from agentkit_memory.ingest.staging import (
     BATCH,
+    DROP_IMAGE,
     PLACE,
     ChunkIds,
     DocumentRow,
@@ -23,10 +25,12 @@ from agentkit_memory.ingest.staging import (
 )
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.image_rows import image_row
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import hold_scope
-from agentkit_memory.store.tables import chunk_moves, documents, items
+from agentkit_memory.store.tables import chunk_moves, documents, images, items
+from agentkit_prompts.context.parts import Image
 
 __all__ = ["MAX_WHOLE", "DocumentStore"]
 
@@ -113,6 +117,18 @@ class DocumentStore:
             raise
         return staging.publish(digest, stamp), count
 
+    def write_image(
+        self, uri: str, source: str, image: Image, alt: str, sealed: tuple[str, str], title: str = "", meta: str = "{}"
+    ) -> bool:
+        """Store a document that is an image, found by its alt text; return whether it is new. See `write`.
+
+        `sealed` is the hash and the stamp to store it under.
+        """
+        document = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
+        if self._is_long(document.id):
+            forget_document(self.database, document.id)
+        return self._replace(document, *sealed, [image_chunk(image, alt, title, meta)], image)
+
     def remove_below(
         self, folder_uri: str, is_gone: Callable[[str], bool], is_same_folder: Callable[[str, str], bool]
     ) -> list[str]:
@@ -157,7 +173,9 @@ class DocumentStore:
             row = connection.execute(_GENERATION, {"document": document}).one_or_none()
         return len(stored) > MAX_WHOLE or (row is not None and row.generation < 0)
 
-    def _replace(self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk]) -> bool:
+    def _replace(
+        self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk], image: Image | None = None
+    ) -> bool:
         """Store a document in one transaction; return whether it is new.
 
         A chunk whose heading path and text are unchanged keeps its id, and is not indexed again.
@@ -173,6 +191,9 @@ class DocumentStore:
             forget_items(connection, old.difference(ids))
             if known is not None:  # an interrupted attempt to store a long version may have left some
                 connection.execute(_DROP_MOVES, {"document": document.id})
+                connection.execute(DROP_IMAGE, {"this": document.id})
+            if image is not None:
+                connection.execute(insert(images), image_row(document.id, image))
             failpoint("items.removed")
             moved = [(item, chunk) for item, chunk in zip(ids, chunks, strict=True) if item in old]
             if moved:

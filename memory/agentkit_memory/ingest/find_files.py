@@ -27,7 +27,7 @@ __all__ = [
     "reason",
 ]
 
-Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records"]
+Format: TypeAlias = Literal["text", "markdown", "html", "pdf", "records", "image"]
 
 FORMATS: Mapping[str, Format] = {
     **dict.fromkeys((".txt", ".text", ".rst", ".log", ".csv", ".tsv"), "text"),
@@ -35,8 +35,10 @@ FORMATS: Mapping[str, Format] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".jsonl", ".ndjson"), "records"),
     ".pdf": "pdf",
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".gif", ".webp"), "image"),
 }
-"""Formats by ending. Files with other endings are text if they are named, and skipped in folders."""
+"""Formats by ending. Files with other endings are text if they are named, and skipped in folders; so are images
+without alt texts."""
 
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
@@ -78,7 +80,7 @@ def given_paths(paths: object) -> list[str | os.PathLike[str]]:
     return right
 
 
-def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile | IngestError]:
+def find_files(paths: Iterable[str | os.PathLike[str]], *, images: bool = False) -> Iterator[SourceFile | IngestError]:
     """Yield each file once: those named, whatever their ending, and the files of folders whose ending is known.
 
     Hidden files and folders inside a folder, and links to folders, are skipped. A link that is named is the file that
@@ -87,7 +89,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile |
     """
     seen: set[bytes] = set()  # digests, which are smaller than paths
     for given in paths:
-        for file in _find(expanded(given)):
+        for file in _find(expanded(given), images):
             if isinstance(file, SourceFile):
                 name = blake2b(os.fsencode(file.path), digest_size=16).digest()
                 if name in seen:
@@ -96,7 +98,7 @@ def find_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[SourceFile |
             yield file
 
 
-def _find(path: Path) -> Iterator[SourceFile | IngestError]:
+def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
     try:
         mode = path.stat().st_mode
         real = Path(os.path.realpath(path))
@@ -111,7 +113,8 @@ def _find(path: Path) -> Iterator[SourceFile | IngestError]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
         for name in sorted(names):
             file = Path(parent, name)
-            if not name.startswith(".") and file.suffix.lower() in FORMATS:
+            kind = FORMATS.get(file.suffix.lower())
+            if not name.startswith(".") and kind is not None and (images or kind != "image"):
                 yield SourceFile(real / file.relative_to(path), _shown(file), real)
     for problem in problems:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")

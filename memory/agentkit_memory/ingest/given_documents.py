@@ -17,6 +17,7 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
+from agentkit_memory.ingest.images import checked_alt, checked_image
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.pipeline import READERS
 from agentkit_memory.ingest.readers.blocks import Part
@@ -24,11 +25,13 @@ from agentkit_memory.ingest.readers.file_stream import GivenStream
 from agentkit_memory.ingest.staging import finish_removals, forget_document
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import read_metadata, written_metadata
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_memory.store.tables import documents, items
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
 
 __all__ = ["Documents"]
@@ -74,6 +77,7 @@ class Documents:
         Args:
             content: Text; bytes, which are read as a file with the ending of the source is (`.pdf`, `.html`, `.md`,
                 ...; text with any other); or a `Document`, whose source, title and metadata count where none are given.
+                A document with an `image` is that image, by its alt text, which is the text of the document.
             source: Its name, such as an address or a path; shown with each chunk.
             metadata: Kept with each chunk, to filter by; anything JSON can hold.
 
@@ -81,20 +85,28 @@ class Documents:
             IngestError: The arguments are invalid, or the content cannot be read; names every problem.
             StoreError: The database cannot be written.
         """
-        title = ""
+        title, image = "", None
         if isinstance(content, Document):
-            metadata = {**content.metadata, **(metadata or {})}
+            metadata, image = {**content.metadata, **(metadata or {})}, content.image
             source, title, content = source or content.source or content.id, content.title, content.text
         meta = self._check(content, source, metadata)
+        if image is not None:
+            alt, image = storable(checked_alt(source, content)), checked_image(source, image)
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else bytes(content)
         kind = _format(source)
-        if isinstance(content, str) and kind == "pdf":
+        if kind == "image" and not isinstance(content, str):
+            raise IngestError(source, "an image needs an alt text: add Document(ALT_TEXT, image=Image(...))")
+        if isinstance(content, str) and kind in ("pdf", "image"):
             kind = "text"
         store = DocumentStore(self._database, scope_id(self._database, self._scope), self._scope.key)
         uri = _GIVEN + quote(source, safe="/:")
-        cut = (CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest())
+        cut = [CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
+        cut += [image.id] if image is not None else []
         digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
-        if store.find(uri)[0] != digest:
+        is_new = store.find(uri)[0] != digest
+        if is_new and image is not None:
+            store.write_image(uri, source, image, alt, (digest, ""), title, meta)
+        elif is_new:
             with GivenStream(SourceFile(Path(source), source), data, IngestOptions()) as reading:
 
                 def seal() -> tuple[str, str]:
@@ -103,6 +115,7 @@ class Documents:
 
                 blocks = chain([Part(title=title)] if title else [], READERS[kind](reading))
                 store.write(uri, source, _with_metadata(source, chunk_blocks(blocks), meta), seal, meta=meta)
+        if is_new:
             self._changed()
         finish_removals(self._database, store.scope_id)
         (found,) = self._rows(_FIND, named=source, only=store.id_of(uri))
@@ -143,6 +156,7 @@ class Documents:
             return ()
         with self._database.read() as connection:
             rows = connection.execute(_CHUNKS, {"document": known.id, "after": after, "most": limit}).all()
+            image = read_images(connection, [known.id] if len(rows) == 1 else []).get(known.id)
         return tuple(
             Document(
                 row.text,
@@ -150,6 +164,7 @@ class Documents:
                 title=row.title,
                 source=known.source,
                 position=row.position,
+                image=image,
                 metadata={**read_metadata(row.meta), "start": row.start, "end": row.end, "line": row.line},
             )
             for row in rows
@@ -183,7 +198,8 @@ class Documents:
     def _check(content: object, source: object, metadata: object) -> str:
         problems = []
         if not isinstance(content, str | bytes | bytearray):
-            problems.append(f"expected text, bytes or a Document as the content, got {type(content).__name__}")
+            wanted = "Document(ALT_TEXT, image=...)" if isinstance(content, Image) else "text, bytes or a Document"
+            problems.append(f"expected {wanted} as the content, got {type(content).__name__}")
         if not isinstance(source, str) or not source.strip():
             problems.append(f"name the document: expected text as `source`, got {source!r:.80}")
         elif storable(source) != source:

@@ -1,64 +1,60 @@
-"""`IngestOptions`: which fields of a record are text, and whether damaged files are stored in part."""
+"""`IngestOptions`: which fields of a record are text, the alt texts of images, and whether damaged files are stored."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 from agentkit_memory.errors import IngestError
 
-__all__ = ["IngestOptions", "RecordFields", "given_options"]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFields:
-    """The fields of a record of a JSON lines file. A dotted name looks inside of objects.
-
-    Raises:
-        IngestError: The names are not text, or `text` is empty.
-    """
-
-    text: tuple[str, ...] = ("text", "content", "body")
-    """Its text: those of these fields that it has, one paragraph each. It must have one."""
-    title: tuple[str, ...] = ("title",)
-    """Its title: the first of these fields that it has."""
-    metadata: tuple[str, ...] | None = None
-    """Fields to keep with the chunks; None: all others that are numbers, true, false, or texts of up to 500
-    characters."""
-
-    def __post_init__(self) -> None:
-        for name in ("text", "title", "metadata"):
-            names = getattr(self, name)
-            if names is None and name == "metadata":
-                continue
-            if not isinstance(names, tuple | list) or not all(isinstance(each, str) for each in names):
-                raise IngestError(f"RecordFields.{name}", f"expected a tuple of names, got {names!r}")
-        if not self.text:
-            raise IngestError("RecordFields.text", "name at least one field")
-
-    @property
-    def key(self) -> str:
-        """What the chunks of a file depend on besides its bytes."""
-        return repr((self.text, self.title, self.metadata))
+__all__ = ["IngestOptions", "given_options"]
 
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """How to read files.
+    """How to read files. The fields of a record of a JSON lines file are named; a dotted name looks inside of objects.
 
     Raises:
-        IngestError: An option is of the wrong kind.
+        IngestError: An option is of the wrong kind, or `record_text` is empty; names every problem.
     """
 
     lenient: bool = False
     """Whether to store the readable parts of a damaged file: bytes that are not text become U+FFFD; records and pages
     that cannot be read are left out. `IngestReport.repaired` reports both. Otherwise such a file is refused."""
-    records: RecordFields = field(default_factory=RecordFields)
+    record_text: tuple[str, ...] = ("text", "content", "body")
+    """The text of a record: those of these fields that it has, one paragraph each. It must have one."""
+    record_title: tuple[str, ...] = ("title",)
+    """Its title: the first of these fields that it has."""
+    record_metadata: tuple[str, ...] | None = None
+    """Fields to keep with the chunks; None: all others that are numbers, true, false, or texts of up to 500
+    characters."""
+    alt_text: Callable[[Path], str | None] | None = None
+    """Returns the alt text of an image file, by which it is recalled. It is asked about every PNG, JPEG, GIF and WebP
+    file each time; without it, images in folders are skipped."""
 
     def __post_init__(self) -> None:
+        problems = []
         if not isinstance(self.lenient, bool):
-            raise IngestError("IngestOptions.lenient", f"expected True or False, got {self.lenient!r}")
-        if not isinstance(self.records, RecordFields):
-            raise IngestError("IngestOptions.records", f"expected RecordFields(...), got {self.records!r}")
+            problems.append(f"lenient: expected True or False, got {self.lenient!r:.80}")
+        for name in ("record_text", "record_title", "record_metadata"):
+            names: object = getattr(self, name)
+            if names is None and name == "record_metadata":
+                continue
+            if not isinstance(names, tuple | list) or not all(isinstance(each, str) for each in names):
+                problems.append(f"{name}: expected a tuple of names, got {names!r:.80}")
+            elif not names and name == "record_text":
+                problems.append(f"{name}: name at least one field")
+        if self.alt_text is not None and not callable(self.alt_text):
+            expected = "expected a function from the path of an image to its alt text"
+            problems.append(f"alt_text: {expected}, got {self.alt_text!r:.80}")
+        if problems:
+            raise IngestError("IngestOptions", "; ".join(problems))
+
+    @property
+    def record_key(self) -> str:
+        """What the chunks of a JSON lines file depend on besides its bytes."""
+        return repr((self.record_text, self.record_title, self.record_metadata))
 
 
 def given_options(options: object, on_progress: object) -> IngestOptions:

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from agentkit_memory.checks import MAX_BYTES, expanded
@@ -13,19 +14,24 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_folder, is_gone, is_same_folder
+from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.readers.blocks import Block, Part, text_blocks
-from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
 from agentkit_memory.ingest.readers.pdf import pdf_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.ingest.staging import finish_removals
+from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.outbox import WORTH_INDEXING
+from agentkit_prompts.context.parts import Image
 
 __all__ = ["READERS", "ingest_files"]
 
 _STEP = 4 * 1024 * 1024  # bytes between two calls of `on_progress` within a file
+_MAX_PIECES = MAX_IMAGE // PIECE + 2
+"""Of an image: enough to see that it is too large."""
 _MIN_AGE_NS = 2 * 10**9
 """A file that was changed more recently may change again without new times: these move in steps."""
 
@@ -56,7 +62,8 @@ def ingest_files(
     if on_progress is not None:
         run.count(given)
     gone = [path for path in given if not is_folder(path) and _remove_named(store, run, path)]
-    for file in find_files([path for path in given if path not in gone]):
+    rest = [path for path in given if path not in gone]
+    for file in find_files(rest, images=options.alt_text is not None):
         run.take(file)
     finish_removals(store.database, store.scope_id)
     run.removed += [name for folder in given if is_folder(folder) for name in _remove_gone(store, folder)]
@@ -90,7 +97,7 @@ class _Run:
 
     def count(self, given: list[Path]) -> None:
         """Count the files and their bytes, for the progress."""
-        for file in find_files(given):
+        for file in find_files(given, images=self._options.alt_text is not None):
             self._total += 1
             if isinstance(file, SourceFile):
                 self._total_bytes += _size(file)
@@ -135,15 +142,16 @@ class _Run:
                 f"has an address of {len(file.uri):,} bytes, at most {MAX_BYTES:,} can be stored; shorten its path, in "
                 "which a character that is not ASCII counts as six bytes or more",
             )
+        alt = self._alt_text(file) if file.format == "image" else ""
         digest, known_stamp = self._store.find(file.uri)
         with FileStream(file, self._options, self._on_bytes) as reading:
-            stamp = self._stamp(reading)
+            stamp = self._stamp(reading, alt)
             if digest:
                 if stamp and known_stamp == stamp:
                     return "unchanged", 0
                 for _ in reading.pieces():
                     pass
-                if digest in self._names(file, reading.digest):
+                if digest in self._names(file, reading.digest, alt):
                     if stamp:
                         self._store.put_stamp(file.uri, stamp)
                     return "unchanged", 0
@@ -152,25 +160,45 @@ class _Run:
 
             def seal() -> tuple[str, str]:
                 damaged = reading.finish()
-                names = self._names(file, reading.digest)
+                names = self._names(file, reading.digest, alt)
                 if damaged is None:
                     return names[0], stamp
                 self._repaired.append(damaged)
                 return names[-1], stamp
 
+            if file.format == "image":
+                content = b"".join(islice(reading.pieces(), _MAX_PIECES))
+                image = checked_image(file.source, Image(content, name=file.path.name))
+                new = self._store.write_image(file.uri, file.source, image, alt, seal())
+                return ("added" if new else "changed"), 1
             chunks = chunk_blocks(READERS[file.format](reading))
             new, written = self._store.write(file.uri, file.source, chunks, seal, self._on_queued, self._on_staged)
         return ("added" if new else "changed"), written
 
-    def _stamp(self, reading: FileStream) -> str:
+    def _alt_text(self, file: SourceFile) -> str:
+        """Return the alt text of an image.
+
+        Raises:
+            IngestError: There is none, or the function that returns it failed.
+        """
+        if self._options.alt_text is None:
+            advice = "give IngestOptions(alt_text=...), or `documents.add` it"
+            raise IngestError(file.source, f"is an image, which is recalled by its alt text: {advice}")
+        try:
+            alt: object = self._options.alt_text(file.path)
+        except Exception as error:
+            raise IngestError(file.source, f"alt_text failed ({type(error).__name__}: {error})") from error
+        return storable(checked_alt(file.source, alt))
+
+    def _stamp(self, reading: FileStream, alt: str) -> str:
         """Return a stamp that will differ if the file is changed; empty where its times cannot show that."""
         if reading.changed_ns + _MIN_AGE_NS > self._store.database.clock() * 1e9:
             return ""
-        return f"{reading.stamp}:{self._names(reading.file, '')[-1]}"
+        return f"{reading.stamp}:{self._names(reading.file, '', alt)[-1]}"
 
-    def _names(self, file: SourceFile, digest: str) -> list[str]:
+    def _names(self, file: SourceFile, digest: str, alt: str) -> list[str]:
         """Return the hashes under which the chunks of a file are stored: of its bytes, and of how they are cut."""
-        cut = [CHUNKER, file.format, self._options.records.key if file.format == "records" else "", digest]
+        cut = [CHUNKER, file.format, self._options.record_key if file.format == "records" else alt, digest]
         names = [_hash(cut)]
         if self._options.lenient:
             names.append(_hash([*cut, "lenient"]))

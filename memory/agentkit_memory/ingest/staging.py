@@ -17,12 +17,13 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import CHUNK, content_hash, forget_items
+from agentkit_memory.store.item_rows import CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
-from agentkit_memory.store.tables import chunk_moves, documents, items, vector_state
+from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
 __all__ = [
     "BATCH",
+    "DROP_IMAGE",
     "PLACE",
     "ChunkIds",
     "DocumentRow",
@@ -80,6 +81,7 @@ _MOVES = (
     .limit(BATCH)
 )
 _DROP_MOVES = delete(chunk_moves).where(_moves_of_this)
+DROP_IMAGE = delete(images).where(images.c.document_id == bindparam("this"))
 _DROP_MOVE = delete(chunk_moves).where(_moves_of_this, chunk_moves.c.item_id == bindparam("item"))
 _UNMOVED = (
     select(documents.c.id, documents.c.generation)
@@ -149,7 +151,8 @@ class ChunkIds:
         return uuid.UUID(item).int in self._made
 
     def _id(self, times: int, chunk: Chunk) -> uuid.UUID:
-        return uuid.uuid5(self._space, f"{times}\0{chunk.title}\0{chunk.text}")
+        content = f"{chunk.title}\0{chunk.text}" + (chunk.image and f"\0{chunk.image}")
+        return uuid.uuid5(self._space, f"{times}\0{content}")
 
 
 class Staging:
@@ -229,6 +232,7 @@ class Staging:
             connection.execute(
                 update(documents).where(documents.c.id == self._document.id).values(**values, generation=self._next)
             )
+            connection.execute(DROP_IMAGE, {"this": self._document.id})
         failpoint("document.published")
         _finish_moves(self._database, self._document.id, self._next)
         forget_in_batches(self._database, _LEFT, self._document.id, self._next)
@@ -373,12 +377,12 @@ def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generat
     return {
         "id": item,
         "scope_id": document.scope_id,
-        "kind": CHUNK,
+        "kind": IMAGE if chunk.image else CHUNK,
         "document_id": document.id,
         "position": chunk.position,
         "title": chunk.title,
         "text": chunk.text,
-        "content_hash": content_hash(chunk.text),
+        "content_hash": chunk.image or content_hash(chunk.text),
         "start": chunk.start,
         "end": chunk.end,
         "line": chunk.line,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
-from agentkit_memory.errors import StoreClosed, StoreError, StoreUnavailable
+from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
 from agentkit_memory.recall.candidates import Pool, ScoredItem
@@ -23,7 +23,7 @@ from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import TURN, StoredItem, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.item_rows import IMAGE, TURN, StoredItem, read_around, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
@@ -139,12 +139,12 @@ class CandidateSearch:
         """Open the index of a space (the active one) if nothing has to be written first; return what is in the way."""
         try:
             self.indexes.ready(space)
-        except StoreUnavailable:  # what it needs is not installed, and no later recall will differ
-            raise
         except StoreClosed:
             if self.indexes.closed:
                 raise
         except StoreError as error:
+            if isinstance(error.__cause__, ImportError):  # and no later recall will differ
+                raise
             return error
         return None
 
@@ -365,7 +365,7 @@ class CandidateSearch:
         return self.where is None or self.where.allows(item)
 
     def _is_copy(self, item: StoredItem) -> bool:
-        if self.texts is None or item.id in self.found:
+        if self.texts is None or item.kind == IMAGE or item.id in self.found:
             return False
         text = " ".join(item.text.casefold().split())
         known = text in self.texts

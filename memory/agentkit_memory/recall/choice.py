@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import RecallPolicy
-from agentkit_memory.store.records import TURN
+from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
@@ -55,11 +56,14 @@ def choose(
     policy: RecallPolicy,
     limit: int,
     roles: Collection[str] | None = None,
+    images: Mapping[str, str] = MappingProxyType({}),
 ) -> list[ScoredItem]:
     """Choose at most `limit` facts and `limit` others, best first; set on each candidate why it was used or not.
 
-    Of turns, only those of `roles` are used, if there are any.
+    Of turns, only those of `roles` are used, if there are any. `images` has the hash of each candidate that is an
+    image: only the same image is a copy of one.
     """
+    shown: dict[str, str] = {}
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[ScoredItem] = []
@@ -78,8 +82,13 @@ def choose(
         if not each.retrieved and each.score <= 0.0:
             each.reason = "neighbour of a hit, below the average candidate"
             continue
-        wording = _Wording(split_words(each.item.text) if policy.collapse else ())
-        if policy.collapse:
+        is_image = each.item.kind == IMAGE
+        wording = _Wording(split_words(each.item.text) if policy.collapse and not is_image else ())
+        if policy.collapse and is_image:
+            if (known_as := shown.setdefault(images.get(each.id, each.id), each.id)) != each.id:
+                each.reason = f"{_TWIN} {known_as}"
+                continue
+        elif policy.collapse:
             if each.item.kind == TURN and _alike(wording, asked) and _asks(each.item.text, question.text):
                 each.reason = "repeats the question"
                 continue
@@ -94,7 +103,8 @@ def choose(
             continue
         if tokens is not None:
             tokens -= size
-        kept.append((wording, each))
+        if not is_image:
+            kept.append((wording, each))
         known |= wording.words
         left[is_fact] -= 1
         each.used, each.reason = True, each.why()

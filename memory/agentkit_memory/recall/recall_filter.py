@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, and_, func, or_
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.metadata import read_metadata
-from agentkit_memory.store.records import CHUNK, FACT, TURN
+from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.tables import conversations, documents, items
 from agentkit_prompts.errors import brief
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RecallFilter", "seconds"]
 
-_KINDS = (CHUNK, TURN, FACT)
+_KINDS = (CHUNK, IMAGE, TURN, FACT)
 _BOUNDS = {
     "gt": lambda value, bound: value > bound,
     "gte": lambda value, bound: value >= bound,
@@ -41,7 +41,7 @@ class RecallFilter:
     """
 
     kinds: Collection[str] | None = None
-    """Any of `chunk`, `turn` (a message) and `fact`."""
+    """Any of `chunk`, `image`, `turn` (a message) and `fact`."""
     sources: Collection[str] | None = None
     """Sources of documents, and names of conversations."""
     metadata: Mapping[str, object] = field(default_factory=dict)

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, overload
 
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN, Candidate
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 if TYPE_CHECKING:
@@ -73,14 +75,19 @@ class Explained:
 class Recall(Sequence[Document | RecalledMessage]):
     """The result of a recall: a sequence of documents and messages, best first.
 
-    Documents are chunks of what was ingested, messages are turns of conversations; facts are in `knowledge`.
+    Documents are chunks of what was ingested, and images; messages are turns; facts are in `knowledge`.
     """
 
     def __init__(
-        self, query: str, considered: Sequence[ScoredItem], used: Sequence[ScoredItem], degraded: Sequence[str]
+        self,
+        query: str,
+        considered: Sequence[ScoredItem],
+        used: Sequence[ScoredItem],
+        degraded: Sequence[str],
+        images: Mapping[str, Image] = MappingProxyType({}),
     ) -> None:
         self.query = query
-        found = [_found(each) for each in used if each.slot != "knowledge"]
+        found = [_found(each, images) for each in used if each.slot != "knowledge"]
         self._found = tuple(found)
         self.documents = tuple([one for one in found if isinstance(one, Document)])
         """Chunks of documents, best first."""
@@ -163,11 +170,11 @@ def _candidate(each: ScoredItem) -> Candidate:
     )
 
 
-def _found(each: ScoredItem) -> Document | RecalledMessage:
-    return _message(each) if each.item.kind == TURN else _document(each)
+def _found(each: ScoredItem, images: Mapping[str, Image]) -> Document | RecalledMessage:
+    return _message(each) if each.item.kind == TURN else _document(each, images.get(each.item.document_id))
 
 
-def _document(each: ScoredItem) -> Document:
+def _document(each: ScoredItem, image: Image | None) -> Document:
     item = each.item
     metadata = {"document": item.document_id, "start": item.start, "end": item.end, "line": item.line}
     return Document(
@@ -177,6 +184,7 @@ def _document(each: ScoredItem) -> Document:
         source=item.source,
         score=relevance(each.score),
         position=item.position,
+        image=image,
         metadata={**read_metadata(item.meta), **metadata, "why": each.reason},
     )
 

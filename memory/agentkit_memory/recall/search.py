@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 
@@ -18,8 +18,11 @@ from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.scope import Scope
+from agentkit_memory.store.engine import Database
+from agentkit_memory.store.image_rows import read_hashes, read_images
 from agentkit_memory.store.recall_logs import RecallLogs
-from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.records import IMAGE, RecallLog
+from agentkit_prompts.context.parts import Image
 
 __all__ = ["search"]
 
@@ -31,6 +34,23 @@ def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: 
     """Return whether copies of what was used took the places of other candidates."""
     alike = copies(order) + left_out
     return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
+
+
+def _hashes(database: Database, order: Sequence[ScoredItem]) -> Mapping[str, str]:
+    pictures = [each.id for each in order if each.item.kind == IMAGE]
+    if not pictures:
+        return {}
+    with database.read() as connection:
+        return read_hashes(connection, pictures)
+
+
+def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Image]:
+    """Return the images among what is used, by the ids of their documents."""
+    pictures = [each.item.document_id for each in used if each.item.kind == IMAGE]
+    if not pictures:
+        return {}
+    with database.read() as connection:
+        return read_images(connection, pictures)
 
 
 def search(
@@ -77,7 +97,8 @@ def search(
         if one.is_outdated():
             continue
         order = ranked(pool, policy.diversity)
-        used = choose(one.question, order, policy, limit, roles)
+        hashes = _hashes(indexes.database, order)
+        used = choose(one.question, order, policy, limit, roles, hashes)
         if not (one.is_full and _is_crowded(order, used, limit, one.copies)):
             break
         if wide.candidates >= MAX_CANDIDATES:
@@ -88,10 +109,10 @@ def search(
     if policy.reranker is not None and order:
         order, problem = reranked(policy.reranker, query, order)
         one.degraded += [problem] if problem else []
-        used = choose(one.question, order, policy, limit, roles)
+        used = choose(one.question, order, policy, limit, roles, hashes)
     if logs.keep != 0 and (trouble := indexes.database.deferred.problem) is not None:
         one.degraded.append(f"recalls are not logged at present: {trouble}")
-    recall = Recall(query, order, used, one.degraded)
+    recall = Recall(query, order, used, one.degraded, _images(indexes.database, used))
     took = (perf_counter_ns() - began) // 1000
 
     def log() -> RecallLog:

@@ -14,7 +14,7 @@ from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import wanted
+from agentkit_memory.store.item_rows import IMAGE, wanted
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
@@ -37,7 +37,7 @@ _held = (
 _SAMPLE = (
     select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    .where(*_held)
+    .where(*_held, items.c.kind != IMAGE)  # whose vector is that of its pixels
     .order_by(items.c.id)
     .limit(bindparam("most"))
 )

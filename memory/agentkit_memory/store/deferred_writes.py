@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection
 
-from agentkit_memory.errors import StoreClosed, StoreError, StoreFull, StoreLocked, StoreUnavailable
+from agentkit_memory.errors import StoreClosed, StoreError, StoreUnavailable
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import track
 from agentkit_memory.process.on_demand import OnDemand
@@ -28,8 +28,6 @@ _GATHER = 0.25
 """Seconds between the first write of a batch and its transaction, after which readers of SQLite read pages anew."""
 _MAX_WAITING = 4096
 """While the database cannot be written, so many are kept; after that the oldest are dropped."""
-_LATER = (StoreLocked, StoreFull, StoreUnavailable)
-"""Errors that pass: the same write may succeed later."""
 
 
 class DeferredWrites:
@@ -112,7 +110,7 @@ class DeferredWrites:
                     write(connection)
                 failpoint("deferred.written")
             failpoint("deferred.committed")
-        except _LATER as error:
+        except StoreUnavailable as error:  # the same write may succeed later
             return error
         except StoreClosed:
             return None

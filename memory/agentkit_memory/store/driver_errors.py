@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from agentkit_memory.errors import StoreCorrupt, StoreError, StoreFull, StoreLocked, StoreUnavailable
+from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
 __all__ = ["code_of", "translate"]
 
@@ -23,11 +23,15 @@ _MAX_QUOTED = 200
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
 
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("SQLITE_BUSY", StoreLocked, "another process is writing; nothing was written: try again, or end that process"),
-    ("SQLITE_LOCKED", StoreLocked, "another connection holds a lock; nothing was written: try again"),
+    (
+        "SQLITE_BUSY",
+        StoreUnavailable,
+        "another process is writing; nothing was written: try again, or end it",
+    ),
+    ("SQLITE_LOCKED", StoreUnavailable, "another connection holds a lock; nothing was written: try again"),
     ("SQLITE_READONLY", StoreUnavailable, "nothing was written: make the file and its folder writable"),
-    ("SQLITE_FULL", StoreFull, "nothing was written, what was stored is intact: free some space and try again"),
-    ("SQLITE_IOERR", StoreFull, "nothing was written: check the disk"),
+    ("SQLITE_FULL", StoreUnavailable, "nothing was written, what was stored is intact: free some space and try again"),
+    ("SQLITE_IOERR", StoreUnavailable, "nothing was written: check the disk"),
     ("SQLITE_CORRUPT", StoreCorrupt, _RESTORE),
     ("SQLITE_CONSTRAINT", StoreCorrupt, f"what is stored does not fit together; {_RESTORE}"),
     ("SQLITE_NOTADB", StoreCorrupt, "the file is left as it is: move it away, or give another path"),
@@ -38,10 +42,10 @@ _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
 _POSTGRES: tuple[tuple[str, type[StoreError], str], ...] = (
     ("25006", StoreUnavailable, "nothing was written: connect to the primary, or make the transaction writable"),
     ("42501", StoreUnavailable, "nothing was written: grant this user the right to write"),
-    ("55P03", StoreLocked, "another transaction holds the lock; nothing was written: try again"),
-    ("23505", StoreLocked, "it collided with what another transaction wrote; nothing was written: try again"),
-    ("40", StoreLocked, "it collided with another transaction; nothing was written: try again"),
-    ("53", StoreFull, "nothing was written, what was stored is intact: the server is out of a resource"),
+    ("55P03", StoreUnavailable, "another transaction holds the lock; nothing was written: try again"),
+    ("23505", StoreUnavailable, "it collided with what another transaction wrote; nothing was written: try again"),
+    ("40", StoreUnavailable, "it collided with another transaction; nothing was written: try again"),
+    ("53", StoreUnavailable, "nothing was written, what was stored is intact: the server is out of a resource"),
     ("XX", StoreCorrupt, "the server reports damaged data: restore a backup"),
 )
 
@@ -59,7 +63,7 @@ def translate(error: Exception, where: str) -> StoreError:
     for prefix, kind, advice in table:
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}")
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or not code):
+    if not code or (isinstance(error, DBAPIError) and error.connection_invalidated):
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )

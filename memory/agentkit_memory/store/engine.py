@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModu
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
+    InvalidArgument,
     NotFound,
     StoreClosed,
     StoreError,
@@ -95,9 +96,9 @@ class Database:
             StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
         """
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
-            raise StoreUnavailable(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+            raise InvalidArgument(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
         if not callable(clock):
-            raise StoreUnavailable(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
+            raise InvalidArgument(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
         if isinstance(target, Path):
             where = str(target)
             try:
@@ -153,7 +154,7 @@ class Database:
         try:
             with self._connected(self._reader) as connection:
                 yield connection
-        except (DBAPIError, UnicodeDecodeError) as error:
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
     @contextlib.contextmanager
@@ -266,7 +267,7 @@ class Database:
         A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -292,7 +293,7 @@ class Database:
         A reader keeps it from being emptied. A server cleans its tables up by itself.
 
         Raises:
-            StoreLocked: Another process was writing all the time.
+            StoreUnavailable: Another process was writing all the time.
         """
         if not self.is_sqlite:
             return False
@@ -370,32 +371,35 @@ def _driver_error(engine: Engine) -> type[Exception]:
     return error
 
 
+_NO_DATABASE = (
+    "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
+    "hold a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
+)
+
+
 def _server(address: str, timeout: float) -> tuple[Engine, str]:
+    made: Engine | None = None
     try:
         url = make_url(address)
-        if url.get_backend_name() != "postgresql":
-            raise StoreUnavailable(
-                f"{_shown(url)}: expected a folder or a postgresql:// URL; SQLite is opened by its folder"
-            )
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
-        engine = create_engine(
-            url,
-            pool_pre_ping=True,  # a restart of the server closes the connections of the pool
-            connect_args={
-                "connect_timeout": max(1, round(timeout)),
-                "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-            },
-        )
+        if url.get_backend_name() == "postgresql":
+            settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
+            made = create_engine(
+                url,
+                pool_pre_ping=True,  # a restart of the server closes the connections of the pool
+                connect_args={
+                    "connect_timeout": max(1, round(timeout)),
+                    "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+                },
+            )
     except ImportError as error:
         raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
     except (ArgumentError, NoSuchModuleError, ValueError):
-        scheme = address.split("://")[0]  # the rest may hold a password, and so may what SQLAlchemy says of it
-        raise StoreUnavailable(
-            f"{scheme}://... is not a database URL: expected postgresql://user@host:port/database"
-        ) from None
-    return engine, _shown(url)
+        pass  # which quotes the address: it is not to be behind ours
+    if made is None:
+        raise InvalidArgument(_NO_DATABASE)
+    return made, _shown(url)
 
 
 def _shown(url: URL) -> str:

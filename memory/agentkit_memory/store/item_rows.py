@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from sqlite3 import OperationalError as SQLiteError
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
@@ -15,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
-from agentkit_memory.store.records import CHUNK, FACT, TURN
+from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import (
     branches,
@@ -32,6 +33,7 @@ from agentkit_prompts.context.items import Speaker
 __all__ = [
     "CHUNK",
     "FACT",
+    "IMAGE",
     "NAMESPACE",
     "TURN",
     "Forgotten",
@@ -178,7 +180,7 @@ _AT_PLACES = Prepared(
 )
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
-_HASHED = select(items.c.content_hash, items.c.title, items.c.text).where(_THESE)
+_TEXTS = select(items.c.title, items.c.text).where(_THESE)
 _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
 
 
@@ -251,8 +253,8 @@ def _readable(
     unreadable = {} if unreadable is None else unreadable
     try:
         rows = which.rows(connection, bound) if isinstance(which, Prepared) else connection.execute(which, bound).all()
-    except OperationalError as error:
-        if _UNDECODABLE not in str(error.orig):
+    except (OperationalError, SQLiteError) as error:
+        if _UNDECODABLE not in str(error):
             raise
         if which is _READ and len(bound["ids"]) == 1:
             unreadable[bound["ids"][0]] = "it is not UTF-8 text"
@@ -374,8 +376,8 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     for batch in in_batches(sorted(ids)):
         hashes = set()
-        for stored, title, text in connection.execute(_HASHED, {"ids": batch}):
-            hashes |= {stored, content_hash(text), content_hash(indexed_text(title, text))}
+        for title, text in connection.execute(_TEXTS, {"ids": batch}):
+            hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
             if forgotten is not None:
                 forgotten.texts += [title, text]
         if hashes:
@@ -392,7 +394,7 @@ def content_hash(text: str) -> str:
 def text_columns(text: str, start: int = 0) -> dict[str, object]:
     """Return the columns of an item without a title: a fact, a turn, or a part of one that begins at `start`."""
     place = {"start": start, "end": start + len(text), "line": 0}
-    return {"title": "", "text": text, "content_hash": content_hash(text), **place}
+    return {"title": "", "text": text, "content_hash": "", **place}
 
 
 def storable(text: str) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, count
 from operator import itemgetter
+from sqlite3 import Connection as SQLiteConnection
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, union_all
+from sqlalchemy import Connection, Select, union_all
 
 __all__ = ["Prepared"]
 
@@ -23,14 +24,20 @@ class Prepared:
         self.selects = selects
         self._texts: dict[tuple[object, ...], _Text] = {}
 
-    def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Row[Any]]:
-        """Return the rows for these values of the parameters."""
+    def rows(self, connection: Connection, values: Mapping[str, object]) -> Sequence[Sequence[Any]]:
+        """Return the rows for these values of the parameters.
+
+        SQLite is asked by its driver, whose errors these are then: all else takes longer than the statement.
+        """
         given = {name: _filled_up(value) if isinstance(value, list) else value for name, value in values.items()}
         lengths = [(name, len(value)) for name, value in given.items() if isinstance(value, list)]
         key = (connection.dialect.name, *lengths)
         text = self._texts.get(key)
         if text is None:
             text = self._texts[key] = _Text(self.selects, connection, given)
+        driver = connection.connection.driver_connection
+        if isinstance(driver, SQLiteConnection):
+            return driver.execute(text.sql, text.arguments(given)).fetchall()
         return connection.exec_driver_sql(text.sql, text.arguments(given)).all()
 
 

@@ -10,6 +10,7 @@ from agentkit_prompts.context.messages import Message
 __all__ = [
     "CHUNK",
     "FACT",
+    "IMAGE",
     "TURN",
     "BranchInfo",
     "Candidate",
@@ -25,8 +26,8 @@ __all__ = [
     "Verification",
 ]
 
-CHUNK, TURN, FACT = "chunk", "turn", "fact"
-"""Kinds of items."""
+CHUNK, IMAGE, TURN, FACT = "chunk", "image", "turn", "fact"
+"""Kinds of items. The text of an image is its alt text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class StoredDocument:
     source: str
     """Its name, which `forget` takes."""
     chunks: int
-    """How many chunks it has."""
+    """How many chunks it has; 1 if it is an image."""
     stored_at: float
     """When its content was last written, in seconds since 1970."""
     is_file: bool
@@ -240,5 +241,6 @@ class Usage:
     """Messages that can be recalled."""
     facts: int
     recall_logs: int
+    image_bytes: int
     characters: int
     """Of messages, items and logs together. On disk it is two to three times as much, with the index."""

@@ -176,7 +176,7 @@ items = Table(
     Column("position", Integer, nullable=False),
     Column("title", Text, nullable=False),
     Column("text", Text, nullable=False),
-    Column("content_hash", String(64), nullable=False),
+    Column("content_hash", String(64), nullable=False),  # of a chunk: whether it changed; else empty
     Column("start", BigInteger, nullable=False),
     Column("end", BigInteger, nullable=False),
     Column("line", Integer, nullable=False),
@@ -193,8 +193,8 @@ items = Table(
     Column("first_generation", Integer, nullable=False, server_default="0"),  # of its document, see there
     Column("last_generation", Integer),
     _partial("ix_items_leaving", "last_generation IS NOT NULL", "document_id"),
-    Index(None, "document_id", "position"),
-    Index(None, "branch_id", "position"),
+    _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id", "position"),
+    _partial("ix_items_of_branch", "branch_id IS NOT NULL", "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
 )
 

@@ -5,7 +5,6 @@ The stemmers are those of `snowballstemmer`. A language is guessed from a whole 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
@@ -95,12 +94,13 @@ _LATIN = tuple(name for name in LANGUAGES if name not in _OTHERS)
 _MAX_LATIN = "\u024f"
 _NONE: tuple[str, ...] = ()
 
-_SPOKEN: dict[str, tuple[str, ...]] = {}
-for _name, _words in _COMMON.items():
+_VOTES: dict[str, int] = {}
+"""Word -> a byte per language, 1 for those it is common in; no language has 256 of them, so that sums do not carry."""
+for _number, _words in enumerate(_COMMON.values()):
     for _word in _words.split():
-        _SPOKEN[_word] = (*_SPOKEN.get(_word, ()), _name)
+        _VOTES[_word] = _VOTES.get(_word, 0) | 1 << 8 * _number
 
-_TELLING = frozenset(_SPOKEN)
+_TELLING = frozenset(_VOTES)
 _UNKNOWN: frozenset[str] = frozenset()
 _ONLY_ENGLISH = frozenset((ENGLISH,))
 
@@ -114,11 +114,11 @@ def find_languages(words: Iterable[str]) -> frozenset[str]:
     telling = _TELLING.intersection(words)
     if not telling:
         return _UNKNOWN
-    votes = Counter(chain.from_iterable([_SPOKEN[word] for word in telling]))
-    most = max(votes.values())
-    if votes[ENGLISH] == most and sum([count == most for count in votes.values()]) == 1:
+    votes = sum(map(_VOTES.__getitem__, telling)).to_bytes(len(LANGUAGES), "little")
+    most = max(votes)
+    if votes[0] == most and votes.count(most) == 1:  # English
         return _ONLY_ENGLISH
-    return frozenset([name for name, count in votes.items() if count >= _NEARLY * most])
+    return frozenset([name for name, count in zip(LANGUAGES, votes, strict=True) if count >= _NEARLY * most])
 
 
 def script_of(word: str) -> tuple[str, ...]:

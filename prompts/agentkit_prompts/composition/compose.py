@@ -6,7 +6,6 @@ costs what is new in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeAlias
@@ -90,7 +89,6 @@ def compose(
     plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
-    view = ctx.view
     memo = memo or Memo()
     known = memo.sections(plan)
     sections: list[Section] = []
@@ -102,12 +100,12 @@ def compose(
         inputs: tuple[Any, ...] = ()
         reads = block.reads
         if reads is not None:
-            inputs = reads(view)
+            inputs = reads(ctx)
             if remembered is not None and remembered[0] is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
         try:
-            section = _render(block, ctx, view, remembered[1] if remembered is not None else None)
+            section = _render(block, ctx, remembered[1] if remembered is not None else None)
         except PromptError as error:
             if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
@@ -135,13 +133,13 @@ def _budget(limit: int) -> Budget:
     return Budget(limit)
 
 
-def _render(block: Block, ctx: PromptContext, view: Mapping[str, Any], before: Section | None) -> Section:
+def _render(block: Block, ctx: PromptContext, before: Section | None) -> Section:
     """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
     for index, (path, prompt, reads) in enumerate(block.steps):
         inputs: tuple[Any, ...] | None = None
         if reads is not None:
-            inputs = reads(view)
+            inputs = reads(ctx)
             if before is not None:
                 fragment = before.fragments[index]
                 known = fragment[3]

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, model_validator
 
 from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freeze
 from agentkit_prompts.context.json_form import Data
+from agentkit_prompts.context.parts import Image
 from agentkit_prompts.errors import ContextError
 
 __all__ = [
@@ -44,6 +45,7 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "chosen": ("tuple", tuple),
     "score": ("a number or None", (int, float, type(None))),
     "position": ("int or None", (int, type(None))),
+    "image": ("an Image or None", (Image, type(None))),
     "when": ("datetime or None", (datetime, type(None))),
 }
 """Per field, whatever item it belongs to: what is expected."""
@@ -131,6 +133,8 @@ class Document(_Item):
     metadata: Data = field(default_factory=FrozenDict, hash=False)
     trust: Trust = "untrusted"
     atomic: bool = False
+    image: Image | None = None
+    """What `text` is the alt text of; `MemoPrompt` shows it below."""
     label: str = ""
     """How prompts and answers name it, `SOURCE#CHUNK`: made of `source` (else `title`, `id`) and `position` (else a
     short `id`, or a hash), so that it is the same in every turn and process. `MemoPrompt` tells equal ones apart."""

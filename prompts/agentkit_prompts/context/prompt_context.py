@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
+from itertools import compress
+from operator import attrgetter, is_not
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
@@ -252,54 +254,49 @@ class PromptContext(Derived):
                 problems.append((name, "another name of documents, which are given too: pass one of them"))
             else:
                 documents = _documents(value, name, problems)
-        given: dict[str, Any] = {
-            "user_input": user_input,
-            "conversation": conversation,
-            "recalled": recalled,
-            "documents": documents,
-            "knowledge": knowledge,
-            "summary": summary,
-            "tools": tools,
-            "examples": examples,
-            "intermediate": intermediate,
-            "locale": locale,
-            "now": now,
-            "extra": extra,
-            "session_key": session_key,
-            "selections": selections,
-            "kept_kwargs": kept_kwargs,
-        }
-        self._fill({**_DEFAULTS}, given, problems, allow_media)
-
-    def _fill(
-        self, values: dict[str, Any], given: Mapping[str, Any], problems: Problems, allow_media: bool = False
-    ) -> None:
-        """Put the `values` of all fields, with those that are `given` in their places, which are checked."""
-        readers = _MEDIA_READERS if allow_media is True else _READERS
         if not isinstance(allow_media, bool):
             problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
-        for name, value in given.items():
-            if value is not values[name]:
-                values[name] = readers[name](value, name, problems)
+        values = [
+            user_input,
+            conversation,
+            recalled,
+            documents,
+            knowledge,
+            summary,
+            tools,
+            examples,
+            intermediate,
+            locale,
+            now,
+            extra,
+            session_key,
+            selections,
+            kept_kwargs,
+        ]
+        given = compress(CONTEXT_FIELDS, map(is_not, values, _DEFAULTS))
+        self._fill(values, given, problems, _MEDIA_READERS if allow_media is True else _READERS)
+
+    def _fill(self, values: list[Any], given: Iterable[str], problems: Problems, readers: Mapping[str, Reader]) -> None:
+        """Put the `values` of all fields, in their order; those that are `given` are read first."""
+        given = list(given)
+        for name in given:
+            at = _PLACES[name]
+            values[at] = readers[name](values[at], name, problems)
         if problems:
             raise ContextError("PromptContext", problems)
-        if (key := values["session_key"]) is not None:
+        if (key := values[_SESSION_KEY]) is not None:
             nonce = nonce_of(key)
-            for name in _UNTRUSTED & given.keys():
-                values[name] = without_nonce(values[name], nonce)
-        for name, put in _SETTERS:
-            put(self, values[name])
-        for name in _HIDDEN:
-            del values[name]
-        values["additional_kwargs"] = values["user_input"].additional_kwargs
-        _put(self, "_derived", MappingProxyType(values))
+            for name in _UNTRUSTED.intersection(given):
+                values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
+        for put, value in zip(_SETTERS, values):  # noqa: B905 (`strict` is slow)
+            put(self, value)
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
         """Read-only mapping of the names a template can use to their values, built once."""
         try:
             view: MappingProxyType[str, Any] = self._derived
-        except AttributeError:  # copied, or read from JSON
+        except AttributeError:
             values = {name: getattr(self, name) for name in CONTEXT_FIELDS if name in CONTEXT_NAMES}
             view = MappingProxyType(values | {"additional_kwargs": self.user_input.additional_kwargs})
             _put(self, "_derived", view)
@@ -308,14 +305,16 @@ class PromptContext(Derived):
     def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Given]) -> Self:
         """Return a copy with some fields replaced, which are checked. Raises like the class."""
         given: Mapping[str, Any] = changes
-        if "session_key" in given or not _READERS.keys() >= given.keys():
+        if allow_media is not False or "session_key" in given or not _READERS.keys() >= given.keys():
             kept = {name: getattr(self, name) for name in CONTEXT_FIELDS if name not in given}
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given, allow_media=allow_media)
-        values = self.view | {name: getattr(self, name) for name in _HIDDEN}
+        values = [*_values(self)]
+        for name, value in given.items():
+            values[_PLACES[name]] = value
         copy = object.__new__(type(self))
-        copy._fill(values, given, [], allow_media)
+        copy._fill(values, given, [], _READERS)
         return copy
 
 
@@ -354,8 +353,8 @@ _HIDDEN = ("session_key", "selections", "kept_kwargs")
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
 """The names every template can read."""
-_DEFAULTS: Mapping[str, Any] = {
-    **{item.name: item.default for item in fields(PromptContext)},
-    "extra": NO_DATA,
-}
-_SETTERS = [(name, vars(PromptContext)[name].__set__) for name in CONTEXT_FIELDS]
+_PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}
+_SESSION_KEY = _PLACES["session_key"]
+_DEFAULTS = tuple([NO_DATA if item.name == "extra" else item.default for item in fields(PromptContext)])
+_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
+_values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
+from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, warn
 from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
@@ -23,8 +24,8 @@ __all__ = ["PLACES", "Block", "Layers", "Place", "Plan", "VolatilityWarning"]
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
 _NOTHING: Any = ()
-Reader: TypeAlias = Callable[[Mapping[str, Any]], tuple[Any, ...]]
-"""Gets from the view of a context the values that something was rendered from."""
+Reader: TypeAlias = Callable[[PromptContext], tuple[Any, ...]]
+"""Gets from a context the values that something was rendered from."""
 _Step: TypeAlias = tuple[str, BasePrompt, Reader | None]
 
 
@@ -188,17 +189,18 @@ def _reads(prompt: BasePrompt) -> frozenset[str] | None:
 
 
 def _reader(names: Collection[str] | None) -> Reader | None:
-    """Return the function that gets the values of `names` from a view.
+    """Return the function that gets the values of `names` from a context.
 
     None when it is not known what is read, and for what shows the input, which differs every turn: there is nothing to
     look up.
     """
     if names is None or "user_input" in names:
         return None
-    ordered = sorted(names)
-    if len(ordered) < 2:
-        return lambda view: tuple([view[name] for name in ordered])
-    return itemgetter(*ordered)
+    ordered = ["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in sorted(names)]
+    if not ordered:
+        return lambda ctx: ()
+    values = attrgetter(*ordered)
+    return values if len(ordered) > 1 else lambda ctx: (values(ctx),)
 
 
 class Plan:

@@ -160,7 +160,7 @@ class MemoPrompt(BasePrompt):
         default_factory=lambda: default_template(
             "{% for document in documents %}{% if not loop.first %}\n\n{% endif %}"
             "[{{ document.label }}]{% if document.title %} {{ document.title }}{% endif %}\n{{ document.text }}"
-            "{% endfor %}"
+            "{% if document.image %}\n{{ document.image }}{% endif %}{% endfor %}"
         ),
         kw_only=False,
     )

@@ -215,7 +215,7 @@ def test_an_append_that_would_wait_for_another_process_is_left_to_a_thread(memor
     file = next(home.rglob("*.db"))
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert not session.append_now(HI)  # a call that waits raises StoreLocked
+        assert not session.append_now(HI)  # a call that waits raises StoreUnavailable
         other.execute("ROLLBACK")
     assert list(session.conversation) == [HELLO] and session.append_now(HI)
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from agentkit_memory import (
-    ExtractionError,
     FactDraft,
     HeadMoved,
     InvalidArgument,
@@ -25,10 +24,10 @@ from agentkit_memory import (
     Turn,
 )
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.store.item_rows import StoredItem, read_items
+from agentkit_memory.store.item_rows import StoredItem, content_hash, read_items
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_memory.store.tables import items
+from agentkit_memory.store.tables import embeddings, items
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 
@@ -58,12 +57,9 @@ def everything(memory: Memory) -> str:
 def keep_vectors(memory: Memory) -> None:
     """Keep a vector of every item, as an embedder would."""
     with memory._store.database.write() as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO embeddings (model, content_hash, vector, created_at) "
-            "SELECT DISTINCT 'm', content_hash, CAST('1' AS BYTEA), 0 FROM items"
-            if not memory._store.database.is_sqlite
-            else "INSERT INTO embeddings SELECT DISTINCT 'm', content_hash, x'00', 0 FROM items"
-        )
+        hashes = sorted({content_hash(each) for each in connection.scalars(select(items.c.text))})
+        kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
+        connection.execute(insert(embeddings), [{**kept, "content_hash": each} for each in hashes])
 
 
 def count(memory: Memory, table: str) -> int:
@@ -354,7 +350,7 @@ def test_a_session_object_of_a_conversation_made_again_is_not_confused_with_it(e
 
 def test_what_went_wrong_with_a_text_does_not_quote_it_when_it_is_gone(either: Memory) -> None:
     def useless(turns: Sequence[Turn], known: Sequence[StoredFact]) -> list[FactDraft]:
-        raise ExtractionError(f"no facts in {turns[-1].text!r}")
+        raise InvalidArgument(f"no facts in {turns[-1].text!r}")
 
     session = either.session("s")
     session.append(Message("user", SECRET), Message("user", f"again: {SECRET}"))

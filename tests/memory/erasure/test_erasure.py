@@ -15,6 +15,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert, select
 
 from agentkit_memory import (
     InvalidArgument,
@@ -29,7 +30,9 @@ from agentkit_memory import (
 )
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.store.item_rows import content_hash
 from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.tables import embeddings, items
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
@@ -60,14 +63,9 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
     mine.recall("tea")
     mine.worker().drain()
     with memory._store.database.write() as connection:
-        vector = "x'00'" if memory._store.database.is_sqlite else "CAST('1' AS BYTEA)"
-        connection.exec_driver_sql(
-            f"INSERT INTO embeddings (model, content_hash, vector, created_at) "
-            f"SELECT DISTINCT '{marker}', content_hash, {vector}, 0 FROM items WHERE text LIKE '%%{marker}%%'"
-            if not memory._store.database.is_sqlite
-            else f"INSERT INTO embeddings SELECT DISTINCT '{marker}', content_hash, {vector}, 0 "
-            f"FROM items WHERE text LIKE '%{marker}%'"
-        )
+        texts = connection.scalars(select(items.c.text).where(items.c.text.contains(marker)))
+        kept = {"model": marker, "vector": b"\0", "created_at": 0.0}
+        connection.execute(insert(embeddings), [{**kept, "content_hash": content_hash(each)} for each in {*texts}])
 
 
 def everything(memory: Memory) -> str:

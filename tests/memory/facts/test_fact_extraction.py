@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from agentkit_memory import (
-    ExtractionError,
     FactDraft,
     IndexBroken,
     IndexUnavailable,
+    InvalidArgument,
     Memory,
     Scope,
     StoredFact,
@@ -310,7 +310,7 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
     def model(turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
         asked.append([turn.text for turn in turns if turn.new])
         if any(turn.new and turn.text == "poison" for turn in turns):
-            raise ExtractionError("gibberish")
+            raise InvalidArgument("gibberish")
         return homes(turns, known)
 
     asked: list[list[str]] = []
@@ -329,7 +329,7 @@ def test_a_useless_answer_is_asked_for_again_turn_by_turn_and_then_given_up(
         assert "ada lives in Rome." in facts(memory)
         assert "ada lives in Oslo." not in facts(memory)
         assert asked.count(["poison"]) == 2
-        assert "gives no facts: ExtractionError: gibberish" in caplog.text
+        assert "gives no facts: InvalidArgument: gibberish" in caplog.text
         now[0] += 10_000
         assert worker.drain() == 0
 
@@ -376,7 +376,7 @@ def test_an_answer_of_wrong_types_is_of_no_use_and_nothing_else_is_lost(
         assert facts(memory) == ["Beside it.", "ada lives in Rome."]
         assert asked == [["poison", "I live in Rome"], ["poison"], ["poison"], ["I live in Rome"]]
         (told,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-        assert "gives no facts: ExtractionError: the extractor returned" in told
+        assert "gives no facts: InvalidArgument: the extractor returned" in told
         assert said in told
         assert worker.drain() == 0
 

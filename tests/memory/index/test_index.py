@@ -21,7 +21,7 @@ import pytest
 import qdrant_edge
 from sqlalchemy import text
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreLocked
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
@@ -413,7 +413,7 @@ def test_an_index_that_could_not_be_attached_is_let_go_of(home: Path) -> None:
     with Memory.open(home, timeout=0.05) as memory:
         with closing(sqlite3.connect(home / "memory.db")) as other:
             other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(StoreLocked):
+            with pytest.raises(StoreUnavailable):
                 memory.admin.verify()
         assert memory.recall("zebra").degraded == ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from threading import Event
 
-from agentkit_memory.errors import IndexUnavailable, StoreLocked
+from agentkit_memory.errors import IndexUnavailable, StoreUnavailable
 from agentkit_memory.index.index_worker import Worker
 
 __all__ = ["work_until"]
@@ -14,7 +14,7 @@ def work_until(stop: Event, worker: Worker) -> None:
     while not stop.is_set():
         try:
             worked = worker.run_once()
-        except (StoreLocked, IndexUnavailable):
+        except (StoreUnavailable, IndexUnavailable):
             worked = 0
         if not worked:
             stop.wait(0.01)

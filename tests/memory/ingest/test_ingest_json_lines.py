@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import IngestError, IngestOptions, Memory, RecordFields
+from agentkit_memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest.readers import json_lines as records
 
 
@@ -42,16 +42,18 @@ def test_a_record_has_text_title_metadata_and_a_line(either: Memory, docs: Path)
 
 def test_the_fields_can_be_named_also_within_objects(memory: Memory, docs: Path) -> None:
     put(docs, {"q": "Why?", "doc": {"body": "Because.", "name": "N"}, "a.b": 3, "text": "not this"})
-    fields = RecordFields(text=("q", "doc.body"), title=("doc.name",), metadata=("a.b", "absent"))
-    memory.ingest(docs, options=IngestOptions(records=fields))
+    options = IngestOptions(
+        record_text=("q", "doc.body"), record_title=("doc.name",), record_metadata=("a.b", "absent")
+    )
+    memory.ingest(docs, options=options)
     assert stored(memory) == [(0, 1, "N", "Why?\n\nBecause.", {"a.b": 3})]
 
 
 def test_other_fields_mean_that_an_unchanged_file_is_read_anew(memory: Memory, docs: Path) -> None:
     put(docs, {"text": "zebra", "body": "violin"})
-    memory.ingest(docs, options=IngestOptions(records=RecordFields(text=("text",))))
+    memory.ingest(docs, options=IngestOptions(record_text=("text",)))
     assert memory.recall("violin") == ()
-    report = memory.ingest(docs, options=IngestOptions(records=RecordFields(text=("body",))))
+    report = memory.ingest(docs, options=IngestOptions(record_text=("body",)))
     assert (len(report.changed), len(memory.recall("violin")), memory.recall("zebra")) == (1, 1, ())
 
 
@@ -124,9 +126,9 @@ def test_a_record_without_words_becomes_no_chunk(memory: Memory, docs: Path) -> 
     assert memory.ingest(docs).chunks == 1
 
 
-@pytest.mark.parametrize("fields", [{"text": "body"}, {"title": "t"}, {"metadata": "m"}])
+@pytest.mark.parametrize("fields", [{"record_text": "body"}, {"record_title": "t"}, {"record_metadata": "m"}])
 def test_one_name_is_no_tuple_of_names(fields: dict[str, Any]) -> None:
     with pytest.raises(IngestError, match="expected a tuple of names"):
-        RecordFields(**fields)
+        IngestOptions(**fields)
     with pytest.raises(IngestError, match="at least one field"):
-        RecordFields(text=())
+        IngestOptions(record_text=())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.memory import IngestOptions, Memory, RecordFields
+from agentkit.memory import IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument
 
@@ -100,7 +100,7 @@ def test_metadata_that_is_too_deep_or_too_large_is_not_stored(home: Path) -> Non
 def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: Path) -> None:
     lines = [{"text": "zebra", "deep": nested(330)}, {"text": "zebra flat", "deep": nested(3)}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    options = IngestOptions(lenient=True, records=RecordFields(metadata=("deep",)))
+    options = IngestOptions(lenient=True, record_metadata=("deep",))
     with Memory.open(tmp_path / "home") as memory:
         report = memory.ingest(tmp_path / "a.jsonl", options=options)
         assert "line 1 has metadata that nests deeper than 32 levels" in str(report.repaired[0])

@@ -11,7 +11,7 @@ from sqlite3 import connect
 
 import pytest
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreFull, StoreLocked
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreUnavailable
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
 from agentkit_prompts.context.messages import Message
@@ -136,7 +136,7 @@ def test_a_locked_database_is_read_without_waiting_and_logs_are_written_later(ho
             other.execute("BEGIN IMMEDIATE")
             recall = memory.recall("heron")
             assert len(recall) == 3 and recall.degraded == ()
-            with pytest.raises(StoreLocked):
+            with pytest.raises(StoreUnavailable):
                 memory.recall_logs()
             assert "recalls are not logged at present" in memory.recall("heron").degraded[-1]
         assert len(memory.recall("heron")) == 3
@@ -164,7 +164,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             memory.session("s").append(Message("user", "The stork stands there.", name="Ada"))
             recall = memory.recall("heron")
             assert len(recall) == 2
-            with pytest.raises(StoreFull, match="free some space"):
+            with pytest.raises(IndexUnavailable, match="free some space"):
                 memory.worker().drain()
             assert [found.text for found in memory.recall("stork")] == ["The stork stands there."]
             (docs / "crane.md").write_text("The crane flies south.")
@@ -172,7 +172,7 @@ def test_an_index_on_a_full_disk_is_read_and_not_written(
             assert (len(report.added), report.pending) == (1, 2)
             assert [found.text for found in memory.recall("crane", limit=1)] == ["The crane flies south."]
             assert len(memory.recall("heron")) == 2  # each once, whether the index or SQL found it
-            with pytest.raises(StoreFull, match="free some space"):
+            with pytest.raises(IndexUnavailable, match="free some space"):
                 memory.admin.repair()
             erased = memory.erase(Scope("local", user="nobody"))
             assert not erased.compacted and "still in its files" in str(erased)

@@ -300,3 +300,17 @@ def test_a_piece_of_ones_own_that_makes_a_token_is_found() -> None:
     for context in (PromptContext(user_input="@@"), PromptContext(user_input="x", conversation=talk)):
         with pytest.raises(ControlTokenError, match="control tokens"):
             compose(Layers(), context).to_text(template)
+
+
+@pytest.mark.parametrize("place", ["conversation", "input"])
+def test_a_piece_of_ones_own_cannot_be_chosen_by_a_text(place: str) -> None:
+    class Choosing(RoleMarkerTemplate):
+        def piece(self, turn: Turn, task: Task, recent: bool = False) -> tuple[str, str, str]:
+            begin, text, end = super().piece(turn, task, recent)
+            return (*task.markers["system"][:1], text, end) if "Q" in text else (begin, text, end)
+
+    template = Choosing(system="<S>", eosys="</S>", user="<U>", eoh="</S>", assistant="<A>", eoa="</A>")
+    talk = [Message("user", "Q" if place == "conversation" else "x"), Message("assistant", "x")]
+    context = PromptContext(user_input="Q" if place == "input" else "x", conversation=talk)
+    with pytest.raises(ControlTokenError, match="makes control tokens"):
+        compose(Layers(), context).to_text(template)

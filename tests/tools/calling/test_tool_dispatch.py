@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -64,6 +66,45 @@ async def test_no_calls_have_no_results_and_unknown_tools_an_answer() -> None:
     assert await call_tools([], TOOLS, context) == []
     (result,) = await call_tools([call("slwo", 1)], TOOLS, context)
     assert (result.status, "slow" in str(result.content)) == ("error", True)
+
+
+@pytest.mark.parametrize("waiting", [(), (1,), (2,), (3,), (1, 3), (2, 3), (1, 2, 3)])
+async def test_each_call_has_a_context_of_its_own(waiting: tuple[int, ...]) -> None:
+    seen: dict[int, list[str]] = {}
+
+    @tool
+    async def note(n: int) -> str:
+        seen[n] = [who.get()]
+        who.set(f"call {n}")
+        if n in waiting:
+            await asyncio.sleep(0)
+        seen[n].append(who.get())
+        return f"note {n}"
+
+    who: ContextVar[str] = ContextVar("who", default="caller")
+    numbers = [1, 2, 3]
+    results = await call_tools([call("note", n) for n in numbers], by_name([note]), context)
+    assert [result.content for result in results] == ["note 1", "note 2", "note 3"]
+    assert seen == {n: ["caller", f"call {n}"] for n in numbers}
+    for n in numbers:  # by itself
+        await call_tools([call("note", n)], by_name([note]), context)
+    assert who.get() == "caller"
+
+
+async def test_a_call_that_fails_before_others_begin_leaves_none_of_them_behind(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    def on_end(result: ToolResult) -> None:
+        raise RuntimeError("listener")
+
+    @tool
+    async def quick(n: int) -> str:
+        return "done"
+
+    with pytest.raises(RuntimeError, match="listener"):
+        await call_tools([call("quick", n) for n in (1, 2, 3)], by_name([quick]), context, on_end=on_end)
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []  # such as "was never awaited"
 
 
 async def test_listeners_hear_of_every_start_and_end() -> None:

@@ -191,18 +191,11 @@ async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.Capt
 
 @pytest.mark.long
 @pytest.mark.parametrize("trouble", ["freeze", "torrent"])
-async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(
-    trouble: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agentkit_tools.mcp.connection._PROBE_SECONDS", 0.5)
+async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of_time(trouble: str) -> None:
     async with MCPToolset(command("honest")) as server:
         pid = (await ask(named(server, "pid"))).content
         hung = await ask(named(server, trouble).but(timeout=0.5))
-        for _ in range(100):
-            await asyncio.sleep(0.1)
-            after = await ask(named(server, "pid").but(timeout=2))
-            if after.ok:
-                break
+        after = await ask(named(server, "pid").but(timeout=30))  # waits for the new one, not for the old
 
     assert hung.status == "timeout"
     assert after.ok and after.content != pid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -51,6 +52,30 @@ def test_it_can_be_stopped_from_inside() -> None:
         if one.name == "agentkit-mcp-inside":
             one.join(10)
             assert not one.is_alive()
+
+
+def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    thread = LoopThread("agentkit-mcp-late")
+    begun, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.set()
+            raise ValueError("late")
+
+    async def last() -> None:
+        pass
+
+    future = thread.submit(work())
+    assert begun.wait(10)
+    future.cancel()
+    assert ended.wait(10)
+    thread.stop(last())
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_cancelling_the_future_cancels_the_work() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
 
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
-from agentkit_tools.mcp.loop_thread import LoopThread
+from agentkit_tools.mcp.loop_thread import LoopThread, retrieve
 from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ _LISTEN_AGAIN_SECONDS = 1.0
 _END_SECONDS = 0.3
 _LATE_SECONDS = 0.25
 """How long the thread of the session may take to say that the time is over, before this thread says so itself."""
-_PROBE_SECONDS = 10.0
+_MIN_PROBE_SECONDS = 0.5
+_MAX_PROBE_SECONDS = 2.0
 _MAX_REASON = 1_000
 
 
@@ -135,17 +136,19 @@ class _Sessions:
     async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
         start = monotonic()
         session = await self._session()
-        limit = asyncio.timeout(None if seconds is None else max(0.0, start + seconds - monotonic()))
+        asked = asyncio.ensure_future(work(session.client))  # what waits here learns at once that it is cancelled
+        asked.add_done_callback(retrieve)
         try:
-            async with limit:
-                return await work(session.client)
-        except asyncio.CancelledError:  # it took too long, perhaps because the server hangs
-            session.probe()
-            raise
+            await asyncio.wait((asked,), timeout=None if seconds is None else max(0.0, start + seconds - monotonic()))
+        finally:
+            if not asked.done():  # it takes too long, perhaps because the server hangs
+                session.probe(monotonic() - start)
+                asked.cancel()
+        if not asked.done():
+            raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds")
+        try:
+            return asked.result()
         except Exception as error:
-            if limit.expired():
-                session.probe()
-                raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds") from error
             raise await self._translated(error, session) from error
 
     async def close(self) -> None:
@@ -160,6 +163,9 @@ class _Sessions:
     async def _session(self) -> _Session:
         """Return a session that is open; all who wait for one wait for the same."""
         session = self._now
+        if session is not None and session.probing is not None:  # a request to a server that hangs would be lost
+            await asyncio.wait((session.probing,))
+            session = self._now
         if session is None or session.closing.is_set():
             if problem := self._target.problem():
                 raise MCPServerLost(problem)
@@ -230,7 +236,8 @@ class _Session:
         self._target = target
         self._stderr = stderr
         self._changed = changed
-        self._probing: asyncio.Task[None] | None = None
+        self.probing: asyncio.Task[None] | None = None
+        """What finds out whether the server hangs."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
 
     async def close(self) -> None:
@@ -241,17 +248,21 @@ class _Session:
         with suppress(asyncio.CancelledError):
             await asyncio.shield(self._keeper)
 
-    def probe(self) -> None:
-        """Give up a server that answers nothing at all any more; the next request starts or reaches another one."""
-        if self._probing is None or self._probing.done():
-            self._probing = asyncio.get_running_loop().create_task(self._probe(), context=Context())
+    def probe(self, waited: float) -> None:
+        """Give up a server that answers nothing at all any more; the next request starts or reaches another one.
 
-    async def _probe(self) -> None:
+        It has half of the `waited` seconds in which it has not answered a request, within bounds.
+        """
+        if self.probing is None or self.probing.done():
+            seconds = min(max(waited / 2, _MIN_PROBE_SECONDS), _MAX_PROBE_SECONDS)
+            self.probing = asyncio.get_running_loop().create_task(self._probe(seconds), context=Context())
+
+    async def _probe(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(_PROBE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await self.client.list_tools()
         except TimeoutError:
-            await self.close()
+            self.closing.set()
         except Exception:  # an error is an answer, too
             return
 

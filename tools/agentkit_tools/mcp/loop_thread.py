@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Thread, current_thread
 from typing import Any, TypeVar
 
-__all__ = ["LoopThread"]
+__all__ = ["LoopThread", "retrieve"]
 
 T = TypeVar("T")
 
@@ -56,9 +56,11 @@ class LoopThread:
         Raises:
             RuntimeError: The thread was stopped.
         """
+        watched = _watched(work)
         try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
+            return asyncio.run_coroutine_threadsafe(watched, self._loop)
         except RuntimeError:
+            watched.close()
             work.close()
             raise
 
@@ -87,3 +89,16 @@ class LoopThread:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
             await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+async def _watched(work: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    if task is not None:
+        task.add_done_callback(retrieve)
+    return await work
+
+
+def retrieve(ended: asyncio.Future[Any]) -> None:
+    """Take note of how something ended that perhaps nobody waits for any more: asyncio would log that nobody did."""
+    if not ended.cancelled():
+        ended.exception()

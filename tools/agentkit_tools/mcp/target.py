@@ -96,8 +96,9 @@ class Target:
                 host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
             except ValueError:
                 parts, host = urlsplit(""), None
-            self.name = f"{parts.scheme}://{host}"
-            if parts.scheme not in ("http", "https") or not host:
+            is_address = parts.scheme in ("http", "https") and bool(host)
+            self.name = f"{parts.scheme}://{host}" if is_address else f"at {len(server)} characters"
+            if not is_address:  # which are not shown: they may be a key
                 problems.append(
                     "a str is an http or https address; a command is a list such as ['python', 'server.py']"
                 )

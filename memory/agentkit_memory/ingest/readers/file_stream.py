@@ -16,9 +16,10 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
 
-__all__ = ["FileStream", "GivenStream"]
+__all__ = ["PIECE", "FileStream", "GivenStream"]
 
-_PIECE = 256 * 1024
+PIECE = 256 * 1024
+"""Bytes that are read at once."""
 _MAX_PROBLEMS = 10
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _BOM = codecs.BOM_UTF8
@@ -71,7 +72,7 @@ class FileStream:
         """Yield the rest of the file."""
         while True:
             try:
-                piece = self.stream.read(_PIECE)
+                piece = self.stream.read(PIECE)
             except OSError as error:
                 raise self._unreadable(error) from error
             if not piece:

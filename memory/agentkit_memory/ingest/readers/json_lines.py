@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from agentkit_memory.ingest.ingest_options import RecordFields
+from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
 from agentkit_memory.ingest.readers.file_stream import FileStream
 from agentkit_memory.store.metadata import written_metadata
@@ -30,10 +30,10 @@ class _BadRecord(Exception):
 
 def record_blocks(reading: FileStream) -> Iterator[Block | Part]:
     """Yield every record as a part. Invalid ones are noted as problems of the file."""
-    fields = reading.options.records
+    options = reading.options
     for number, line in _lines(reading.text()):
         try:
-            text, title, meta = _record(line, fields, reading.options.lenient)
+            text, title, meta = _record(line, options)
         except _BadRecord as problem:
             reading.problem(f"line {number} {problem}")
             continue
@@ -61,7 +61,7 @@ def _lines(pieces: Iterator[str]) -> Iterator[tuple[int, str | None]]:
                 held.clear()
 
 
-def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str, str, str]:
+def _record(line: str | None, options: IngestOptions) -> tuple[str, str, str]:
     if line is None:
         raise _BadRecord(f"is longer than {MAX_RECORD:,} characters")
     try:
@@ -71,27 +71,29 @@ def _record(line: str | None, fields: RecordFields, lenient: bool) -> tuple[str,
         raise _BadRecord(f"is not JSON ({why})") from None
     if not isinstance(record, Mapping):
         raise _BadRecord(f"is not an object but {type(record).__name__}")
-    texts = [found for name in fields.text if (found := _find(record, name)) is not _ABSENT and found is not None]
+    texts = [
+        found for name in options.record_text if (found := _find(record, name)) is not _ABSENT and found is not None
+    ]
     if not texts:
-        wanted = " or ".join(repr(name) for name in fields.text)
-        raise _BadRecord(f"has no field {wanted}{nearest(fields.text[0], [str(name) for name in record])}")
+        wanted = " or ".join(repr(name) for name in options.record_text)
+        raise _BadRecord(f"has no field {wanted}{nearest(options.record_text[0], [str(name) for name in record])}")
     for found in texts:
         if not isinstance(found, str):
             raise _BadRecord(f"has a text that is not a string but {type(found).__name__}")
-    titles = [found for name in fields.title if isinstance(found := _find(record, name), str)]
+    titles = [found for name in options.record_title if isinstance(found := _find(record, name), str)]
     text = "\n\n".join(texts)
     try:
-        meta = written_metadata(_metadata(record, fields), ascii_only=False)
+        meta = written_metadata(_metadata(record, options), ascii_only=False)
     except ValueError as error:
         raise _BadRecord(f"has metadata that {error}") from None
     title = " ".join(titles[0].split())[:MAX_TITLE] if titles else ""
-    return _storable(text, lenient), _storable(title, lenient), _storable(meta, lenient)
+    return _storable(text, options.lenient), _storable(title, options.lenient), _storable(meta, options.lenient)
 
 
-def _metadata(record: Mapping[str, Any], fields: RecordFields) -> dict[str, Any]:
-    if fields.metadata is not None:
-        return {name: found for name in fields.metadata if (found := _find(record, name)) is not _ABSENT}
-    used = {*fields.text, *fields.title}
+def _metadata(record: Mapping[str, Any], options: IngestOptions) -> dict[str, Any]:
+    if options.record_metadata is not None:
+        return {name: found for name in options.record_metadata if (found := _find(record, name)) is not _ABSENT}
+    used = {*options.record_text, *options.record_title}
     return {
         name: value
         for name, value in record.items()

@@ -291,11 +291,13 @@ def _cuts(tokens: ControlTokens, text: str, swapped: str) -> list[_Cut]:
 
 
 def _relevant(runs: Runs, tokens: ControlTokens) -> Runs:
-    if not any(run.is_tainted and run.text and tokens.is_harmless(run.text) and not run.text.isspace() for run in runs):
-        return runs
     return Runs(
-        run._replace(is_tainted=False) if tokens.is_harmless(run.text) and not run.text.isspace() else run
-        for run in runs
+        [
+            run._replace(is_tainted=False)
+            if run.is_tainted and not run.text.isspace() and tokens.is_harmless(run.text)
+            else run
+            for run in runs
+        ]
     )
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "REASONING_TAGS",
     "ControlTokens",
     "Found",
-    "Written",
     "control_tokens_of",
     "is_at_line_start",
     "tokens_and_markers",
@@ -42,8 +41,7 @@ REASONING_TAGS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """Around what a model thought, at the start of its reply."""
-_MAX_ROLE = 12
-"""Characters of the name of a role."""
+_ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
 
@@ -54,14 +52,6 @@ class Found(NamedTuple):
     start: int
     end: int
     token: str
-
-
-class Written(NamedTuple):
-    """A control token that a template wrote by itself, and what it wrote right behind it."""
-
-    token: str
-    behind: str
-    """The characters behind it, as many as the name of a role can have and one more."""
 
 
 class ControlTokens:
@@ -93,7 +83,7 @@ class ControlTokens:
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
         self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
         words = "|".join(map(re.escape, self.words))
-        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known))})(.{{0,{_MAX_ROLE + 1}}})", re.DOTALL)
+        self._everywhere = re.compile(f"({'|'.join(map(re.escape, known)) or '(?!)'})((?i:{_ROLES})?)")
         self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
 
     def find(self, text: str) -> Iterator[Found]:
@@ -107,14 +97,16 @@ class ControlTokens:
             for found in self._at_line_start.finditer(text):
                 yield Found(found.start(1), found.end(1), found[1])
 
-    def written(self, text: str) -> list[Written]:
-        """Return the control tokens in `text`, those of words also inside of lines, with what follows them."""
-        made: list[Written] = []
-        found = self._everywhere.search(text) if self else None
-        while found is not None:
-            made.append(Written(*found.groups()))
-            found = self._everywhere.search(text, found.start() + 1)
-        return made
+    def written(self, text: str) -> Iterator[re.Match[str]]:
+        """Return where tokens stand in `text`, those of words also inside of lines.
+
+        The first group of each match is the token, the second the name of a role right behind it, or nothing.
+        """
+        return self._everywhere.finditer(text)
+
+    def written_in_order(self, text: str) -> list[tuple[str, str]]:
+        """Return each token that is `written` in a text, and the role behind it."""
+        return self._everywhere.findall(text)
 
     def may_be_in(self, text: str) -> bool:
         """Whether a token stands in `text`, be it one that counts at the start of a line only."""

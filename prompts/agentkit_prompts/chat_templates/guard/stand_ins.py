@@ -6,24 +6,23 @@ A template that writes its control tokens by what a text says writes others for 
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from itertools import groupby, zip_longest
 
-from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens, Written
+from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree
 
-__all__ = ["first_difference", "with_stand_ins"]
+__all__ = ["STAND_IN", "first_difference", "with_stand_ins"]
 
 _FIRST = 0xF0000
 _COUNT = 0xFFFD
 _LENGTH = 3
 """Characters of a stand-in."""
+STAND_IN = chr(_FIRST) * _LENGTH
+"""A word of no meaning."""
 _ID_LENGTH = 9
 """Characters of that of the id of a tool call: some templates take no other number."""
 _ID = (".id", ".tool_call_id")
 _NAME = (".name", *_ID)
-_ROLE = re.compile(
-    r"(?:assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user)(?!\w)", re.I
-)
 _THOUGHTS = frozenset(opening for opening, _ in REASONING_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 """An escape in the JSON of arguments: a character of the text around it."""
@@ -100,26 +99,15 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
         text: What the template wrote, where nothing untrusted is part of a token.
         around: What it wrote of the same tree `with_stand_ins`.
     """
-    written, expected = tokens.written(text), tokens.written(around)
-    for one, other in zip(written, expected, strict=False):
-        if not _is_same(one, other):
-            return one.token
-    if len(written) == len(expected):
+    if tokens.written_in_order(text) == tokens.written_in_order(around):
         return None
-    more = written if len(written) > len(expected) else expected
-    return more[min(len(written), len(expected))].token
+    for one, expected in zip_longest(tokens.written(text), tokens.written(around)):
+        if one is None or expected is None or one[1] != expected[1]:
+            return str((one or expected)[1])
+        if one[2] != expected[2] and (expected[2] or not _is_stand_in(around[expected.end() : expected.end() + 1])):
+            return "".join(one.groups())
+    return None
 
 
-def _is_same(one: Written, expected: Written) -> bool:
-    if one.token != expected.token:
-        return False
-    role = _ROLE.match(expected.behind)
-    if role is None:
-        return _is_stand_in(expected.behind) or _ROLE.match(one.behind) is None
-    return one.behind.startswith(role[0]) and (
-        _is_stand_in(expected.behind[role.end() :]) or _ROLE.match(one.behind) is not None
-    )
-
-
-def _is_stand_in(text: str) -> bool:
-    return text != "" and _FIRST <= ord(text[0]) < _FIRST + _COUNT
+def _is_stand_in(character: str) -> bool:
+    return character != "" and _FIRST <= ord(character) < _FIRST + _COUNT

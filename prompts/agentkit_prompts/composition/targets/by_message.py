@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
 from agentkit_prompts.chat_templates.guard.break_tokens import broken, broken_runs
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
+from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents
@@ -90,6 +91,8 @@ class _Frame:
         self.pairs = frozenset(task.markers.values())
         self.starts_line = is_at_line_start(task.markers["user"][0])
         self.write_prompt = {starts: _PromptWriter(tokens, starts) for starts in (False, True)}
+        self.around: dict[tuple[str, bool], tuple[str, str]] = {}
+        """What a class that `rewrites_text` writes before and behind a text of no meaning, by role and place."""
         self.is_usable = not any(SEPARATOR in token for token in tokens)
         opening, closing = template.results()
         self.edges: dict[str, tuple[set[str], set[str]]] = {}
@@ -121,6 +124,13 @@ class _Frame:
         begin, text, end = self.template.piece(turn, self.task, recent)
         if (begin, end) not in self.pairs:
             raise _EntangledError
+        if self.template.rewrites_text and self.tokens and text.strip():
+            place = turn["role"], recent
+            if place not in self.around:
+                other: Turn = {"role": turn["role"], "content": STAND_IN}
+                self.around[place] = self.template.piece(other, self.task, recent)[::2]
+            if (begin, end) != self.around[place]:
+                raise _EntangledError
         return begin, text, end
 
 

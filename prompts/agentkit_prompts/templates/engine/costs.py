@@ -93,7 +93,7 @@ _NAMED = Cost(worst.fixed(10), "hashes the value, which is looked up as a name",
 _DIVIDED = Cost(worst.divided, "dividing is quadratic in the digits")
 _FOUND = Cost(worst.each(1), "compares every item with the value", "search")
 _LIST = Cost(worst.each(2), "a reference for each item")
-_TURN = Cost(worst.fixed(10), "one of a few values, or a field of an object")
+_TURN = Cost(worst.fixed(45), "one of a few values, or a field of an object")
 _MADE = Cost(worst.each(8, 24), "hashes each key and keeps it", "hash")
 
 COSTS: dict[str, Cost] = {
@@ -129,7 +129,7 @@ COSTS: dict[str, Cost] = {
     **dict.fromkeys(("range.count", "range.index"), Cost(worst.each(2, 10), "looks at each number of the range")),
     **dict.fromkeys([f"int.{name}" for name in ("as_integer_ratio", "bit_count", "bit_length", "conjugate")], _NUMBER),
     **dict.fromkeys([f"float.{name}" for name in ("as_integer_ratio", "conjugate", "hex", "is_integer")], _NUMBER),
-    "loop.changed": Cost(worst.fixed(10), "compares what it gets with what it got before", "measure"),
+    "loop.changed": Cost(worst.fixed(45), "compares what it gets with what it got before", "measure"),
     **dict.fromkeys(("loop.cycle", "cycler.next", "cycler.reset"), _TURN),
     **dict.fromkeys(
         [f"date.{name}" for name in ("date", "isoformat", "isoweekday", "time", "total_seconds", "weekday")], _TURN

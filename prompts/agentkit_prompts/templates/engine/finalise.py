@@ -101,7 +101,7 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
 
 
 def _number(meter: Meter, value: object) -> str:
-    meter.charge(4)
+    meter.charge(12)
     if isinstance(value, int):
         if not -_MAX_INT < value < _MAX_INT:
             raise Fault("the number has too many digits to be printed")

@@ -115,7 +115,7 @@ def affix(value: Any, part: Any = "", *args: Any, **_: Any) -> int:
 def split(search: Callable[..., int]) -> Callable[..., int]:
     def worst(value: Any, sep: Any = None, *args: Any, **_: Any) -> int:
         size, small = size_of(value), size_of(sep)
-        return search(value, sep) + (size // small if small else size // 2)
+        return 6 + search(value, sep) + (size // small if small else size // 2)
 
     return worst
 
@@ -144,17 +144,18 @@ def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: An
         return size_of(value) ** 2 // (32 * columns) + 6 * size_of(value)
     lines = size_of(value) // columns + len(value.splitlines()) + 1
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return 6 * size_of(value) + 40 * lines + longest * longest // (32 * columns) + lines * size_of(wrapstring) // 16
+    words = longest * longest // (32 * columns)
+    return 20 + 6 * size_of(value) + 40 * lines + words + lines * size_of(wrapstring) // 16
 
 
 def title(value: str, *args: Any, **_: Any) -> int:
     words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
-    return 10 + size_of(value) // 2 + 8 * words
+    return 40 + size_of(value) // 2 + 10 * words
 
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
     start = size_of(width) if isinstance(width, str) else _whole(width)
-    return 6 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
+    return 24 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
 
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
@@ -162,7 +163,7 @@ def urlize(value: str, *args: Any, **_: Any) -> int:
         return size_of(value) ** 2 // 8
     longest = max(map(len, _RUN.findall(value)), default=0)
     return (
-        60 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
+        90 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
     )
 
 
@@ -173,7 +174,7 @@ def printed_int(value: Any) -> int:
 
 def divided(left: Any, right: Any = 1) -> int:
     bits = sum([one.bit_length() for one in (left, right) if isinstance(one, int)])
-    return 2 + int(bits * bits // 100_000)
+    return 14 + int(bits * bits // 100_000)
 
 
 def count_of(value: object) -> int:
@@ -188,7 +189,7 @@ def each(steps: int, base: int = 10) -> Callable[..., int]:
     return lambda value=(), *_, **__: base + steps * count_of(value)
 
 
-def named(steps: int, base: int = 40) -> Callable[..., int]:
+def named(steps: int, base: int = 50) -> Callable[..., int]:
     def worst(value: Any, *args: Any, **keywords: Any) -> int:
         given = (*args, *keywords.values())
         names = [one for one in given if isinstance(one, str)]
@@ -265,7 +266,7 @@ def tags(value: Any, *args: Any, **_: Any) -> int:
 
 
 def filled(template: Any, *args: Any, **keywords: Any) -> int:
-    return 60 + size_of(template) // 2 + 40 * _fields(template)
+    return 75 + size_of(template) // 2 + 40 * _fields(template)
 
 
 def _fields(template: Any) -> int:

@@ -1,0 +1,63 @@
+"""Images as documents of one item, their alt text; what is stored is checked here."""
+
+from __future__ import annotations
+
+from pydantic_core import Url
+
+from agentkit_memory.errors import IngestError
+from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk
+from agentkit_memory.store.image_rows import image_hash
+from agentkit_prompts.context.parts import Image
+from agentkit_prompts.errors import MediaError, brief
+
+__all__ = ["MAX_IMAGE", "checked_alt", "checked_image", "image_chunk"]
+
+MAX_IMAGE = 10_000_000
+"""Bytes of an image. No model takes larger ones."""
+
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
+    (b"\xff\xd8\xff", 0, "image/jpeg"),
+    (b"GIF8", 0, "image/gif"),
+    (b"WEBP", 8, "image/webp"),
+)
+
+
+def checked_image(source: str, image: Image) -> Image:
+    """Return an image that can be stored: its bytes, with the type that they have, or its address.
+
+    Raises:
+        IngestError: It cannot be read, is too large, or is not an image that models take.
+    """
+    if isinstance(image.source, Url):
+        return image
+    try:
+        content = image.read()
+    except MediaError as error:
+        raise IngestError(source, str(error)) from error
+    if len(content) > MAX_IMAGE:
+        raise IngestError(source, f"has {len(content):,} bytes, at most {MAX_IMAGE:,} are stored: scale the image down")
+    kind = next((kind for mark, at, kind in _SIGNATURES if content[at : at + len(mark)] == mark), None)
+    if kind is None:
+        raise IngestError(source, "is not a PNG, JPEG, GIF or WebP image, which models take; convert it first")
+    return Image(content, kind, image.name or image.label)
+
+
+def checked_alt(source: str, alt: object) -> str:
+    """Return the alt text of an image.
+
+    Raises:
+        IngestError: It is not text, empty, or too long.
+    """
+    if not isinstance(alt, str) or not alt.strip():
+        raise IngestError(
+            source, f"is an image, recalled by its alt text: expected text that describes it, got {brief(alt)}"
+        )
+    if len(alt.encode("utf-8", "surrogatepass")) > CHUNK_BYTES:
+        raise IngestError(source, f"its alt text has {len(alt):,} characters, at most {CHUNK_BYTES:,} bytes are stored")
+    return alt
+
+
+def image_chunk(image: Image, alt: str, title: str = "", meta: str = "{}") -> Chunk:
+    """Return the only chunk of the document that an image is."""
+    return Chunk(0, 0, len(alt), 1, title, alt, meta, image_hash(image))

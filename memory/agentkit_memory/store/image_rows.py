@@ -1,0 +1,52 @@
+"""The images of documents: their bytes, or of an address that alone; and the names of their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic_core import Url
+from sqlalchemy import Connection, bindparam, select
+
+from agentkit_memory.store.item_rows import content_hash
+from agentkit_memory.store.tables import images, items
+from agentkit_prompts.context.parts import Image
+
+__all__ = ["image_hash", "image_row", "read_hashes", "read_images"]
+
+_READ = select(images).where(images.c.document_id.in_(bindparam("ids", expanding=True)))
+_HASHES = select(items.c.id, items.c.content_hash).where(items.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def image_hash(image: Image) -> str:
+    """Return the name under which the vector of an image is kept: never that of a text."""
+    return content_hash(f"image\0{image.id}")
+
+
+def image_row(document: str, image: Image) -> dict[str, object]:
+    """Return the row of the image of a document."""
+    is_address = isinstance(image.source, Url)
+    return {
+        "document_id": document,
+        "media_type": image.media_type or "",
+        "name": image.name or "",
+        "url": str(image.source) if is_address else "",
+        "content": b"" if is_address else image.source,
+    }
+
+
+def read_images(connection: Connection, documents: Sequence[str]) -> dict[str, Image]:
+    """Return the images of those documents that are one, by the ids of these."""
+    rows: Sequence[Any] = connection.execute(_READ, {"ids": list(documents)}).all() if documents else ()
+    return {
+        row.document_id: Image(
+            Url(row.url) if row.url else bytes(row.content), row.media_type or None, row.name or None
+        )
+        for row in rows
+    }
+
+
+def read_hashes(connection: Connection, found: Sequence[str]) -> Mapping[str, str]:
+    """Return the hashes of what these items show: equal ones are copies of one image."""
+    rows: Sequence[Any] = connection.execute(_HASHES, {"ids": list(found)}).all() if found else ()
+    return {row.id: row.content_hash for row in rows}
