@@ -156,7 +156,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         while client.server.runs.live:  # what they used is read by the same connections
             assert time.monotonic() < end, "a run that was deleted is waited for"
             time.sleep(0.05)
-        counts = [queries(records, limit) for limit in (2, 4)]
+        counts = [min(queries(records, limit) for _ in range(5)) for limit in (2, 4)]  # the worker asks, too
         assert counts[1] - counts[0] == 2  # the steps of each further run, and nothing else
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
