@@ -79,8 +79,10 @@ async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp
     await agent.map(inputs, name="tenants", out=tmp_path / "t", tenant=lambda text: text[0], tenant_concurrency=1)
     assert model.most <= 2
     model.began.clear()
-    await agent.map([f"r{number}" for number in range(5)], name="rate", out=tmp_path / "r", rate=2)
-    assert model.began[-1] - model.began[0] >= 0.9  # SQLite may count in whole seconds
+    await agent.map([f"r{number}" for number in range(7)], name="rate", out=tmp_path / "r", rate=2)
+    assert (
+        model.began[-1] - model.began[0] >= 1
+    )  # of at least two: SQLite counts whole seconds, and a worker may be slow to begin
 
 
 def test_the_command_line_maps_a_file_and_names_its_bad_lines(url: str, tmp_path: Path) -> None:
