@@ -193,7 +193,7 @@ class Worker:
                 scope,
                 document if kind == IMAGE else "",
             )
-            for item, want, attempts, title, text, scope, kind, document in rows
+            for item, want, attempts, title, text, scope, kind, document in map(tuple, rows)
         ]
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:

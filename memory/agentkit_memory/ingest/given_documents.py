@@ -90,6 +90,7 @@ class Documents:
             metadata, image = {**content.metadata, **(metadata or {})}, content.image
             source, title, content = source or content.source or content.id, content.title, content.text
         meta = self._check(content, source, metadata)
+        alt = ""
         if image is not None:
             alt, image = storable(checked_alt(source, content)), checked_image(source, image)
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else bytes(content)

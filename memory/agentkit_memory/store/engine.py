@@ -399,7 +399,7 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
         pass  # which quotes the address: it is not to be behind ours
     if made is None:
         raise InvalidArgument(_NO_DATABASE)
-    return made, _shown(url)
+    return made, _shown(made.url)
 
 
 def _shown(url: URL) -> str:

@@ -74,7 +74,8 @@ def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
     template = JinjaChatTemplate(
         "{% if messages|length > 1 %}" + deep + "{% endif %}ok", isolated=True, lossy=True, limits=None
     )
-    with pytest.raises(ChatTemplateError, match="the process of the isolated template ended"):
+    # From Python 3.14 on the stack is watched while such a value is hashed, and the process lives.
+    with pytest.raises(ChatTemplateError, match=r"the process of the isolated template ended|nests too deeply"):
         template.render(MESSAGES)
     assert template.render(HI) == "ok"
 

@@ -397,11 +397,18 @@ def test_a_change_of_every_text_takes_out_what_only_a_provider_can_read() -> Non
 # What is wrong
 
 
-def deep() -> list[Any]:
+def deep(levels: int = 10_000) -> list[Any]:
     nested: list[Any] = []
-    for _ in range(10_000):
+    for _ in range(levels):
         nested = [nested]
     return nested
+
+
+@pytest.mark.parametrize("levels", [101, 150, 900, 3_000, 200_000])
+def test_arguments_that_nest_too_deeply_are_named_whatever_json_can_take(levels: int) -> None:
+    calls = [{"id": "1", "function": {"name": "f", "arguments": deep(levels)}}, 5]
+    with pytest.raises(MessageError, match=r"arguments: is cyclic or nests too deeply(.|\n)*tool_calls\[1\]: expected"):
+        read_messages([{"role": "assistant", "tool_calls": calls}])
 
 
 def test_everything_wrong_is_named_at_once_with_its_place() -> None:

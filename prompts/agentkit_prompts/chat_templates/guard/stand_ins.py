@@ -6,7 +6,7 @@ A template that writes its control tokens by what a text says writes others for 
 from __future__ import annotations
 
 import re
-from itertools import groupby, zip_longest
+from itertools import groupby
 
 from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree
@@ -105,12 +105,15 @@ def first_difference(tokens: ControlTokens, text: str, around: str) -> str | Non
     """
     if tokens.written_in_order(text) == tokens.written_in_order(around):
         return None
-    for one, expected in zip_longest(tokens.written(text), tokens.written(around)):
-        if one is None or expected is None or one[1] != expected[1]:
-            return str((one or expected)[1])
+    found, wanted = list(tokens.written(text)), list(tokens.written(around))
+    for one, expected in zip(found, wanted, strict=False):
+        if one[1] != expected[1]:
+            return str(one[1])
         if one[2] != expected[2] and (expected[2] or not _is_stand_in(around[expected.end() : expected.end() + 1])):
             return "".join(one.groups())
-    return None
+    if len(found) == len(wanted):
+        return None
+    return str(max(found, wanted, key=len)[min(len(found), len(wanted))][1])
 
 
 def _is_stand_in(character: str) -> bool:

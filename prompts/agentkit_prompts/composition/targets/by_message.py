@@ -128,7 +128,8 @@ class _Frame:
             place = turn["role"], recent
             if place not in self.around:
                 other: Turn = {"role": turn["role"], "content": STAND_IN}
-                self.around[place] = self.template.piece(other, self.task, recent)[::2]
+                before, _, behind = self.template.piece(other, self.task, recent)
+                self.around[place] = before, behind
             if (begin, end) != self.around[place]:
                 raise _EntangledError
         return begin, text, end

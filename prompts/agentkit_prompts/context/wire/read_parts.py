@@ -14,7 +14,7 @@ from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of
-from agentkit_prompts.errors import MediaError, nearest
+from agentkit_prompts.errors import ContextError, MediaError, nearest
 
 __all__ = ["PartReader", "Problems", "fits_json", "plain_text_of"]
 
@@ -253,16 +253,16 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
 def fits_json(value: object, where: str, problems: Problems) -> bool:
     """Whether a value can be written as JSON once it is frozen; notes every place where it cannot."""
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(freeze(value), allow_nan=False)
         return True
-    except (TypeError, ValueError, RecursionError):
+    except (ContextError, TypeError, ValueError):
         pass
-    before = len(problems)
     try:
-        problems += _not_json(value, where)
+        found = _not_json(value, where)
     except RecursionError:
-        problems.append(f"{where}: is cyclic or nests too deeply")
-    return len(problems) == before
+        found = []
+    problems += found or [f"{where}: is cyclic or nests too deeply"]
+    return False
 
 
 def _not_json(value: object, where: str) -> list[str]:
