@@ -122,7 +122,9 @@ class DurableStore:
         begun: set[str] = set()
         for at in range(0, len(rows), _PAGE):
             page = [status for _, status in rows[at : at + _PAGE]]
-            # One transaction; and runs of one session keep their order where a clock has seconds only.
+            # One transaction; and runs of one session keep their order, whatever the clock of this process: behind the
+            # last one that the database has, which DBOS would ask for once and note for ever.
+            self.client._sys_db._batch_created_at_cursors.clear()
             begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
             if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:

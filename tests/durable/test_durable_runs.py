@@ -270,6 +270,27 @@ async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Work
     assert (asked, most) == (["0", "1", "2", "3"], 1)
 
 
+async def test_runs_of_one_session_keep_their_order_where_the_clocks_of_those_who_start_them_differ(
+    runs: Runs, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, ahead = InMemorySession(), Runs(url)
+    agent = Agent(ScriptedModel.repeat("ok"), name="talker")
+    for each in (ahead, runs):
+        each.add(agent, sessions=lambda name: session)
+    now = time.time
+    handles = []
+    for number in range(4):
+        with monkeypatch.context() as clock:
+            if number % 2 == 0:
+                clock.setattr(time, "time", lambda: now() + 100)
+            handles.append(await (ahead, runs)[number % 2].start(agent, str(number), session=session))
+    with runs.worker(poll=0.02, grace=0):
+        for handle in handles:
+            await handle.result(timeout=WAIT)
+    assert [message.text for message in session.conversation if message.role == "user"] == ["0", "1", "2", "3"]
+    ahead.close()
+
+
 class Slow(ScriptedModel):
     def __init__(self, answer: Any) -> None:
         super().__init__(["unused"])
