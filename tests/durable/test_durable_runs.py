@@ -414,6 +414,21 @@ async def test_an_answer_that_has_no_json_form_fails_the_run_by_name(working: Wo
         await (await agent.start("One.")).result(timeout=WAIT)
 
 
+async def test_answers_and_errors_that_no_database_holds_are_stored_without_what_it_refuses(working: Working) -> None:
+    odd = "half of a pair: \ud800, none: \0"
+
+    def reply(sent: Composition) -> str:
+        if sent.user.text == "fail":
+            raise RuntimeError(odd)
+        return odd
+
+    agent = Agent(ScriptedModel.repeat(reply), name="odd")
+    working(agent)
+    assert (await (await agent.start("answer")).result(timeout=WAIT)).output == "half of a pair: ?, none: \0"
+    with pytest.raises(RunFailed, match="RuntimeError: half of a pair: .,"):
+        await (await agent.start("fail")).result(timeout=WAIT)
+
+
 async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:
     till = Till()
     runs = working(till.agent)
