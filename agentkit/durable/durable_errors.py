@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from agentkit.errors import AgentError
 
-__all__ = ["DurableError", "RunCancelled", "RunFailed", "RunIdTaken", "RunNotFound", "WorkerError"]
+__all__ = [
+    "DatabaseUnavailable",
+    "DurableError",
+    "RunCancelled",
+    "RunFailed",
+    "RunIdTaken",
+    "RunNotFound",
+    "WorkerError",
+]
 
 
 class DurableError(AgentError):
     """Base of what can go wrong with durable runs that is not the fault of the run itself."""
+
+
+class DatabaseUnavailable(DurableError):
+    """The database of the runs does not answer, or refuses what it is asked: it is down, out of reach or full.
+
+    Whether what was asked for is stored is not known then: runs go on either way, and `start` with the same `run_id`
+    begins a run once.
+    """
 
 
 class RunNotFound(DurableError, LookupError):

@@ -8,24 +8,29 @@ would need that fence, those retries and that retention written again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from agentkit.durable.durable_errors import DurableError, RunIdTaken, RunNotFound
+from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
 from agentkit.durable.run_info import RunInfo, RunState, Status, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
 from agentkit.run.journal import Journal
+from agentkit.threads import in_thread
 from agentkit_memory.process.private_files import private_file, private_folder
 
 __all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
+
+T = TypeVar("T")
 
 APPLICATION = "agentkit"
 """The application that the workflows belong to: others may share the database."""
@@ -44,10 +49,15 @@ _CACHED_STATEMENTS = 16
 """Compiled statements that a SQLite connection keeps. They take up to 60 KiB each, and those with a list of ids differ
 with its length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs.
 """
+_SECONDS_AGAIN = 1.0
+"""Between two questions to a database that does not answer."""
+_MAX_SHOWN = 300
+_log = logging.getLogger("agentkit")
 
 
 class DurableStore:
-    """The runs in a database. Its methods block: `RunHandle` and `Runs` call them in threads.
+    """The runs in a database. Its methods block, and raise what SQLAlchemy does where the database does not answer:
+    `RunHandle` and `Runs` ask them by `ask` or `wait_for`.
 
     Args:
         url: The database.
@@ -60,6 +70,47 @@ class DurableStore:
         self.url = _checked_url(url)
         self._lock = threading.Lock()
         self._opened: tuple[Any, RunTables] | None = None
+
+    @contextmanager
+    def answering(self, again: str = "then ask again") -> Iterator[None]:
+        """Within it, a database that does not answer is a `DatabaseUnavailable`.
+
+        Args:
+            again: What to do once it answers.
+        """
+        try:
+            yield
+        except exc.SQLAlchemyError as error:
+            what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
+            raise DatabaseUnavailable(
+                f"the database of the runs, {_shown(self.url)}, does not answer or refuses: {what}: see that it runs, "
+                f"can be reached and has room, {again}"
+            ) from error
+
+    async def ask(self, work: Callable[[], T]) -> T:
+        """Return what a function returns that asks the database, in a thread.
+
+        Raises:
+            DatabaseUnavailable: The database does not answer.
+        """
+
+        def asked() -> T:
+            with self.answering():
+                return work()
+
+        return await in_thread(asked)
+
+    async def wait_for(self, work: Callable[[], T]) -> T:
+        """Return what a function returns that only reads; while the database does not answer it is asked again."""
+        is_noted = False
+        while True:
+            try:
+                return await self.ask(work)
+            except DatabaseUnavailable as error:
+                if not is_noted:
+                    _log.warning("%s; until then it is asked again each second", error)
+                is_noted = True
+                await asyncio.sleep(_SECONDS_AGAIN)
 
     def enqueue(
         self, wanted: Sequence[tuple[str, RunRequest]], *, priority: int = PRIORITY, delay: float | None = None
@@ -75,7 +126,9 @@ class DurableStore:
         begun: set[str] = set()
         for at in range(0, len(rows), _PAGE):
             page = [status for _, status in rows[at : at + _PAGE]]
-            # One transaction; and runs of one session keep their order where a clock has seconds only.
+            # One transaction; and runs of one session keep their order, whatever the clock of this process: behind the
+            # last one that the database has, which DBOS would ask for once and note for ever.
+            self.client._sys_db._batch_created_at_cursors.clear()
             begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
             if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
@@ -196,9 +249,9 @@ class DurableStore:
             self.client.rewind_workflow(
                 run_id, start_step=_BEHIND, queue_name=request.queue, queue_partition_key=request.partition
             )
-        except dbos_errors.DBOSException:
+        except dbos_errors.DBOSException as error:
             if state_of(self._status(run_id)) not in ("queued", "running"):  # or another process was first
-                raise
+                raise DurableError(f"run {run_id!r} cannot go on: {error}: see `agentkit runs show`") from error
 
     @property
     def tables(self) -> RunTables:
@@ -286,25 +339,37 @@ def _opened(url: sa.URL) -> tuple[Any, RunTables]:
     if level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
     if url.get_backend_name() == "sqlite":
-        _make_private(Path(str(url.database)))
+        try:
+            _make_private(Path(str(url.database)))
+        except OSError as error:
+            raise DatabaseUnavailable(
+                f"Runs: the database {_shown(url)} cannot be opened: {error.strerror or error}: name a file in "
+                "a folder that may be written to"
+            ) from error
     tables = RunTables(url)
     try:
         tables.create()
         DBOS.migrate(address)
-        client = DBOSClient(system_database_url=address, serializer=DBOSPortableJSON, application_name=APPLICATION)
-    except (OSError, exc.SQLAlchemyError) as error:
+        client = DBOSClient(
+            system_database_url=address,
+            serializer=DBOSPortableJSON,
+            application_name=APPLICATION,
+            retry_connection_errors=False,  # without an end: whoever asks shall know
+        )
+    except BaseException:
         tables.close()
-        shown = url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
-        raise DurableError(f"Runs: the database {shown} cannot be opened: {error}") from error
+        raise
     return client, tables
+
+
+def _shown(url: sa.URL) -> str:
+    """Return what an error may show of the address of a database."""
+    return url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
 
 
 def _make_private(database: Path) -> None:
     """Make the file of a database and the folders above it that are missing, for their owner alone."""
-    try:
-        private_folder(database.parent)
-    except OSError as error:
-        raise DurableError(f"Runs: the folder of {database} cannot be made: {error.strerror or error}") from error
+    private_folder(database.parent)
     for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
         if name == database.name or database.with_name(name).exists():
             private_file(database.with_name(name))  # SQLite gives the others the rights of the first

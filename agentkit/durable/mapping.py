@@ -78,14 +78,14 @@ async def mapped(
     """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
     check_names("map", options, MapOptions.__annotations__)
     wanted = await in_thread(lambda: _requested(request, inputs, name, options))
-    await in_thread(lambda: _begin(store, added, wanted, options))
+    await store.ask(lambda: _begin(store, added, wanted, options))
     ids = [run_id for run_id, _ in wanted]
     file, written, failed = await in_thread(lambda: _opened(path, ids))
     progress, wait = options.get("on_progress"), _MIN_WAIT
     with file:
         while written < len(ids):
             page = ids[written : written + _PAGE]
-            lines = await in_thread(partial(_ended, store, page))
+            lines = await store.wait_for(partial(_ended, store, page))
             for line in lines:
                 failed += "error" in line
                 file.write(json.dumps(line) + "\n")

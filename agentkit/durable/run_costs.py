@@ -26,8 +26,8 @@ class RunCost:
     runs: int = 0
     """Runs; where it is a tool, its calls, and where it is a layer, the model calls that it was sent with."""
     usage: Usage = NO_USAGE
-    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs. Of a
-    layer: its part of the tokens of prompts and of their price; what was written is the layer `reply`."""
+    """Tokens, and US dollars where prices were known. Of a tool: what agents used that it runs. Of a layer: its part
+    of the tokens of prompts and of their price; what was written is the layer `reply`. Layers add up to the whole."""
 
 
 def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
@@ -71,8 +71,18 @@ def _parts(journal: Journal, info: RunInfo, by: CostBy) -> Iterator[tuple[str, U
 
 
 def _layers(journal: Journal) -> Iterator[tuple[str, Usage]]:
-    """Yield what each layer took of each model call, those of agents inside included: `agent/layer`."""
+    """Yield what each layer took of each model call, those of agents inside included: `agent/layer`.
+
+    What is known as a whole only is `agent/tool`, of a tool whose code runs agents, and `agent/compaction`.
+    """
     for entry in journal.entries:
+        known, usage = "", NO_USAGE
+        if entry.effect == "CallTools" and entry.answer[0].call_id not in journal.inner:
+            known, usage = entry.answer[0].name, entry.answer[1] or NO_USAGE
+        elif entry.effect == "Compact":
+            known, usage = "compaction", entry.answer.usage
+        if usage != NO_USAGE:
+            yield f"{journal.agent}/{known}", usage
         if entry.effect != "CallModel":
             continue
         usage, sent = entry.answer.usage, entry.layers

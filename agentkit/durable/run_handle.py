@@ -18,7 +18,6 @@ from agentkit.run.decisions import Approved, Decision, Denied, decision
 from agentkit.run.events import ApprovalGiven, ConversationCompacted, Event, ModelReplied, Recalled, ToolFinished
 from agentkit.run.journal import Entry, Journal
 from agentkit.run.trace import TraceSpan
-from agentkit.threads import in_thread
 from agentkit_prompts.context.messages import Message, ToolCall
 
 __all__ = ["EndedRun", "RunHandle", "entry_events"]
@@ -71,7 +70,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        return await in_thread(lambda: self._store.info(self.run_id))
+        return await self._store.ask(lambda: self._store.info(self.run_id))
 
     async def journal(self) -> Journal:
         """Return what the run asked for and was answered so far: its messages, usage and decisions.
@@ -79,7 +78,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        return await in_thread(lambda: self._store.journal(self.run_id))
+        return await self._store.ask(lambda: self._store.journal(self.run_id))
 
     async def trace(self) -> TraceSpan:
         """Return the run so far as spans, as JSON data; see `TraceSpan`.
@@ -92,12 +91,15 @@ class RunHandle(Generic[Output]):
     async def events(self, *, follow: bool = False) -> AsyncGenerator[Event[Any], None]:
         """Yield the events so far, each as soon as its step is stored; with `follow` until the run pauses or ends.
 
-        They come from the journal: whole replies, no deltas.
+        They come from the journal: whole replies, no deltas. With `follow`, a database that stops answering is asked
+        again until it does.
         """
-        seen, wait = 0, _MIN_WAIT
+        seen, wait, ask = 0, _MIN_WAIT, self._store.ask
         while True:
-            state = (await self.info()).state if follow else "finished"  # before the journal: nothing comes later
-            journal = await self.journal()
+            # The state before the journal: nothing comes later.
+            state = (await ask(lambda: self._store.info(self.run_id))).state if follow else "finished"
+            journal = await ask(lambda: self._store.journal(self.run_id))
+            ask = self._store.wait_for
             fresh = [event for number, events in entry_events(journal) if number >= seen for event in events]
             seen = len(journal.entries)
             for event in fresh:
@@ -110,6 +112,8 @@ class RunHandle(Generic[Output]):
     async def result(self, *, timeout: float | None = None) -> EndedRun[Output]:
         """Wait until the run ends, and return how.
 
+        A database that stops answering meanwhile is asked again until it does.
+
         Args:
             timeout: Seconds to wait; None for as long as it takes. The run goes on either way.
 
@@ -119,13 +123,19 @@ class RunHandle(Generic[Output]):
             RunCancelled: It was cancelled.
             TimeoutError: It has not ended by then.
             RunNotFound: There is no such run.
+            DatabaseUnavailable: The database does not answer the first time it is asked.
         """
         async with asyncio.timeout(timeout):
-            wait = _MIN_WAIT
-            while (found := await in_thread(lambda: self._store.outcome(self.run_id))) is None:
+            wait, found = _MIN_WAIT, await self._store.ask(self._outcome)
+            while found is None:
                 await asyncio.sleep(wait)
                 wait = min(wait * 1.5, _MAX_WAIT)
-        return await in_thread(lambda: self._ended(found))
+                found = await self._store.wait_for(self._outcome)
+            outcome = found
+            return await self._store.wait_for(lambda: self._ended(outcome))
+
+    def _outcome(self) -> Mapping[str, Any] | None:
+        return self._store.outcome(self.run_id)
 
     def _ended(self, found: Mapping[str, Any]) -> EndedRun[Output]:
         """Return how the run ended, from its outcome."""
@@ -171,7 +181,7 @@ class RunHandle(Generic[Output]):
     async def decide(self, made: Mapping[str | None, Decision], *, by: str = "") -> None:
         """Store decisions by the ids of calls, None for all that wait: every one of them or none. See `approve`."""
         made = {call: decision(one, call or "all calls") for call, one in made.items()}
-        await in_thread(lambda: self._decide(made, by))
+        await self._store.ask(lambda: self._decide(made, by))
 
     def _decide(self, made: Mapping[str | None, Decision], by: str) -> None:
         store = self._store
@@ -202,7 +212,7 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        await in_thread(lambda: self._store.cancel(self.run_id))
+        await self._store.ask(lambda: self._store.cancel(self.run_id))
 
     async def resume(self) -> None:
         """Go on with a run that failed or was cancelled: what was done is not done again.
@@ -211,7 +221,7 @@ class RunHandle(Generic[Output]):
             DurableError: It has finished, or waits for decisions.
             RunNotFound: There is no such run.
         """
-        await in_thread(lambda: self._store.go_on(self.run_id))
+        await self._store.ask(lambda: self._store.go_on(self.run_id))
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"

@@ -22,8 +22,9 @@ __all__ = ["AskedCall", "RunTables", "WorkerRow"]
 
 T = TypeVar("T")
 
-_SECONDS_LOST = 60.0
-"""How long an operation waits for a database that cannot be reached."""
+_SECONDS_LOST = 5.0
+"""How long an operation waits for a database that cannot be reached, as while it is started anew."""
+_SECONDS_CONNECT = 10
 _PAUSE = 0.2
 
 _metadata = sa.MetaData()
@@ -118,9 +119,10 @@ class RunTables:
             event.listen(self._engine, "connect", _prepare_sqlite)
             self._now: Any = sa.literal_column("(julianday('now') - 2440587.5) * 86400.0", sa.Float)
         else:
-            self._engine = sa.create_engine(
-                url.set(drivername="postgresql+psycopg"), pool_size=2, max_overflow=4, pool_pre_ping=True
-            )
+            url = url.set(drivername="postgresql+psycopg")
+            if "connect_timeout" not in url.query:
+                url = url.update_query_dict({"connect_timeout": str(_SECONDS_CONNECT)})
+            self._engine = sa.create_engine(url, pool_size=2, max_overflow=4, pool_pre_ping=True)
             self._now = sa.literal_column("extract(epoch from clock_timestamp())", sa.Float)
 
     def create(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -141,7 +142,7 @@ class Attempt:
             if self._keeper.is_taken:
                 raise TakenOver from error
             await self._stored(lambda: self._store.tables.take(self.run_id))
-            raise RunFailed(self.run_id, type(error).__name__, str(error)) from error
+            raise RunFailed(self.run_id, type(error).__name__, _storable(str(error))) from error
 
     async def _stored(self, work: Callable[[], T]) -> T:
         """Ask the database of the runs, in a thread; where it does not answer, the run is begun with again later."""
@@ -171,8 +172,8 @@ class Attempt:
             await self._stored(lambda: self._store.tables.take(self.run_id))
             is_cut = result.limit is not None
             try:
-                output = result.output if is_cut else added.agent.chain.answer.data(result.output)
-            except (ValueError, TypeError) as error:
+                output = _storable(result.output if is_cut else added.agent.chain.answer.data(result.output))
+            except (ValueError, TypeError, RecursionError) as error:
                 raise JournalError(f"the answer cannot be stored as JSON: {error}") from error
             return {
                 "state": "finished",
@@ -225,6 +226,11 @@ class Attempt:
         tables.ask(self.run_id, wanted, added.approval_timeout)
         ids = {call.id for call in paused.calls}
         return any(call.decision is None for call in tables.calls([self.run_id]) if call.call_id in ids)
+
+
+def _storable(data: Any) -> Any:
+    """Return JSON data without halves of surrogate pairs, which no database holds."""
+    return json.loads(json.dumps(data, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _seen(storing: asyncio.Task[None]) -> None:

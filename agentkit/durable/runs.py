@@ -56,7 +56,8 @@ class Runs:
         url: The database: `sqlite:///runs.db` for one machine, `postgresql://...` for any number of them.
 
     Raises:
-        DurableError: The url is neither.
+        DurableError: The url is neither. All that asks the database raises its subclass `DatabaseUnavailable` where
+            the database does not answer within seconds.
     """
 
     def __init__(self, url: str) -> None:
@@ -114,7 +115,9 @@ class Runs:
     def _start(self, agent: DurableAgent | str, user_input: Any, options: StartOptions) -> RunHandle[Any]:
         check_names("", options, StartOptions.__annotations__)
         request, run_id = self.requested(self.agents.latest(agent), user_input, options)
-        self.store.enqueue([(run_id, request)], priority=options.get("priority", PRIORITY), delay=options.get("delay"))
+        priority, delay = options.get("priority", PRIORITY), options.get("delay")
+        with self.store.answering(f"then start it again with run_id={run_id!r}: it begins once"):
+            self.store.enqueue([(run_id, request)], priority=priority, delay=delay)
         return RunHandle(self.store, self.agents, run_id)
 
     async def map(
@@ -198,16 +201,15 @@ class Runs:
         if given := sorted({"run_id", "delay"} & options.keys()):
             raise DurableError(f"schedule: {', '.join(given)}: each run has its own: leave it out")
 
-        def store() -> None:
-            request, _ = self.requested(self.agents.latest(agent), user_input, options)
-            priority = options.get("priority", PRIORITY)
-            set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
-
-        await in_thread(store)
+        request, _ = await in_thread(lambda: self.requested(self.agents.latest(agent), user_input, options))
+        priority = options.get("priority", PRIORITY)
+        await self.store.ask(
+            lambda: set_schedule(self.store, name, request, priority, cron, timezone, catches_up=catches_up)
+        )
 
     async def schedules(self) -> list[ScheduleInfo]:
         """Return the schedules, by name."""
-        return await in_thread(lambda: known_schedules(self.store))
+        return await self.store.ask(lambda: known_schedules(self.store))
 
     async def unschedule(self, name: str) -> None:
         """Delete a schedule; runs that it began go on.
@@ -218,7 +220,7 @@ class Runs:
         names = [one.name for one in await self.schedules()]
         if name not in names:
             raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}")
-        await in_thread(lambda: self.store.client.delete_schedule(name))
+        await self.store.ask(lambda: self.store.client.delete_schedule(name))
 
     def handle(self, run_id: str) -> RunHandle[Any]:
         """Return the handle of a run; nothing is looked up yet."""
@@ -237,7 +239,7 @@ class Runs:
     ) -> list[RunInfo]:
         """Return runs, the latest first: all, or those of a state, agent, tenant, user, or id of a session."""
         wanted = {"agent": agent, "tenant": tenant, "user": user, "session": session}
-        return await in_thread(lambda: [*self.store.listed(state, wanted, limit, offset)])
+        return await self.store.ask(lambda: [*self.store.listed(state, wanted, limit, offset)])
 
     def worker(self, **options: Any) -> Worker:
         """Return a worker that does the runs of the agents that were added; see `Worker`. It has to be started."""
@@ -249,7 +251,7 @@ class Runs:
         Raises:
             RunNotFound: There is no run of one of the ids; nothing was deleted.
         """
-        return await in_thread(lambda: delete_runs(self.store, [*run_ids]))
+        return await self.store.ask(lambda: delete_runs(self.store, [*run_ids]))
 
     async def delete_ended(self, older_than: timedelta, *, tenant: str | None = None) -> int:
         """Delete the runs that ended so long ago, with all that is stored of them, and return how many.
@@ -261,15 +263,15 @@ class Runs:
         Raises:
             DurableError: The time is below 0; nothing was deleted.
         """
-        return await in_thread(lambda: delete_ended(self.store, older_than, tenant))
+        return await self.store.ask(lambda: delete_ended(self.store, older_than, tenant))
 
     async def costs(self, by: CostBy = "run", *, tenant: str | None = None) -> list[RunCost]:
         """Return what runs cost, from their journals, the most expensive first; see `run_costs`."""
-        return await in_thread(lambda: run_costs(self.store, by, tenant))
+        return await self.store.ask(lambda: run_costs(self.store, by, tenant))
 
     async def workers(self) -> list[WorkerRow]:
         """Return the workers, and those that ended lately."""
-        return await in_thread(lambda: self.store.tables.workers())
+        return await self.store.ask(lambda: self.store.tables.workers())
 
     def close(self) -> None:
         """Close the connections; whatever is called next opens them again."""

@@ -119,6 +119,7 @@ class Worker:
 
         Raises:
             WorkerError: This process has a worker, or another one has one on the same SQLite file.
+            DatabaseUnavailable: The database does not answer.
         """
         global _current
         with _current_lock:
@@ -126,8 +127,9 @@ class Worker:
                 raise WorkerError("worker: this process has one already: one process, one worker")
             _current = self
         try:
-            self._lock()
-            _elsewhere(self._launch)
+            with self._store.answering("then start the worker again"):
+                self._lock()
+                _elsewhere(self._launch)
         except BaseException:
             with _current_lock:
                 _current = None
@@ -223,8 +225,11 @@ class Worker:
         if self._beating is not None:
             self._beating.join()
         if not self.is_lost:
-            self._hand_over([self.id])
-            self._store.tables.end_worker(self.id, "stopped")
+            try:
+                self._hand_over([self.id])
+                self._store.tables.end_worker(self.id, "stopped")
+            except SQLAlchemyError as error:
+                _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
 
     def _wait_for_attempts(self, seconds: float) -> None:
         until = _now() + seconds

@@ -270,6 +270,27 @@ async def test_runs_of_one_session_are_done_in_order_one_at_a_time(working: Work
     assert (asked, most) == (["0", "1", "2", "3"], 1)
 
 
+async def test_runs_of_one_session_keep_their_order_where_the_clocks_of_those_who_start_them_differ(
+    runs: Runs, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, ahead = InMemorySession(), Runs(url)
+    agent = Agent(ScriptedModel.repeat("ok"), name="talker")
+    for each in (ahead, runs):
+        each.add(agent, sessions=lambda name: session)
+    now = time.time
+    handles = []
+    for number in range(4):
+        with monkeypatch.context() as clock:
+            if number % 2 == 0:
+                clock.setattr(time, "time", lambda: now() + 100)
+            handles.append(await (ahead, runs)[number % 2].start(agent, str(number), session=session))
+    with runs.worker(poll=0.02, grace=0):
+        for handle in handles:
+            await handle.result(timeout=WAIT)
+    assert [message.text for message in session.conversation if message.role == "user"] == ["0", "1", "2", "3"]
+    ahead.close()
+
+
 class Slow(ScriptedModel):
     def __init__(self, answer: Any) -> None:
         super().__init__(["unused"])
@@ -391,6 +412,21 @@ async def test_an_answer_that_has_no_json_form_fails_the_run_by_name(working: Wo
     working(agent)
     with pytest.raises(RunFailed, match="JournalError: the answer cannot be stored as JSON: "):
         await (await agent.start("One.")).result(timeout=WAIT)
+
+
+async def test_answers_and_errors_that_no_database_holds_are_stored_without_what_it_refuses(working: Working) -> None:
+    odd = "half of a pair: \ud800, none: \0"
+
+    def reply(sent: Composition) -> str:
+        if sent.user.text == "fail":
+            raise RuntimeError(odd)
+        return odd
+
+    agent = Agent(ScriptedModel.repeat(reply), name="odd")
+    working(agent)
+    assert (await (await agent.start("answer")).result(timeout=WAIT)).output == "half of a pair: ?, none: \0"
+    with pytest.raises(RunFailed, match="RuntimeError: half of a pair: .,"):
+        await (await agent.start("fail")).result(timeout=WAIT)
 
 
 async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:

@@ -62,29 +62,39 @@ async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
 
 
 async def test_costs_are_counted_from_journals(working: Working) -> None:
+    asked = tuple([ToolCall(name, name, '{"input": "x"}') for name in ("ask", "ask_twice")])
+
     def reply(sent: Composition) -> Reply:
         if len(sent.intermediate):
             return Reply(Message("assistant", "Done."), Usage(100, 10))
-        return Reply(Message("assistant", tool_calls=(ToolCall("c", "ask", '{"input": "x"}'),)), Usage(100, 10))
+        return Reply(Message("assistant", tool_calls=asked), Usage(100, 10))
 
     price = Price(input=1.0, output=2.0)
     inner = Agent(ScriptedModel.repeat(Reply(Message("assistant", "ok"), Usage(7, 3)), price=price), name="inner")
-    tools = [inner.as_tool(name="ask", description="Asks."), tool(lambda: "", name="idle", description="Idles.")]
+
+    @tool
+    async def ask_twice(input: str) -> str:
+        """Ask twice."""
+        return "".join([(await inner.run(input)).output for _ in range(2)])
+
+    tools = [inner.as_tool(name="ask", description="Asks."), ask_twice]
     agent = Agent(ScriptedModel.repeat(reply, price=price), tools=tools, name="outer")
     runs = working(agent)
     for tenant in ("a", "a", "b"):
         await (await agent.start("Go.", tenant=tenant)).result(timeout=30)
     by_tenant = [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tenant")]
-    assert by_tenant == [("a", 2, 414), ("b", 1, 207)]
+    assert by_tenant == [("a", 2, 442), ("b", 1, 221)]
     (whole,) = await runs.costs("agent")
-    assert whole.usage.money == pytest.approx(3 * (207 * 1e-6 + 23 * 2e-6))
-    assert [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tool")] == [("ask", 3, 21)]
+    assert whole.usage.money == pytest.approx(3 * (221 * 1e-6 + 29 * 2e-6))
+    by_tool = [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tool")]
+    assert by_tool == [("ask_twice", 3, 42), ("ask", 3, 21)]
     assert [one.name for one in await runs.costs("run", tenant="b")] == [
         info.run_id for info in await runs.list_runs(tenant="b")
     ]
     layers = await runs.costs("layer")
     found = {one.name: one for one in layers}
-    assert {"outer/input[0]", "outer/tools", "outer/reply", "inner/input[0]", "inner/reply"} <= found.keys()
+    named = {"input[0]", "tools", "reply", "ask_twice"}
+    assert {*(f"outer/{one}" for one in named), "inner/input[0]", "inner/reply"} <= found.keys()
     assert sum(one.usage.input_tokens for one in layers) == whole.usage.input_tokens
     assert sum(one.usage.output_tokens for one in layers) == whole.usage.output_tokens
     assert sum(one.usage.money or 0 for one in layers) == pytest.approx(whole.usage.money)

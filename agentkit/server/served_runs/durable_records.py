@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import merge
 from itertools import islice
@@ -46,7 +47,8 @@ class DurableRecords(StoredRuns):
         info = self._info(tenant, run_id)
         if info is None:
             return super().get(tenant, run_id)
-        return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
+        with self._answering():
+            return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         """See `StoredRuns.page`."""
@@ -56,7 +58,8 @@ class DurableRecords(StoredRuns):
         )
         newest = [*islice(((run_id, found) for _, run_id, found in every if run_id != wanted.before), wanted.limit)]
         ids = [run_id for run_id, found in newest if isinstance(found, RunInfo)]
-        journals, ended = self.runs.store.journals(ids), self.runs.store.outcomes(ids)
+        with self._answering():
+            journals, ended = self.runs.store.journals(ids), self.runs.store.outcomes(ids)
         return [
             _record(found, journals[run_id], ended.get(run_id)) if isinstance(found, RunInfo) else found
             for run_id, found in newest
@@ -68,11 +71,15 @@ class DurableRecords(StoredRuns):
         state: RunState | None = "paused" if wanted.status == "waiting" else wanted.status
         about = {"agent": wanted.agent, "session": wanted.session, "user": wanted.user, "tenant": tenant}
         at = 0
-        while page := self.runs.store.listed(state, about, _PAGE, at):
+        while page := self._listed(state, about, at):
             at += len(page)
             for info in page:
                 if until is None or info.created_at.timestamp() <= until:
                     yield info.created_at.timestamp(), info.run_id, info
+
+    def _listed(self, state: RunState | None, about: Mapping[str, str | None], at: int) -> Sequence[RunInfo]:
+        with self._answering():
+            return self.runs.store.listed(state, about, _PAGE, at)
 
     def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when the other runs began, their ids and the runs, the latest first."""
@@ -86,7 +93,8 @@ class DurableRecords(StoredRuns):
         if self._info(tenant, run_id) is None:
             super().delete(tenant, run_id)
         else:
-            delete_runs(self.runs.store, [run_id])
+            with self._answering():
+                delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
         """See `StoredRuns.journal`."""
@@ -96,15 +104,20 @@ class DurableRecords(StoredRuns):
 
     def durable_journal(self, run_id: str) -> Journal:
         """Return the journal of a durable run."""
-        return self.runs.store.journal(run_id)
+        with self._answering():
+            return self.runs.store.journal(run_id)
 
     def _info(self, tenant: str, run_id: str) -> RunInfo | None:
         """Return what is known of a durable run of a tenant; None where it has none of this id."""
         try:
-            info = self.runs.store.info(run_id)
+            with self._answering():
+                info = self.runs.store.info(run_id)
         except RunNotFound:
             return None
         return info if info.tenant == tenant else None
+
+    def _answering(self) -> AbstractContextManager[None]:
+        return self.runs.store.answering()
 
     def close(self) -> None:
         """Close the databases. Closing twice is fine."""

@@ -136,7 +136,8 @@ class DurableRuns:
         added = replace(self._added[record.agent], agent=agent)
         request, run_id = self._runs.requested(added, asked, options)
         try:
-            self._runs.store.enqueue([(run_id, request)])
+            with self._runs.store.answering():
+                self._runs.store.enqueue([(run_id, request)])
         except RunIdTaken:  # another server was first
             return same_run(self._records.get(record.tenant, record.id), record), False
         return self._records.get(record.tenant, run_id), True

@@ -24,13 +24,13 @@ def private_folder(path: Path) -> None:
     except FileExistsError:
         if not path.is_dir():
             raise
+        return
     except FileNotFoundError:
         if path.parent == path:
             raise
         private_folder(path.parent)
-        private_folder(path)
-    else:
-        path.chmod(_FOLDER)  # the umask may have taken rights of the owner away
+        path.mkdir(_FOLDER, exist_ok=True)  # some file systems never have it
+    path.chmod(_FOLDER)  # the umask may have taken rights of the owner away
 
 
 def private_file(path: Path) -> None:
