@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Model, OnDelta, Reply
+from agentkit.models.model import Model, OnDelta, Reply, fitted
 from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
@@ -185,7 +185,7 @@ class Chain(Generic[Output]):
         self.layers.check_kwargs(kwargs)
 
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
-        """Return everything that would be sent for `ctx`, redacted, without sending it."""
+        """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
         composition = compose(
             self._sent,
             ctx,
@@ -194,7 +194,7 @@ class Chain(Generic[Output]):
             memo=memo,
             output_schema=self.answer.request,
         )
-        return composition if self.redact is None else self.redact(composition)
+        return fitted(self.model, composition if self.redact is None else self.redact(composition))
 
     async def run(
         self,

@@ -48,6 +48,9 @@ class ModelPart(_Part):
         default=None,
         description="For the address of a server that only completes text: a registered chat template, or a file.",
     )
+    session_len: int | None = Field(
+        default=None, description="With a chat template: tokens that the server has for prompt and reply."
+    )
 
 
 class MCPTool(_Part):

@@ -266,7 +266,8 @@ class _Building:
         template: str | Path | None = wanted.chat_template
         if template is not None and (self._base / template).is_file():
             template = self._base / template
-        return model_names.model(wanted.name, settings=ModelSettings(**wanted.settings), chat_template=template)
+        settings, length = ModelSettings(**wanted.settings), wanted.session_len
+        return model_names.model(wanted.name, settings=settings, chat_template=template, session_len=length)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):

@@ -8,7 +8,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of, passed_on
+from agentkit.models.model import Delta, Model, OnDelta, Reply, fitted, output_modes_of, passed_on
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
@@ -79,6 +79,10 @@ class FallbackModel:
         made = copy(self)
         made.models = tuple([with_settings(one, settings) for one in self.models])
         return made
+
+    def fitted(self, composition: Composition) -> Composition:
+        """Return what the first model sends of a composition. Raises what that one raises."""
+        return fitted(self.models[0], composition)
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Ask one model after the other. Raises what the last one raises, with notes of the others."""

@@ -23,6 +23,7 @@ __all__ = [
     "OutputMode",
     "Reply",
     "Usage",
+    "fitted",
     "output_modes_of",
     "passed_on",
 ]
@@ -104,9 +105,10 @@ class Reply:
 class Model(Protocol):
     """A language model, or something that plays one.
 
-    Beside this a model may have `with_settings`, which returns it with some `ModelSettings` in the place of its own; a
-    `price`; and `output_modes`: the ways in which it can be asked for an answer of a
-    type, the one to take first. A model that has none is asked by words in the prompt, which every model reads.
+    Beside this a model may have `with_settings`, which returns it with some `ModelSettings` in the place of its own;
+    `fitted`, which returns what of a composition it sends; a `price`; and `output_modes`: the ways in which it can be
+    asked for an answer of a type, the one to take first. A model that has none is asked by words in the prompt, which
+    every model reads.
     """
 
     @property
@@ -124,6 +126,16 @@ class Model(Protocol):
             ModelError: There is no reply; see its subclasses.
         """
         ...
+
+
+def fitted(model: Model, composition: Composition) -> Composition:
+    """Return what of a composition a model sends: all of it, unless it says otherwise.
+
+    Raises:
+        ModelRequestError: It would not send any of it.
+    """
+    fit: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
+    return composition if fit is None else fit(composition)
 
 
 def output_modes_of(model: Model) -> tuple[OutputMode, ...]:

@@ -31,7 +31,13 @@ def is_full_name(name: str) -> bool:
     return name.startswith(_SCHEMES) or (bool(colon) and provider in _PROVIDERS)
 
 
-def model(name: str, *, settings: ModelSettings = NO_SETTINGS, chat_template: str | Path | None = None) -> Model:
+def model(
+    name: str,
+    *,
+    settings: ModelSettings = NO_SETTINGS,
+    chat_template: str | Path | None = None,
+    session_len: int | None = None,
+) -> Model:
     """Return the model of a name.
 
     Args:
@@ -40,6 +46,7 @@ def model(name: str, *, settings: ModelSettings = NO_SETTINGS, chat_template: st
         settings: How it is to answer.
         chat_template: For a server that only completes text: the registered name of a chat template or of a model that
             has one, or a file. The whole prompt is written with it.
+        session_len: With a chat template, the tokens that the server has for prompt and reply together.
 
     Raises:
         AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
@@ -48,12 +55,17 @@ def model(name: str, *, settings: ModelSettings = NO_SETTINGS, chat_template: st
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
-    made = _made(name, chat_template)
+    made = _made(name, chat_template, session_len)
     given = checked_settings(settings)
     return made if given is NO_SETTINGS else with_settings(made, given)
 
 
-def _made(name: str, chat_template: str | Path | None) -> Model:
+def _made(name: str, chat_template: str | Path | None, session_len: int | None) -> Model:
+    if session_len is not None and chat_template is None:
+        raise AgentDefinitionError(
+            f"model {name.rpartition('@')[2]!r:.80}: session_len needs a chat_template: give that too, or "
+            "limit the prompt of the agent by its budget"
+        )
     if chat_template is not None and not name.startswith(_SCHEMES):
         raise AgentDefinitionError(
             f"model {name!r:.80}: a chat template is for a server that completes text, named by its address, such as "
@@ -68,7 +80,7 @@ def _made(name: str, chat_template: str | Path | None) -> Model:
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
 
-            return CompletionModel(served.strip(), chat_template, base_url=url)
+            return CompletionModel(served.strip(), chat_template, base_url=url, session_len=session_len)
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:

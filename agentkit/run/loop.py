@@ -298,7 +298,7 @@ def visible(chain: Chain[Any], ctx: PromptContext, memo: Memo | None = None, *, 
 
     `is_cut` says that the conversation of `ctx` is the end of a longer one.
     """
-    if chain.budget is None or not len(ctx.conversation):
+    if (chain.budget is None and not hasattr(chain.model, "fitted")) or not len(ctx.conversation):
         return len(ctx.conversation) if is_cut else None
     return len(chain.compose(ctx, memo=memo).conversation)
 

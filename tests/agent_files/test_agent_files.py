@@ -294,7 +294,11 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
             part = f"{{name: '{server.url}#own', chat_template: {template}}}"
             loaded = load_agent(written(folder, f"model: {part}\ninstructions: Add.\n"))
             assert loaded.agent.run_sync("2 + 3?").output == "Five."
+            longer = load_agent(written(folder, f"model: {part[:-1]}, session_len: 600}}\ninstructions: Add.\n"))
+            assert longer.agent.chain.model.session_len == 600  # type: ignore[attr-defined]
         asked = [one.body["prompt"] for one in server.asked]
     assert asked[0].startswith("<|im_start|>system\nAdd.") and asked[1] == "<system>Add.<user>2 + 3?<assistant>"
+    (problem,) = problems(written(folder, "model: {name: 'http://h/v1#m', session_len: 600}\n"))
+    assert problem.startswith("1: model") and "session_len needs a chat_template" in problem
     (problem,) = problems(written(folder, "model: {name: 'openai:gpt-5-mini', chat_template: qwen}\n"))
     assert problem.startswith("1: model") and "completes text" in problem

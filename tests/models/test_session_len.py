@@ -7,10 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentkit import CompletionModel, Layers, Message, ModelSettings, PromptContext
+from agentkit import (
+    Agent,
+    Chain,
+    CompletionModel,
+    FallbackModel,
+    InMemorySession,
+    Layers,
+    Message,
+    ModelSettings,
+    OfflineModel,
+    PromptContext,
+)
+from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
 from agentkit.prompts import compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES
+from agentkit.run.events import PromptComposed
 from tests.servers import ChatServer, completes, serve
 
 
@@ -54,3 +67,37 @@ def test_what_cannot_be_left_out_is_refused_and_not_sent(server: ChatServer) -> 
     with pytest.raises(ModelRequestError, match="session_len 400 leaves 300 beside the reply: send less"):
         prompt(server, "never", 5, system="Many rules and words. " * 200)
     assert not server.to("never")
+
+
+def test_events_and_results_show_what_was_left_out(server: ChatServer) -> None:
+    server.on("shown", completes("Fine."))
+    model = CompletionModel("shown", "qwen2.5-7b-instruct", base_url=server.url, session_len=400)
+    for asked in (model, FallbackModel(model, OfflineModel())):
+        agent, session, seen = Agent(asked, "Rules."), InMemorySession(), []
+        for at in range(12):
+            session.append(Message("user", f"Question {at} " * 8), Message("assistant", f"Answer {at} " * 8))
+        result = agent.run_sync("And now?", session=session, on_event=seen.append)
+        prompts = [event.composition for event in seen if isinstance(event, PromptComposed)]
+        text = str(server.to("shown")[-1].body["prompt"])
+        kept = sum(f"Question {at} " in text for at in range(12))
+        assert 0 < kept < 12
+        for composition in (*prompts, result.composition, agent.compose("And now?", session=session)):
+            row = next(row for row in composition.explain() if row.layer == "conversation")
+            whole = 12 if composition in (*prompts, result.composition) else 13
+            assert row.status == "trimmed" and row.why.endswith(f" of {whole} turns kept: session_len is 400")
+        assert len(prompts) == 1 and sum(message.role == "user" for message in prompts[0].messages) == kept + 1
+
+
+def test_a_budget_and_the_session_len_count_the_same_turns(server: ChatServer) -> None:
+    model = CompletionModel("both", "qwen2.5-7b-instruct", base_url=server.url, session_len=400)
+    history = [Message("assistant" if at % 2 else "user", f"{at} and more words " * 6) for at in range(60)]
+    ctx = PromptContext(user_input="And now?", conversation=history)
+    both = Chain(model, "Rules.", budget=800).compose(ctx)
+    row = next(row for row in both.explain() if row.layer == "conversation")
+    assert row.why.endswith("of 30 turns kept: session_len is 400") and both.tokens <= 300
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "600", 1.5])
+def test_a_session_len_is_a_number_of_tokens(wrong: object) -> None:
+    with pytest.raises(AgentDefinitionError, match="session_len: expected a number of tokens, got"):
+        CompletionModel("m", "vicuna", session_len=wrong)  # type: ignore[arg-type]

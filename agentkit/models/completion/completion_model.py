@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.text_score import EchoReader, TextScore
@@ -49,8 +50,8 @@ class CompletionModel(EndpointModel):
 
     Temperature, top_p, top_k, the repetition penalty and the stop words are those of the template where the settings do
     not have them. `max_tokens` is always sent, 1,024 when not given: endpoints stop after 16 without it. The schema of
-    an output type is sent as `response_format`. Where the template has a `session_len`, the oldest history is left out
-    until prompt and reply fit into it.
+    an output type is sent as `response_format`. `session_len` is how many tokens the server has for prompt and reply,
+    by default that of the template: the oldest history is left out until both fit, see `fitted`.
 
     Tool calls that the model writes into its text become tool calls of the reply, in the format that the template
     names as its `tool_call_format`, or in any there is where it names none; what is not well formed stays text, and so
@@ -58,7 +59,7 @@ class CompletionModel(EndpointModel):
 
     Raises:
         ModelRequestError: `base_url` is not an http address.
-        AgentDefinitionError: Names every setting that completions do not have.
+        AgentDefinitionError: Names every setting that completions do not have; or `session_len` is no number of tokens.
         ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
     """
 
@@ -72,9 +73,16 @@ class CompletionModel(EndpointModel):
         client: AsyncOpenAI | None = None,
         control_tokens: Policy = "escape",
         template_kwargs: Mapping[str, Any] | None = None,
+        session_len: int | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
         template = find_chat_template(chat_template, model)
+        if session_len is not None and (type(session_len) is not int or session_len < 1):
+            raise AgentDefinitionError(
+                f"CompletionModel: session_len: expected a number of tokens, got {session_len!r}"
+            )
+        self.session_len: int | None = session_len or getattr(template, "session_len", None)
+        """Tokens of prompt and reply together; None where that is not known."""
         self.chat_template: ChatTemplate = template
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self._control_tokens: Policy = control_tokens
@@ -98,39 +106,39 @@ class CompletionModel(EndpointModel):
         self._fixed = {**{name: value for name, value in defaults.items() if value is not None}, **self._fixed}
 
     def _body(self, composition: Composition) -> dict[str, Any]:
-        composition, left = self._fitted(composition)
+        composition = self.fitted(composition)
         text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
         body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
-        if left is not None:
-            body["max_tokens"] = min(_MAX_TOKENS, left)
+        if self.session_len is not None:
+            body["max_tokens"] = min(_MAX_TOKENS, self.session_len - composition.tokens)
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
 
-    def _fitted(self, composition: Composition) -> tuple[Composition, int | None]:
-        """Return what fits into the `session_len` of the template beside a reply, and the tokens that a reply may have.
+    def fitted(self, composition: Composition) -> Composition:
+        """Return what of a composition is sent: what fits into the `session_len` beside a reply.
 
-        Of the history the oldest steps are left out, as far as that is needed.
+        Of the history the oldest turns are left out, as far as that is needed.
 
         Raises:
             ModelRequestError: It does not fit without any history either.
         """
-        most = getattr(self.chat_template, "session_len", None)
+        most = self.session_len
         if most is None:
-            return composition, None
+            return composition
         limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
         if composition.tokens > limit:
-            composition = without_oldest(composition, limit)
+            composition = without_oldest(composition, limit, f"session_len is {most}")
             if composition.tokens > limit:
                 raise ModelRequestError(
                     f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
                     f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
-                    "template the session_len that the server has",
+                    "session_len that the server has",
                     model=self.name,
                     host=self.host,
                 )
-        return composition, most - composition.tokens
+        return composition
 
     async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.

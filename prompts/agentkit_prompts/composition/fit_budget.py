@@ -16,10 +16,15 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 __all__ = ["Fitting", "without_oldest"]
 
 
-def without_oldest(whole: Composition, limit: int) -> Composition:
-    """Return a composition without the oldest steps of its history, as far as a limit needs that.
+def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
+    """Return a composition without the oldest turns of its history, as far as a limit needs that.
 
     What prompts wrote stays, also where it was changed after it was rendered; so the result may be above the limit.
+
+    Args:
+        whole: The composition.
+        limit: Tokens it may have.
+        why: What the limit is from, for the layer table.
     """
     history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
     fixed = whole.tokens - history.tokens(history.units)
@@ -29,6 +34,9 @@ def without_oldest(whole: Composition, limit: int) -> Composition:
     if fixed + history.tokens(kept) > limit:
         kept = history.required
     shown = history.steps(kept, whole.layers.history_block, max(1, history.required)) if kept else 0
+    earlier = whole.trims.get("conversation")
+    turns = history.units if earlier is None else earlier.of
+    share = f"{shown} of {turns} turns kept" if shown else f"{turns} turns dropped"
     return Composition(
         whole.context,
         whole.layers,
@@ -37,7 +45,7 @@ def without_oldest(whole: Composition, limit: int) -> Composition:
         whole.declarations,
         conversation=history.keep(shown),
         intermediate=whole.intermediate,
-        trims={**whole.trims, "conversation": Trim(shown, history.units, f"the model has room for {limit} tokens")},
+        trims={**whole.trims, "conversation": Trim(shown, turns, f"{share}: {why}")},
         budget=whole.budget,
     )
 

@@ -165,6 +165,50 @@ def test_tools_that_a_template_ignores_are_an_error_unless_that_is_accepted() ->
     assert JinjaChatTemplate(TEXTS, lossy=True).render([USER], [ToolSpec("look")]) == "<user>Hi"
 
 
+DECLARED = "{{ tools | tojson }}{% for m in messages %}<{{ m.role }}>{{ m.content }}CALLS{% endfor %}"
+EACH = "{% for c in m.tool_calls or [] %}BODY{% endfor %}"
+BOTH = "{{ c.function | tojson }}"
+
+
+@pytest.mark.parametrize(
+    ("source", "lost"),
+    [
+        (DECLARED.replace("CALLS", ""), r"messages\[1\]: the tool call 'add', messages\[1\]: the arguments"),
+        (
+            DECLARED.replace("CALLS", EACH.replace("BODY", "{{ c.function.name }}")),
+            r"the arguments of the tool call 'add'",
+        ),
+        (
+            DECLARED.replace("CALLS", EACH.replace("BODY", "{{ c.function.arguments }}")),
+            r"messages\[1\]: the tool call 'add'",
+        ),
+        (
+            DECLARED.replace("CALLS", EACH.replace("BODY", "{% if loop.first %}" + BOTH + "{% endif %}")),
+            "the arguments of",
+        ),
+        (DECLARED.replace("CALLS", EACH.replace("BODY", BOTH)).replace("{{ tools | tojson }}", ""), "the tool 'add'"),
+        (
+            DECLARED.replace("CALLS", EACH.replace("BODY", BOTH)).replace(
+                "{{ m.content }}", "{{ m.content if m.role != 'tool' }}"
+            ),
+            r"messages\[2\]: what the tool says",
+        ),
+    ],
+)
+def test_what_also_stands_elsewhere_is_lost_where_its_own_place_is_missing(source: str, lost: str) -> None:
+    function = {"name": "add", "description": "qqq, ok", "parameters": {"type": "object", "properties": {"a": {}}}}
+    calls = [{"id": str(at), "function": {"name": "add", "arguments": {"a": "qqq"}}} for at in range(2)]
+    talk = [
+        {"role": "user", "content": "add qqq"},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "content": "ok"},
+    ]
+    with pytest.raises(ChatTemplateError, match=lost):
+        JinjaChatTemplate(source).render(talk, [{"function": function}])
+    whole = DECLARED.replace("CALLS", EACH.replace("BODY", BOTH))
+    assert "'a'" not in JinjaChatTemplate(whole).render(talk, [{"function": function}])
+
+
 def test_text_that_a_template_rewrites_is_not_lost() -> None:
     said = {"role": "user", "content": " one\ntwo "}
     for source in ("{{ messages[0].content | trim | replace('\n', ' / ') }}", "{{ messages[0].content | tojson }}"):

@@ -157,9 +157,8 @@ class JinjaChatTemplate:
             is_sure = not self.isolated and covered(source, frozenset(self._probe(source).text_roles))
             if is_sure or holds_all(text, data):
                 return text
-        lost = losses(
-            data, given, text, lambda changed: self.run(source, changed, given, bool(add_generation_prompt), variables)
-        )
+        prompt = bool(add_generation_prompt)
+        lost = losses(data, given, text, lambda said, declared: self.run(source, said, declared, prompt, variables))
         if lost:
             raise ChatTemplateError(
                 f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}; diagnose() says what the "

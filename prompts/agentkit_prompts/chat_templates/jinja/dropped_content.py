@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
@@ -17,6 +17,10 @@ __all__ = ["covers", "holds_all", "losses"]
 _THOUGHT = "</think>"
 _MAX_GAP = 200
 """Characters that mostly stand between two messages, at the most."""
+_MAX_RENDERED = 16
+"""Renderings that find out which of several values make no difference."""
+Again: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None], str]
+"""Renders a changed conversation: its messages and tools."""
 
 
 def holds_all(text: str, messages: Sequence[dict[str, Any]]) -> bool:
@@ -38,81 +42,201 @@ def holds_all(text: str, messages: Sequence[dict[str, Any]]) -> bool:
     return True
 
 
+class _Value(NamedTuple):
+    """A text that a conversation consists of."""
+
+    kind: Literal["content", "call", "tool"]
+    what: str
+    """What it is, for an error message."""
+    text: str
+
+
 def losses(
     messages: Sequence[dict[str, Any]],
     tools: Sequence[dict[str, Any]] | None,
     text: str,
-    again: Callable[[Sequence[dict[str, Any]]], str],
+    again: Again,
 ) -> list[str]:
     """Return what the text lacks: messages, tool calls, tools, media; what models thought may be left out.
 
-    A message that is not in the text word for word may have been rewritten by the template, so the conversation is
-    rendered `again` with one plain word in its place: a message is lost when that word does not come out either.
+    That a value is in the text does not show where it is from: the name of a call is in the declaration of its tool as
+    well. So the conversation is rendered `again` with a word of its own in every place. A value is lost when its word
+    does not come out, and it is not in the text either, or makes no difference to it.
     """
-    absent: list[tuple[int, str]] = []
     found: list[str] = []
+    if tools or any("tool_calls" in message for message in messages) or not _are_written(messages, text):
+        words = _Words(messages, tools, text, again)
+        every = range(len(words.values))
+        if words.rendered(every) is not None:
+            found += words.lost(every)
+        else:  # the template reads some of them: each kind alone, and of contents those only that are not in the text
+            found += words.lost([at for at in every if words.values[at].kind == "content" and not words.is_written(at)])
+            found += words.lost([at for at in every if words.values[at].kind == "call"])
+            found += words.lost([at for at in every if words.values[at].kind == "tool"])
+    if any(map(_has_media, messages)) and again([_without_media(message) for message in messages], tools) == text:
+        found.append("the media of the messages")
+    return list(dict.fromkeys(found))
+
+
+def _are_written(messages: Sequence[dict[str, Any]], text: str) -> bool:
+    """Whether what the messages say is in the text word for word, mostly in order."""
     at = 0
-    media = False
-    for index, message in enumerate(messages):
-        content = message["content"]
-        if type(content) is str:
-            end = at + len(content)
-            place = text.find(content, at, end + _MAX_GAP)
-            if place >= 0:
-                at = place + len(content)
-                if len(message) == 2:
-                    continue
-                content = ""
-        else:
-            media = media or any(part.get("type", "text") != "text" for part in content)
-        for written in _texts(message, content):
-            place = text.find(written, at)
+    for message in messages:
+        for written in _texts(message):
+            place = text.find(written, at, at + len(written) + _MAX_GAP)
+            place = place if place >= 0 else text.find(written, at)
             if place >= 0:
                 at = place + len(written)
-            elif written not in text and json.dumps(written, ensure_ascii=False)[1:-1] not in text:
-                absent.append((index, written))
-        for call in message.get("tool_calls") or ():
-            name = str(call["function"]["name"])
-            if name not in text:
-                found.append(f"messages[{index}]: the tool call {name!r}")
-    for tool in tools or ():
-        name = str(tool.get("function", tool).get("name", ""))
-        if name and name not in text:
-            found.append(f"the tool {name!r}")
-    if absent:
-        found += _dropped(messages, absent, again)
-    if media and again([_without_media(message) for message in messages]) == text:
-        found.append("the media of the messages")
-    return found
+            elif not _is_in(written, text):
+                return False
+    return True
 
 
-def _texts(message: dict[str, Any], content: Any) -> list[str]:
+def _is_in(value: str, text: str) -> bool:
+    return value in text or json.dumps(value, ensure_ascii=False)[1:-1] in text
+
+
+def _texts(message: dict[str, Any]) -> list[str]:
+    content = message["content"]
     if type(content) is str:
-        written = content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content
-        written = written.strip()
+        written = _spoken(message, content)
         return [written] if written else []
     return [part["text"].strip() for part in content if part.get("text")]
 
 
-def _dropped(
-    messages: Sequence[dict[str, Any]],
-    absent: Sequence[tuple[int, str]],
-    again: Callable[[Sequence[dict[str, Any]]], str],
-) -> list[str]:
-    replaced = list(messages)
-    words = [f"{WORD}{number:04}" for number in range(len(absent))]
-    for word, (index, written) in zip(words, absent, strict=True):
-        content = replaced[index]["content"]
-        changed: Any = word
-        if type(content) is list:
-            changed = [{**part, "text": word} if str(part.get("text")).strip() == written else part for part in content]
-        replaced[index] = {**replaced[index], "content": changed}
+def _spoken(message: dict[str, Any], content: str) -> str:
+    return (content.rpartition(_THOUGHT)[2] if message["role"] == "assistant" else content).strip()
+
+
+class _Words:
+    """A conversation with words in the place of its values, by their numbers in `values`."""
+
+    def __init__(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, text: str, again: Again
+    ) -> None:
+        self._given = messages, tools
+        self._text = text
+        self._again = again
+        self._left = _MAX_RENDERED
+        self.values: list[_Value] = []
+        _changed(messages, tools, self._read)
+        self._digits = len(str(len(self.values)))
+
+    def _read(self, value: _Value) -> str:
+        self.values.append(value)
+        return value.text
+
+    def _word(self, number: int) -> str:
+        return f"{WORD}{number:0{self._digits}}"
+
+    def is_written(self, number: int) -> bool:
+        """Whether a value is somewhere in the text."""
+        return _is_in(self.values[number].text, self._text)
+
+    def rendered(self, numbers: Collection[int]) -> str | None:
+        """Return the text with words in the place of these values; None where the template fails with them."""
+        chosen = frozenset(numbers)
+        at = iter(range(len(self.values)))
+
+        def change(value: _Value) -> str:
+            number = next(at)
+            return self._word(number) if number in chosen else value.text
+
+        try:
+            return self._again(*_changed(*self._given, change))
+        except ChatTemplateError:
+            return None
+
+    def lost(self, numbers: Collection[int]) -> list[str]:
+        """Return what of these values the text lacks."""
+        text = self.rendered(numbers) if numbers else None
+        if text is None:  # the template reads them, or it would not mind the words
+            return []
+        missing = [number for number in numbers if self._word(number) not in text]
+        lost = {number for number in missing if not self.is_written(number)}
+        lost.update(self._without_effect([number for number in missing if number not in lost]))
+        return [self.values[number].what for number in missing if number in lost]
+
+    def _without_effect(self, numbers: Sequence[int]) -> list[int]:
+        """Return those of the values that make no difference to the text, found by halves."""
+        if not numbers or self._left == 0:
+            return []
+        self._left -= 1
+        if self.rendered(numbers) == self._text:
+            return [*numbers]
+        half = len(numbers) // 2
+        return [*self._without_effect(numbers[:half]), *self._without_effect(numbers[half:])] if half else []
+
+
+def _changed(
+    messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, change: Callable[[_Value], str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+    """Return a conversation with each of its values changed, visited always in the same order."""
+    made: list[dict[str, Any]] = []
+    for index, message in enumerate(messages):
+        says = f"messages[{index}]: what the {message['role']} says"
+        content = message["content"]
+        if type(content) is str:
+            spoken = _spoken(message, content)
+            content = change(_Value("content", says, spoken)) if spoken else content
+        else:
+            content = [
+                {**part, "text": change(_Value("content", says, part["text"].strip()))}
+                if (part.get("text") or "").strip()
+                else part
+                for part in content
+            ]
+        message = {**message, "content": content}
+        if "tool_calls" in message:
+            message["tool_calls"] = [_call(call, f"messages[{index}]: ", change) for call in message["tool_calls"]]
+        made.append(message)
+    if tools is None:
+        return made, None
+    return made, [_tool(tool, change) for tool in tools]
+
+
+def _call(call: dict[str, Any], where: str, change: Callable[[_Value], str]) -> dict[str, Any]:
+    function = call["function"]
+    what = f"{where}the tool call {function['name']!r}"
+    name = change(_Value("call", what, function["name"]))
+
+    def argument(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: argument(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [argument(item) for item in value]
+        text = value if isinstance(value, str) else json.dumps(value)
+        return change(_Value("call", f"{where}the arguments of the tool call {function['name']!r}", text))
+
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = argument(arguments) if arguments else arguments
+    elif isinstance(read := _json(arguments), dict | list):
+        arguments = json.dumps(argument(read), ensure_ascii=False) if read else arguments
+    elif arguments.strip():
+        arguments = argument(arguments)
+    return {**call, "function": {**function, "name": name, "arguments": arguments}}
+
+
+def _json(text: str) -> object:
     try:
-        text = again(replaced)
-    except ChatTemplateError:
-        return []  # the template reads the content, or it would not mind the word
-    lost = [index for word, (index, _) in zip(words, absent, strict=True) if word not in text]
-    return [f"messages[{index}]: what the {messages[index]['role']} says" for index in dict.fromkeys(lost)]
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _tool(tool: dict[str, Any], change: Callable[[_Value], str]) -> dict[str, Any]:
+    function = tool.get("function", tool)
+    name = function.get("name")
+    if not isinstance(name, str) or not name:
+        return tool
+    named = {**function, "name": change(_Value("tool", f"the tool {name!r}", name))}
+    return {**tool, "function": named} if "function" in tool else named
+
+
+def _has_media(message: dict[str, Any]) -> bool:
+    content = message["content"]
+    return type(content) is list and any(part.get("type", "text") != "text" for part in content)
 
 
 def _without_media(message: dict[str, Any]) -> dict[str, Any]:
