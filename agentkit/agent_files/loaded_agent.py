@@ -33,10 +33,11 @@ from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models import model_names
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
-from agentkit.models.settings import ModelSettings
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
+from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
@@ -47,6 +48,9 @@ __all__ = ["AgentFileError", "LoadedAgent", "load_agent"]
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _TENANT = "local"
+_NEEDS_ADDRESS = (
+    "a chat template goes with a model that is named by its address, such as http://localhost:8000/v1#qwen3"
+)
 _loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
 """The files that are being loaded, each by the one before it: also through Python in between."""
 _ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
@@ -99,6 +103,7 @@ def load_agent(
     *,
     home: str | os.PathLike[str] | None = None,
     model: Model | str | None = None,
+    chat_template: GivenTemplate | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of an agent file, or of a Python module.
@@ -108,7 +113,9 @@ def load_agent(
     Args:
         source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
         home: The folder of the memory, in place of what the file says; a file without memory stays without.
-        model: Answers in place of the model of the file.
+        model: Answers in place of the model of the file. An address in place of an address keeps the settings and the
+            chat template of the file.
+        chat_template: Writes the prompt in place of that of the file, for a model that is named by its address.
         memories: Opens the memories that files ask for, and keeps them open; without it they are closed with the agent.
 
     Raises:
@@ -124,7 +131,7 @@ def load_agent(
     )
     text = os.fspath(source)
     if is_import_path(text) and not Path(text).exists():
-        return _of_module(text, model)
+        return _of_module(text, model, chat_template)
     path = Path(text)
     inside = (*_loading.get(), Path(os.path.realpath(path)))
     if inside[-1] in inside[:-1]:
@@ -132,12 +139,12 @@ def load_agent(
         raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
     token = _loading.set(inside)
     try:
-        return _Building(path, home, model, memories).loaded()
+        return _Building(path, home, model, chat_template, memories).loaded()
     finally:
         _loading.reset(token)
 
 
-def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
+def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
     found = imported(path, Path())
     if not isinstance(found, Agent) and callable(found):
         try:
@@ -148,8 +155,11 @@ def _of_module(path: str, model: Model | str | None) -> LoadedAgent:
         raise AgentDefinitionError(
             f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}"
         )
+    own = getattr(found.chain.model, "chat_template", None)
+    if chat_template is not None and model is None:
+        raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}")
     if model is not None:
-        found = found.but(model=model)
+        found = found.but(model=_replacing(model, chat_template, own, NO_SETTINGS))
     return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
 
 
@@ -161,12 +171,14 @@ class _Building:
         path: Path,
         home: str | os.PathLike[str] | None,
         model: Model | str | None,
+        chat_template: GivenTemplate | None,
         memories: SharedMemories | None,
     ) -> None:
         self._path = path
         self._base = path.parent
         self._home = home
         self._model = model
+        self._chat_template = chat_template
         self._memories = memories
         self._problems: list[Problem] = []
         self._opened: list[Any] = []
@@ -259,15 +271,16 @@ class _Building:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
     def _model_of(self, wanted: str | ModelPart) -> Model:
-        if self._model is not None:
-            return model_names.model(self._model) if isinstance(self._model, str) else self._model
-        if isinstance(wanted, str):
-            return model_names.model(wanted)
-        template: str | Path | None = wanted.chat_template
-        if template is not None and (self._base / template).is_file():
-            template = self._base / template
-        settings, length = ModelSettings(**wanted.settings), wanted.session_len
-        return model_names.model(wanted.name, settings=settings, chat_template=template, session_len=length)
+        part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
+        own: str | Path | None = part.chat_template
+        if own is not None and (self._base / own).is_file():
+            own = self._base / own
+        settings = ModelSettings(**part.settings)
+        if self._model is None:
+            template = self._chat_template or own
+            return model_names.model(part.name, settings=settings, chat_template=template, session_len=part.session_len)
+        kept = settings if model_names.is_address(part.name) else NO_SETTINGS
+        return _replacing(self._model, self._chat_template, own, kept)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):
@@ -322,6 +335,19 @@ class _Building:
         memory = Memory.open(target, **options)
         self._opened.append(memory)
         return memory
+
+
+def _replacing(
+    model: Model | str, chat_template: GivenTemplate | None, own: GivenTemplate | None, settings: ModelSettings
+) -> Model:
+    """Return the model in place of an agent's own; an address keeps the chat template and the settings of that."""
+    if not isinstance(model, str):
+        if chat_template is not None:
+            raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
+        return model
+    if not model_names.is_address(model):
+        return model_names.model(model, chat_template=chat_template)
+    return model_names.model(model, settings=settings, chat_template=own if chat_template is None else chat_template)
 
 
 def _as_tool(found: Any, path: str) -> Any:

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
 from agentkit.agent_files.agent_file import is_import_path
 from agentkit.agent_files.loaded_agent import LoadedAgent, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.cli.default_agent import choose_model, default_agent
+from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
 from agentkit.cli.screen import complain, note
 from agentkit.models.completion.completion_model import CompletionModel
@@ -60,7 +60,12 @@ _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPE
 
 
 def loaded_agent(
-    source: str, *, home: Path = HOME, model: str | None = None, memories: SharedMemories | None = None
+    source: str,
+    *,
+    home: Path = HOME,
+    model: str | None = None,
+    chat_template: str | None = None,
+    memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of a file or a module; modules are looked for in the working folder too.
 
@@ -71,11 +76,8 @@ def loaded_agent(
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     given = None if home == HOME else home
-    return load_agent(source, home=given, model=None if model is None else _named(model), memories=memories)
-
-
-def _named(model: str) -> Any:
-    return utf8(model) if ":" in model or model == OfflineModel.name else choose_model(model)
+    named = None if model is None else full_name(utf8(model))
+    return load_agent(source, home=given, model=named, chat_template=chat_template, memories=memories)
 
 
 @contextmanager
@@ -103,10 +105,7 @@ def opened_agent(
         model_name: What `--model-name` names.
     """
     if source is not None:
-        if chat_template is not None or model_name is not None:
-            complain("--chat-template and --model-name are for the agent of the command line; leave --agent out")
-            raise typer.Exit(2)
-        loaded = loaded_agent(source, home=home, model=model)
+        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template or model_name)
         try:
             if tells:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
@@ -122,12 +121,19 @@ def opened_agent(
         chosen = OfflineModel() if template is None else CompletionModel(template, template)
     if not makes and not has_memory(home):
         note(f"nothing was ingested into {home} yet")
+        _note_tools(chosen)
         yield LoadedAgent(default_agent(chosen), "")
         return
     with open_memory(home, embedder=embedder) as memory:
         if tells:
             note(_OFFLINE if isinstance(chosen, OfflineModel) else f"model {chosen.name}")
+        _note_tools(chosen)
         yield LoadedAgent(default_agent(chosen, memory), "", memory=memory)
+
+
+def _note_tools(model: Model) -> None:
+    if not has_place_for_tools(model):
+        note("the chat template has no place for tools: the tools are in its prompt, and called in its text")
 
 
 @contextmanager

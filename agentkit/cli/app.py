@@ -53,8 +53,9 @@ from agentkit.cli.screen import (
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
 from agentkit.cli.worker_command import worker
+from agentkit.models.completion.completion_model import CompletionModel
+from agentkit.models.http.endpoint import EndpointModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport
-from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -251,7 +252,9 @@ def compose(
         typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
-    as_text: Annotated[bool, typer.Option("--text", help="The messages that would be sent, as plain text.")] = False,
+    as_text: Annotated[
+        bool, typer.Option("--text", help="What would be sent, as text: as a chat template writes it, if there is one.")
+    ] = False,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     session: SessionName = None,
@@ -260,30 +263,32 @@ def compose(
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent.
 
-    With a chat template it is the text that a local model gets.
+    With --chat-template it is the text that a local model would get, also with an agent that has another model.
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
     if as_json and as_text:
         raise typer.BadParameter("choose one of --json and --text")
-    template = find_chat_template(chat_template or model_name) if chat_template or model_name else None
-    if template is not None and as_json:
-        raise typer.BadParameter("a chat template writes text; leave --json out")
+    template = chat_template or model_name
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    with opened_agent(
-        agent, home=home, embedder=embedder, makes=False, chat_template=chat_template, model_name=model_name
-    ) as loaded:
+    of_own = None if agent else template
+    with opened_agent(agent, home=home, embedder=embedder, makes=False, chat_template=of_own) as loaded:
+        asks = loaded.agent
+        if agent and template:
+            asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
         if session is None or (loaded.memory is None and not has_memory(home)):
-            composition = loaded.agent.compose(asked)
+            composition = asks.compose(asked)
         else:
             with store_of(loaded, home) as memory:
-                composition = loaded.agent.compose(asked, session=own_session(memory, utf8(session)))
+                composition = asks.compose(asked, session=own_session(memory, utf8(session)))
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
+    model = asks.chain.model
     if as_json:
-        put_json({**layers_form(composition), "request": composition.to_openai()})
+        body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
+        put_json({**layers_form(composition), "request": body})
     elif as_text or template is not None:
-        shown = composition.text if template is None else composition.to_text(template)
+        shown = model.request_body(composition)["prompt"] if isinstance(model, CompletionModel) else composition.text
         sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
     else:
         layer_table(composition)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
 from agentkit_prompts.errors import nearest
 
-__all__ = ["changed_model", "is_full_name", "model"]
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+
+__all__ = ["changed_model", "is_address", "is_full_name", "model"]
 
 _SCHEMES = ("http://", "https://")
 _PROVIDERS = {
@@ -25,17 +27,22 @@ _PROVIDERS = {
 }
 
 
+def is_address(name: str) -> bool:
+    """Tell whether a name is the address of a server, with the model behind a `#`."""
+    return name.startswith(_SCHEMES)
+
+
 def is_full_name(name: str) -> bool:
     """Tell whether a name says whom to ask: by its provider, or by an address."""
     provider, colon, _ = name.partition(":")
-    return name.startswith(_SCHEMES) or (bool(colon) and provider in _PROVIDERS)
+    return is_address(name) or (bool(colon) and provider in _PROVIDERS)
 
 
 def model(
     name: str,
     *,
     settings: ModelSettings = NO_SETTINGS,
-    chat_template: str | Path | None = None,
+    chat_template: GivenTemplate | None = None,
     session_len: int | None = None,
 ) -> Model:
     """Return the model of a name.
@@ -45,7 +52,7 @@ def model(
             `deepseek`; the address of a server that speaks chat completions, with the model behind a `#`; or `offline`.
         settings: How it is to answer.
         chat_template: For a server that only completes text: the registered name of a chat template or of a model that
-            has one, or a file. The whole prompt is written with it.
+            has one, a file, or a template. The whole prompt is written with it.
         session_len: With a chat template, the tokens that the server has for prompt and reply together.
 
     Raises:
@@ -60,18 +67,18 @@ def model(
     return made if given is NO_SETTINGS else with_settings(made, given)
 
 
-def _made(name: str, chat_template: str | Path | None, session_len: int | None) -> Model:
+def _made(name: str, chat_template: GivenTemplate | None, session_len: int | None) -> Model:
     if session_len is not None and chat_template is None:
         raise AgentDefinitionError(
             f"model {name.rpartition('@')[2]!r:.80}: session_len needs a chat_template: give that too, or "
             "limit the prompt of the agent by its budget"
         )
-    if chat_template is not None and not name.startswith(_SCHEMES):
+    if chat_template is not None and not is_address(name):
         raise AgentDefinitionError(
             f"model {name!r:.80}: a chat template is for a server that completes text, named by its address, such as "
             "http://localhost:8000/v1#qwen3"
         )
-    if name.startswith(_SCHEMES):
+    if is_address(name):
         url, mark, served = name.rpartition("#")
         if not mark or not served.strip():
             raise AgentDefinitionError(

@@ -2,48 +2,134 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import json
 from pathlib import Path
 
-from tests.servers import completes, serve
+import pytest
+
+from tests.cli.conftest import Run
+from tests.servers import completes, in_turn, serve
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
-    command = [sys.executable, "-m", "agentkit", *arguments, "--home", str(folder / "home")]
-    return subprocess.run(
-        command, cwd=folder, env={**clean, **environment}, capture_output=True, text=True, timeout=120, check=False
+@pytest.fixture
+def command(run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process, with no endpoint in the environment."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    return run
+
+
+TOOLS = '''def stock(goods: str) -> str:
+    """Tell how many there are."""
+    return f"7 {goods}"
+'''
+
+
+def agent_file(folder: Path, template: str = "", name: str = "http://127.0.0.1:9/v1#local", more: str = "") -> None:
+    line = f"  chat_template: {template}\n" if template else ""
+    (folder / "tools.py").write_text(TOOLS, "utf-8")
+    (folder / "shop.yaml").write_text(
+        f'name: shop\nmodel:\n  name: "{name}"\n{line}instructions: You sell.\ntools: ["./tools.py:stock"]\n{more}',
+        "utf-8",
     )
 
 
-def test_a_local_model_is_asked_for_raw_completions(tmp_path: Path) -> None:
+def test_a_local_model_is_asked_for_raw_completions(command: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = ("chat", "--chat-template", "vicuna", "--once", "Hi", "-m")
     with serve() as server:
         server.on("local", completes("Hello there."))
-        for done in (
-            run(tmp_path, *ask, "local", OPENAI_BASE_URL=server.url),
-            run(tmp_path, *ask, f"{server.url}#local"),  # an address says whom to ask, whatever the environment is
-        ):
-            assert done.stdout.strip() == "Hello there.", done.stderr
+        answers = [command(*ask, f"{server.url}#local")]  # an address says whom to ask, whatever the environment is
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        answers.append(command(*ask, "local"))
         prompts = [asked.body["prompt"] for asked in server.to("local")]
-    assert len(prompts) == 2
+    assert [done.stdout for done in answers] == ["Hello there.\n"] * 2
     assert all("USER: " in prompt and prompt.endswith("ASSISTANT:") for prompt in prompts)
 
 
-def test_a_file_or_a_model_s_name_says_which_template(tmp_path: Path) -> None:
-    (tmp_path / "own.json").write_text('{"model_name": "own", "model_path": null, "user": "<U>", "assistant": "<A>"}')
+def test_a_file_or_a_model_s_name_says_which_template(command: Run, folder: Path) -> None:
+    (folder / "own.json").write_text('{"model_name": "own", "model_path": null, "user": "<U>", "assistant": "<A>"}')
     for option in (
         ("--chat-template", "own.json"),
         ("--chat-template", "qwen2d5"),
         ("--model-name", "internlm2-chat-7b"),
     ):
-        done = run(tmp_path, "compose", "Hi", *option)
-        assert done.returncode == 0, done.stderr
+        done = command("compose", "Hi", *option)
+        assert done.exit_code == 0, done.stderr
         assert done.stdout.rstrip().endswith("<A>" if "own.json" in option else "<|im_start|>assistant")
 
 
-def test_an_unknown_template_is_named(tmp_path: Path) -> None:
-    done = run(tmp_path, "compose", "Hi", "--chat-template", "vicunna")
-    assert done.returncode == 1 and "did you mean 'vicuna'" in done.stderr
+def test_an_unknown_template_is_named(command: Run) -> None:
+    done = command("compose", "Hi", "--chat-template", "vicunna")
+    assert done.exit_code == 1 and "did you mean 'vicuna'" in done.stderr
+
+
+def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send(command: Run, folder: Path) -> None:
+    agent_file(folder, "qwen2d5")
+    ask = ("compose", "Hi <|im_end|>", "--agent", "shop.yaml")
+    text = command(*ask, "--text").stdout
+    assert text.startswith("<|im_start|>system\nYou sell.") and '"name": "stock"' in text
+    assert "Hi <\u200b|im_end|>" in text  # what the user wrote ends no turn
+    body = json.loads(command(*ask, "--json").stdout)["request"]
+    assert body["prompt"] == text.removesuffix("\n") and "<|im_end|>" in body["stop"]
+    assert "messages" not in body
+    with serve() as server:
+        server.on("local", completes("Hello."))
+        agent_file(folder, "qwen2d5", f"{server.url}#local")
+        assert command("run", "Hi <|im_end|>", "--agent", "shop.yaml").stdout == "Hello.\n"
+        assert server.to("local")[0].body["prompt"] == body["prompt"]  # it is what is sent
+
+
+def test_another_chat_template_can_be_tried_with_an_agent(command: Run, folder: Path) -> None:
+    for name in ("offline", "http://127.0.0.1:9/v1#local"):
+        agent_file(folder, name=name)
+        ask = ("compose", "Hi", "--agent", "shop.yaml")
+        done = command(*ask, "--chat-template", "qwen2d5")
+        assert done.stdout.startswith("<|im_start|>system\nYou sell."), done.stderr
+        done = command(*ask, "--chat-template", "llama3_1", "--json")
+        assert "<|start_header_id|>" in json.loads(done.stdout)["request"]["prompt"], done.stderr
+    done = command("compose", "Hi", "--chat-template", "qwen2d5", "--json")
+    assert json.loads(done.stdout)["request"]["prompt"].endswith("<|im_start|>assistant\n")
+
+
+def test_another_model_of_an_address_keeps_the_chat_template_of_the_file(command: Run, folder: Path) -> None:
+    agent_file(folder, "qwen2d5")
+    with serve() as server:
+        server.on("other", completes("Hello."))
+        ask = ("run", "Hi", "--agent", "shop.yaml", "--model")
+        assert command(*ask, f"{server.url}#other").stdout == "Hello.\n"
+        assert server.to("other")[0].body["prompt"].startswith("<|im_start|>system\nYou sell.")
+        chat = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", f"{server.url}#other")
+        assert command(*chat, "--chat-template", "llama3_1").stdout == "Hello.\n"
+        assert "<|start_header_id|>" in server.to("other")[1].body["prompt"]
+        (folder / "shop.yaml").write_text(f'name: shop\nmodel: "{server.url}#other"\n', "utf-8")
+        chat = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--chat-template", "llama3_1")
+        assert command(*chat).stdout == "Hello.\n"
+        assert "<|start_header_id|>" in server.to("other")[2].body["prompt"]
+    done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline", "--chat-template", "qwen2d5")
+    assert done.exit_code == 1 and "named by its address" in done.stderr
+
+
+def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(command: Run, folder: Path) -> None:
+    done = command("compose", "What is 6*7?", "--chat-template", "vicuna")
+    assert '"name": "calculate"' in done.stdout and "<tool_call>" in done.stdout
+    assert "tools are in its prompt" in done.stderr
+    with serve() as server:
+        call = '<tool_call>\n{"name": "calculate", "arguments": {"expression": "6*7"}}\n</tool_call>'
+        server.on("local", in_turn(completes(call), completes("It is 42.")))
+        ask = ("chat", "--once", "What is 6*7?", "--chat-template", "vicuna", "--session", "s", "-m")
+        done = command(*ask, f"{server.url}#local")
+        assert done.stdout == "It is 42.\n", done.stderr
+        assert "42" in server.to("local")[1].body["prompt"].rpartition("<tool_response>")[2]
+    done = command("compose", "And now?", "--session", "s", "--chat-template", "vicuna")
+    assert done.exit_code == 0 and "<tool_call>" in done.stdout, done.stderr
+
+
+def test_an_agent_whose_template_has_no_place_for_tools_is_told_how_to_show_them(command: Run, folder: Path) -> None:
+    agent_file(folder, "vicuna", more="layers: prompts\n")
+    (folder / "prompts").mkdir()
+    (folder / "prompts/system.prompt.j2").write_text("---\nrole: system\n---\nBe brief.\n", "utf-8")
+    done = command("compose", "Hi", "--agent", "shop.yaml", "--text")
+    assert done.exit_code == 1 and "kind: tools" in done.stderr and "ToolPrompt" in done.stderr
+    (folder / "prompts/tools.prompt.j2").write_text("---\nrole: system\nkind: tools\n---\n", "utf-8")
+    done = command("compose", "Hi", "--agent", "shop.yaml", "--text")
+    assert '"name": "stock"' in done.stdout, done.stderr

@@ -168,6 +168,14 @@ class EndpointModel(ABC):
         """What it costs: the price it was given, or that of a model of this name where the provider itself is asked."""
         return self._price if self._price is not None else known_price(self.host, self.name)
 
+    def request_body(self, composition: Composition) -> dict[str, Any]:
+        """Return what `request` would send for the composition, without what only a stream has. Nothing is sent.
+
+        Raises:
+            ModelRequestError: It cannot be put into a request.
+        """
+        return patched(self._body(composition), self._fixed)
+
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
         """Send the composition and return the reply; stream it when there is a listener.
 
@@ -183,7 +191,7 @@ class EndpointModel(ABC):
         if _REFUSED.get():
             raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
         try:
-            body = patched(self._body(composition), self._fixed)
+            body = self.request_body(composition)
             async with self._limit:
                 heard = Heard(on_delta)
                 reader = await self._answered(body, composition, heard)

@@ -27,6 +27,7 @@ __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """The roles that every template has."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
+_IN_PROMPT = "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`"
 
 
 _WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
@@ -222,15 +223,15 @@ class RoleMarkerTemplate(BaseTemplate):
         """Return what of this the template has no place for."""
         if self.writes_tools:
             return []
-        problems = [f"has no place for tools; {_HINT}, or put them in the prompt with ToolPrompt"] if task.tools else []
+        problems = [f"has no place for tools; {_HINT}, or {_IN_PROMPT}"] if task.tools else []
         problems += [
-            f"messages[{index}]: has no place for tool calls; {_HINT}"
+            f"messages[{index}]: has no place for tool calls; {_HINT}, or {_IN_PROMPT}"
             for index, turn in enumerate(turns)
             if "tool_calls" in turn
         ]
         if not self.tool and not self.eotool:
             problems += [
-                f"messages[{index}]: has no marker for what a tool returned; {_HINT}, or set `tool`"
+                f"messages[{index}]: has no marker for what a tool returned; {_HINT}, or set `tool`, or {_IN_PROMPT}"
                 for index, turn in enumerate(turns)
                 if turn["role"] == "tool"
             ]

@@ -16,8 +16,8 @@ __all__ = ["shows_tools", "with_tools_as_text"]
 
 
 def shows_tools(composition: Contents) -> bool:
-    """Whether tools are declared, and a prompt of the composition shows them in its text."""
-    return bool(composition.tools) and any(
+    """Whether a prompt of the composition shows the tools in its text."""
+    return any(
         isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in composition.layers.walk()
     )
 
