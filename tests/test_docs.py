@@ -143,6 +143,7 @@ def test_the_code_of_a_page_does_what_the_page_says(
     module = ModuleType("docs_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # annotations are looked up there
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     with contextlib.ExitStack() as stack:
         shell = stack.enter_context(contextlib.closing(Shell())) if page.name in SHELL else None
         run(page, list(blocks(page.read_text("utf-8"))), module.__dict__, shell)

@@ -32,7 +32,7 @@ def add(a: int, b: int) -> int:
 
 with stand_in() as address:
     agent = Agent(
-        CompletionModel(NAME, base_url=os.environ.get("BASE_URL", address), chat_template=NAME, api_key="none"),
+        CompletionModel(NAME, base_url=os.environ.get("BASE_URL", address)),
         "You do sums.",
         tools=[add],
     )

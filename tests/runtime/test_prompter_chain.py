@@ -107,7 +107,7 @@ def test_a_budget_cuts_the_history_of_a_prompter() -> None:
     composition = Chain(ScriptedModel([]), prompter, budget=400).compose(prompter.context("now", history))
     assert composition.tokens <= 400
     assert composition.messages[0].text.endswith("Be brief.\n\n") and composition.messages[-1].text == "now"
-    assert "steps kept" in str(composition.explain()) and 2 < len(composition.messages) < 40
+    assert "turns kept" in str(composition.explain()) and 2 < len(composition.messages) < 40
     with pytest.raises(BudgetError, match=r"system\[0\]"):
         Chain(ScriptedModel([]), prompter, budget=5).compose(prompter.context("now"))
 

@@ -15,6 +15,14 @@ from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD
 
 __all__ = ["Fitting", "without_oldest"]
 
+_UNITS = {
+    "turns": ("turn", "turns"),
+    "steps": ("step", "steps"),
+    "items": ("item", "items"),
+    "text": ("piece of text", "pieces of text"),
+}
+"""What is counted in a reason, as one and as many."""
+
 
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     """Return a composition without the oldest turns of its history, as far as a limit needs that.
@@ -151,9 +159,10 @@ class Fitting:
 
     def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:
         cut = node.size.cut
-        unit = "steps" if isinstance(node, History) else "items" if cut == "items" else "pieces of text"
+        history = "turns" if node is self.history else "steps"
+        one, many = _UNITS[history if isinstance(node, History) else "items" if cut == "items" else "text"]
         whole = bounds.whole + node.lost
-        share = f"{kept} of {whole} {unit} kept" if kept else f"{whole} {unit} dropped"
+        share = f"{kept} of {whole} {many} kept" if kept else f"{whole} {one if whole == 1 else many} dropped"
         if given >= bounds.whole:
             return f"{share}: a prompt inside has a max"
         if given >= bounds.most:
@@ -168,8 +177,11 @@ class Fitting:
         needs = [f"{path} {tokens}" for path, tokens in least if tokens]  # text around children that may go needs some
         if self.fixed:
             needs.append(f"tools {self.fixed}")
+        total = self.tokens(required)
+        if (overhead := total - self.fixed - sum(tokens for _, tokens in least)) > 0:
+            needs.append(f"overhead {overhead}")
         return (
-            f"what must be sent needs {self.tokens(required)} tokens and the budget is {limit}: "
+            f"what must be sent needs {total} tokens and the budget is {limit}: "
             f"{', '.join(needs)}; "
             "raise the budget, lower a min, or give a prompt a cut that lets it shrink"
         )

@@ -58,7 +58,7 @@ class Layers(Declared):
     conversation: bool = True
     """Whether the conversation of the context is sent as messages."""
     history: Size = Size(cut="items", priority=10)
-    """How much of the conversation is sent under a budget: its newest steps."""
+    """How much of the conversation is sent under a budget: its newest turns."""
     history_block: int = 512
     """Tokens between the points where a cut history may start. Larger keeps the prefix stable for more turns, and may
     leave up to as many tokens unused."""
@@ -79,7 +79,7 @@ class Layers(Declared):
         for name in ("history", "traffic"):
             cut = getattr(self, name).cut
             if cut not in ("none", "drop", "items"):
-                raise PromptError(f"{name}: messages are kept in whole steps; use cut none, drop or items, not {cut!r}")
+                raise PromptError(f"{name}: only whole messages are cut; use cut none, drop or items, not {cut!r}")
         if self.history_block < 0:
             raise PromptError(f"history_block must not be negative, got {self.history_block}; 0 switches it off")
         _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later

@@ -322,7 +322,7 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
     index = next(n for n, message in enumerate(TURNS) if message.text.split()[0] == first)
     assert fit.why(f"conversation[{index}]").spans != ()
     assert fit.why(f"conversation[{index - 1}]").spans == ()
-    assert "steps kept" in fit.why("conversation[0]").reason
+    assert "turns kept" in fit.why("conversation[0]").reason
 
 
 def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
