@@ -143,12 +143,29 @@ class Composition(Contents):
         return responses_payload(self)
 
     def to_sample(
-        self, reply: Message | Mapping[str, Any] | str, chat_template: GivenTemplate | None = None, **kwargs: Any
+        self,
+        reply: Message | Mapping[str, Any] | str,
+        chat_template: GivenTemplate | None = None,
+        *,
+        reply_only: bool = False,
+        **kwargs: Any,
     ) -> dict[str, Any]:
-        """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`."""
+        """Return a fine-tuning row: `messages`, `tools`, `text` as the template writes it, and its `loss_spans`.
+
+        Args:
+            reply: What the model is to learn to answer: text, or an assistant message.
+            chat_template: How the model reads a conversation, as for `to_text`; plain roles when not given.
+            reply_only: Whether `loss_spans` hold the reply alone. Else they hold all that the assistant wrote, in the
+                history too: the answers of worked examples would then be trained on once for each row.
+            kwargs: Anything else the template reads.
+
+        Raises:
+            PromptError: The reply is not one of an assistant.
+            ChatTemplateError: The template refuses the conversation, or its loss spans are unknown.
+        """
         from agentkit_prompts.composition.targets.training_row import sample
 
-        return sample(self, reply, chat_template, **kwargs)
+        return sample(self, reply, chat_template, reply_only=reply_only, **kwargs)
 
     def to_text(
         self,

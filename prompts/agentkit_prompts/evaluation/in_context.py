@@ -16,6 +16,7 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.evaluation.meta.meta_base import MetaParser
     from agentkit_prompts.ranking.embedder import Embedder
 
@@ -200,7 +201,7 @@ class InContext:
         return found
 
     def prompt(
-        self, row: Row, ids: Sequence[int] = (), label: Any = None, *, keep_separator: bool | None = None
+        self, row: Row, ids: Sequence[int] | None = None, label: Any = None, *, keep_separator: bool | None = None
     ) -> Any:
         """Return the prompt of a row as the template makes it: text, a `PromptList`, or messages.
 
@@ -208,7 +209,7 @@ class InContext:
 
         Args:
             row: Column name to value.
-            ids: The training rows to show; see `ids`.
+            ids: The training rows to show; those that the retriever chooses for this row alone when not given.
             label: What is scored, in mode `ppl`.
             keep_separator: Whether examples keep the separators of their template; in mode `ppl` when not given.
 
@@ -216,6 +217,7 @@ class InContext:
             InContextError: There is no such label or row, or the examples do not fit the template.
         """
         template, scored = self.prompt_template, self.mode == "ppl"
+        ids = self._chosen(row, ids)
         ice = self.examples(ids, keep_separator=scored if keep_separator is None else keep_separator)
         if scored:
             prompt = template.label_item(row, label, ice=ice)
@@ -227,7 +229,7 @@ class InContext:
             raise InContextError(_no_place("the template"))
         return prompt
 
-    def requests(self, row: Row, ids: Sequence[int] = ()) -> Generator[Any, str | None, list[str | None]]:
+    def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:
         """Yield the prompts that ask a row, as its template makes them, and be sent the answer to each.
 
         A row is one request, and a dialogue one for each turn that its `infer_mode` asks; None stands for the answer of
@@ -242,7 +244,7 @@ class InContext:
         mode = self.inferencer.mode
         if mode is None:
             return [(yield self.prompt(row, ids))]
-        if ids:
+        if ids:  # and no retriever chooses any
             raise InContextError("a dialogue shows no worked examples; use ZeroRetriever")
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
@@ -267,14 +269,18 @@ class InContext:
         return cast("ChatTemplate", model).render(messages, add_generation_prompt=self.mode == "gen")
 
     def final(
-        self, row: Row, model: MetaParser | ChatTemplate | None = None, ids: Sequence[int] = (), label: Any = None
+        self,
+        row: Row,
+        model: MetaParser | ChatTemplate | None = None,
+        ids: Sequence[int] | None = None,
+        label: Any = None,
     ) -> Any:
         """Return what a model is sent for a row: text, or messages, as its template makes them.
 
         Args:
             row: Column name to value.
             model: As for `written`.
-            ids: The training rows to show.
+            ids: As for `prompt`.
             label: What is scored, in mode `ppl`.
 
         Raises:
@@ -309,6 +315,43 @@ class InContext:
                     yield RowPrompt(number, label, ids, prompt, final)
             except InContextError as error:
                 raise InContextError(f"row {number}: {error}") from error
+
+    def samples(
+        self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Yield a fine-tuning row for each row: its prompt as a chat model is sent it, and its true answer as the reply.
+
+        Args:
+            rows: Rows with the output column.
+            chat_template: As for `Composition.to_sample`, and so are `kwargs`. The `loss_spans` are those of the reply
+                alone: the answers of worked examples are not trained on.
+
+        Raises:
+            InContextError: A row lacks its answer, or the evaluation scores labels or asks turn by turn.
+            ChatTemplateError: The template refuses a prompt.
+        """
+        from agentkit_prompts.composition.compose import compose
+        from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+        from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
+        from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+        from agentkit_prompts.tree.layers import Layers
+
+        if self.inferencer.asks != "gen":
+            raise InContextError(f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer")
+        answer = self.reader.output_column
+        without = [str(number) for number, row in enumerate(rows) if answer is None or answer not in row]
+        if without:
+            listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
+            raise InContextError(f"samples: rows {listed} have no answer; the output column is {answer!r}")
+        for row, ids in zip(rows, self.ids(rows), strict=True):
+            prompt = self.prompt(row, ids, keep_separator=False)
+            messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
+            context = PromptContext(user_input=UserInput(""), conversation=messages)
+            reply = str(row[cast("str", answer)])
+            yield compose(Layers(), context).to_sample(reply, chat_template, reply_only=True, **kwargs)
+
+    def _chosen(self, row: Row, ids: Sequence[int] | None) -> Sequence[int]:
+        return self.ids([row])[0] if ids is None else ids
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
         """Return the template of examples when these rows can be shown; name all reasons when they cannot."""
@@ -345,16 +388,31 @@ def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
 def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:
     """Say which training rows or columns are not there."""
     problems = []
-    if type(retriever) is StaticSelector:
-        odd = [name for name in retriever.ids or () if not name.isdecimal() or int(name) >= len(train)]
+    if type(retriever) is StaticSelector and retriever.ids is not None:
+        odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
         if odd:
             held = f"of {len(train)} training rows, counted from 0" if len(train) else "and there are no training rows"
             problems.append(f"the retriever shows row {', '.join(odd)}, {held}")
+    else:
+        wanted = getattr(retriever, "k", None)
+        if (least := wanted if type(wanted) is int else 1) > len(train):
+            problems.append(_too_few(type(retriever).__name__, least, len(train)))
     try:
         reader.check(train, ())
     except InContextError as error:
         problems.append(str(error))
     return problems
+
+
+def _too_few(name: str, wanted: int, there: int) -> str:
+    if there:
+        return (
+            f"the retriever ({name}) shows {wanted} worked examples, and there are {there} training rows; ask for fewer"
+        )
+    return (
+        f"the retriever ({name}) shows {wanted} worked examples, and there are no training rows: give the rows of their "
+        "split beside those that are asked, or retrieve none (ZeroRetriever)"
+    )
 
 
 def _misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[str]:

@@ -112,6 +112,8 @@ def test_a_row_holds_the_template_s_text_and_the_spans_of_history_and_reply() ->
         row = composition.to_sample("two", JinjaChatTemplate(source, stop_words=["<|end|>"]))
         assert row["text"].startswith("<|system|>Be kind.<|end|>\n<|user|>a<|end|>\n")
         assert [row["text"][start:end] for start, end in row["loss_spans"]] == ["one<|end|>", "two<|end|>"]
+        only = composition.to_sample("two", JinjaChatTemplate(source, stop_words=["<|end|>"]), reply_only=True)
+        assert {**only, "loss_spans": row["loss_spans"]} == row and only["loss_spans"] == row["loss_spans"][-1:]
         assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant", "user", "assistant"]
 
 

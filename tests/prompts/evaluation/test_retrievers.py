@@ -238,3 +238,43 @@ def test_a_negative_row_number_counts_from_the_end() -> None:
     assert fixed(-1).prompt({"q": "?"}, fixed(-1).ids([{"q": "?"}])[0]) == "2\n?"
     with pytest.raises(InContextError, match="the retriever shows row -4, of 3 training rows"):
         fixed(-4, 1)
+
+
+@pytest.mark.parametrize("name", ["BM25Retriever", "RandomRetriever", "SlidingWindowRetriever"])
+@pytest.mark.parametrize(("held", "reported"), [(0, "there are no training rows"), (2, "there are 2 training rows")])
+def test_fewer_rows_than_a_retriever_shows_are_refused(name: str, held: int, reported: str) -> None:
+    cfg = {
+        "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
+        "retriever": {"type": name, "ice_num": 3},
+    }
+    with pytest.raises(InContextError, match=rf"shows 3 worked examples, and {reported}"):
+        InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=[{"q": "x", "a": "y"}] * held)
+
+
+def test_one_prompt_shows_the_examples_of_its_retriever() -> None:
+    cfg = {
+        "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
+        "retriever": {"type": "BM25Retriever", "ice_num": 1},
+    }
+    train = [{"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
+    icl = InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=train)
+    assert icl.prompt({"q": "sun"}) == icl.final({"q": "sun"}) == "sun 1\nsun "
+    assert icl.final({"q": "sun"}, ids=()) == "\nsun "
+
+
+def test_fine_tuning_rows_are_the_prompts_of_an_evaluation_and_train_on_the_reply_alone() -> None:
+    turns = [{"role": "HUMAN", "prompt": "{q}"}, {"role": "BOT", "prompt": "{a}"}]
+    cfg = {
+        "prompt_template": {"template": {"begin": ["</E>"], "round": turns}, "ice_token": "</E>"},
+        "ice_template": {"template": {"round": turns}},
+        "retriever": {"type": "BM25Retriever", "ice_num": 2},
+    }
+    train = [{"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
+    icl = InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=train)
+    for template, learned in (("qwen", "<b><|im_end|>"), (None, "<b>")):
+        (row,) = icl.samples([{"q": "sun", "a": "<b>"}], template)
+        assert [message["content"] for message in row["messages"]] == ["sun", "1", "moon", "2", "sun", "<b>"]
+        assert [row["text"][start:end] for start, end in row["loss_spans"]] == [learned]
+    assert next(icl.samples([{"q": "sun", "a": ""}]))["loss_spans"] == []
+    with pytest.raises(InContextError, match="samples: rows 1 have no answer"):
+        list(icl.samples([{"q": "sun", "a": "1"}, {"q": "sun"}]))

@@ -15,6 +15,8 @@ from agentkit_prompts.context.wire.write_openai_chat import openai_message
 from agentkit_prompts.errors import ChatTemplateError, PromptError
 
 if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.generation import Spans
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["sample"]
@@ -26,6 +28,8 @@ def sample(
     composition: Contents,
     reply: Message | Mapping[str, Any] | str,
     chat_template: GivenTemplate | None = None,
+    *,
+    reply_only: bool = False,
     **kwargs: Any,
 ) -> dict[str, Any]:
     """Return `{"messages": [...], "tools": [...], "text": "...", "loss_spans": [[start, end], ...]}`; no `tools`
@@ -33,7 +37,7 @@ def sample(
 
     `messages` are in the form of a chat-completions request, the reply last. `text` is the same as plain text, and
     the spans, in characters of it, are what the assistant wrote: content and tool calls, in the history, in this turn
-    and in the reply, without the role in front.
+    and in the reply, without the role in front; with `reply_only` those of the reply.
 
     With a chat template the text is what that model hears, and the spans are what it has to write itself: the
     template's `{% generation %}` blocks, or what follows its generation prompt up to the end of each reply.
@@ -54,7 +58,7 @@ def sample(
     if "tools" in payload:
         row["tools"] = payload["tools"]
     if chat_template is not None:
-        return {**row, **_spoken(composition, reply, chat_template, kwargs)}
+        return {**row, **_spoken(composition, reply, chat_template, kwargs, reply_only=reply_only)}
     if kwargs:
         raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
     lines = [*headed_lines(composition), (plain_line(reply), True)]
@@ -65,11 +69,13 @@ def sample(
         if by_model and line != _HEAD:
             spans.append([start + len(_HEAD), end])
         start = end + len(SEPARATOR)
+    if reply_only:  # the last line, unless it is empty
+        spans = spans[-1:] if lines[-1][0] != _HEAD else []
     return {**row, "text": SEPARATOR.join([line for line, _ in lines]), "loss_spans": spans}
 
 
 def _spoken(
-    composition: Contents, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any]
+    composition: Contents, reply: Message, chat_template: GivenTemplate, kwargs: dict[str, Any], *, reply_only: bool
 ) -> dict[str, Any]:
     from agentkit_prompts.chat_templates.generation import shifted, spans_of
     from agentkit_prompts.composition.targets.chat_text import chat_template_of, whole_text
@@ -78,4 +84,18 @@ def _spoken(
     policy = kwargs.pop("control_tokens", "escape")
     text, asked = whole_text(composition, template, policy, [reply], {**kwargs, "add_generation_prompt": False})
     raw, spans = spans_of(template, asked["messages"], asked["tools"], **kwargs)
+    if reply_only:
+        spans = _of_the_reply(spans, raw, template, asked, kwargs)
     return {"text": text, "loss_spans": [list(span) for span in shifted(spans, raw, text)]}
+
+
+def _of_the_reply(
+    spans: Spans, text: str, template: ChatTemplate, asked: Mapping[str, Any], kwargs: dict[str, Any]
+) -> Spans:
+    """Return the spans that the conversation without its reply does not have."""
+    before = template.render(asked["messages"][:-1], asked["tools"], False, **kwargs)
+    pairs = zip(before, text, strict=False)
+    same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(before), len(text)))
+    found = [span for span in spans if span[1] > same]
+    # Without spans of its own a template has one for each reply, and may write earlier ones differently.
+    return found if callable(getattr(template, "spans", None)) else found[-1:]
