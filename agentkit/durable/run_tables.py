@@ -45,7 +45,7 @@ _approvals = sa.Table(
     "agentkit_approvals",
     _metadata,
     sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("call_id", sa.Text, primary_key=True),
+    sa.Column("call_id", sa.Text, primary_key=True),  # as `_stored_id` writes it
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),
     sa.Column("agent", sa.Text, nullable=False),
@@ -197,11 +197,11 @@ class RunTables:
         def add(connection: sa.Connection) -> None:
             known = set(connection.scalars(sa.select(_approvals.c.call_id).where(_approvals.c.run_id == run_id)))
             for call_id, tool, arguments, agent in calls:
-                if call_id not in known:
+                if _stored_id(call_id) not in known:
                     connection.execute(
                         sa.insert(_approvals).values(
                             run_id=run_id,
-                            call_id=call_id,
+                            call_id=_stored_id(call_id),
                             tool=_stored(tool),
                             arguments=_stored(arguments),
                             agent=_stored(agent),
@@ -226,7 +226,7 @@ class RunTables:
                 for call, decision in made.items()
                 if not connection.execute(
                     sa.update(_approvals)
-                    .where(_approvals.c.run_id == run_id, _approvals.c.call_id == call)
+                    .where(_approvals.c.run_id == run_id, _approvals.c.call_id == _stored_id(call))
                     .where(_approvals.c.decision.is_(None))
                     .values(decision=json.dumps(decision_data(decision)), decided_by=_stored(by), decided_at=self._now)
                 ).rowcount
@@ -261,7 +261,7 @@ class RunTables:
         """Note that a run has gone on with the decisions about calls; with all there are, where it has ended."""
         taken = sa.update(_approvals).where(_approvals.c.run_id == run_id, _approvals.c.taken.is_(False))
         if calls is not None:
-            taken = taken.where(_approvals.c.call_id.in_([*calls]))
+            taken = taken.where(_approvals.c.call_id.in_([_stored_id(call) for call in calls]))
         self._write(lambda c: c.execute(taken.values(taken=True)))
 
     def calls(self, run_ids: Sequence[str]) -> list[AskedCall]:
@@ -311,7 +311,7 @@ def _is_lost(error: DBAPIError) -> bool:
 def _asked_call(row: Any) -> AskedCall:
     return AskedCall(
         row.run_id,
-        row.call_id,
+        row.call_id.encode("ascii").decode("unicode_escape"),
         row.tool,
         row.arguments,
         row.agent,
@@ -320,6 +320,11 @@ def _asked_call(row: Any) -> AskedCall:
         None if row.decision is None else read_decision(json.loads(row.decision)),
         row.decided_by,
     )
+
+
+def _stored_id(call_id: str) -> str:
+    """Return the id of a call, which a model may have made up, as both databases hold it; nothing of it is lost."""
+    return call_id.encode("unicode_escape").decode("ascii")
 
 
 def _stored(text: str) -> str:

@@ -101,6 +101,8 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
             headers = {} if key is None else {"Idempotency-Key": key}
             return client.post("/runs", {"agent": "cashier", "input": text, **more}, token, headers=headers)
 
+        about = client.get("/openapi.json", acme).json()["paths"]["/runs/{run}/events"]["get"]["summary"]
+        assert "these runs are durable, and have no text_delta" in about
         run = start("pay 3").json()["id"]
         assert until(client, run, acme, "waiting")["waiting"] == [
             {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}

@@ -120,6 +120,9 @@ class RunEndpoints:
         after = {"type": "integer", "minimum": 0}
         resumed = Parameter("after", "Only events behind this number; or the header Last-Event-ID.", after)
         key = Parameter("Idempotency-Key", "The same key with the same run starts it once.")
+        events = "text_delta while the model writes, then model_replied"
+        if not self._runs.has_deltas:
+            events = "whole replies and results; these runs are durable, and have no text_delta"
         read, run = "/runs/{run}", self
         return [
             Endpoint("POST", "/runs", run.start, "Start a run", "run", StartRun, status=202, headers=(key,)),
@@ -130,7 +133,7 @@ class RunEndpoints:
                 "GET",
                 f"{read}/events",
                 run.events,
-                "The events of a run, until it ends or waits",
+                f"The events of a run, until it ends or waits: {events}",
                 "read",
                 media="text/event-stream",
                 query=(resumed,),

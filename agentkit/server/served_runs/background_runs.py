@@ -22,6 +22,11 @@ class BackgroundRuns(Protocol):
     """Starts runs and goes on with them. The runs, and what is known of them, are in a `StoredRuns`."""
 
     @property
+    def has_deltas(self) -> bool:
+        """Whether events show the text as it grows; otherwise whole replies and results only."""
+        ...
+
+    @property
     def live(self) -> int:
         """Runs that go on here, or wait for room."""
         ...

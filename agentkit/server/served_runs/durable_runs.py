@@ -67,6 +67,8 @@ class DurableRuns:
         AgentDefinitionError: The server has no memory: what is not stored cannot go on elsewhere.
     """
 
+    has_deltas = False
+
     def __init__(self, server: Server, records: DurableRecords, version: str | None = None) -> None:
         if server.sessions.memory is None:
             raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")

@@ -63,6 +63,8 @@ class LocalRuns:
         options: What the server allows.
     """
 
+    has_deltas = True
+
     def __init__(
         self,
         agents: ServedAgents,
