@@ -224,7 +224,7 @@ class _Check:
             self.take(self.allowed[key].size // _CHARS_PER_STEP)
         return self.allowed[key]
 
-    def _matches(self, pattern: str, value: str) -> bool:
+    def _matches(self, pattern: str, value: Any) -> bool:
         if pattern not in self.patterns:
             self.patterns[pattern] = compile_pattern(pattern), pattern_size(pattern)
         compiled, size = self.patterns[pattern]
