@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.errors import AlreadyUsed, NotFound, WouldWait
+from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, WouldWait
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
@@ -119,6 +119,11 @@ class Branch:
         """How often messages of the conversation were redacted before it was read."""
         self.expires_at: float | None
         self.id, self.conversation_id, self.edits, parent, fork_seq, self.expires_at = row
+        if not isinstance(self.expires_at, float | int | None):
+            raise StoreCorrupt(
+                f"{database.where}: conversation {name!r} is damaged: it expires at a time that is no number; restore a"
+                " backup"
+            )
         self.shared: tuple[tuple[int, int, int], ...] = ()
         """Messages of other branches that it begins with: branch id, the message before the first, the last one."""
         if parent is not None:

@@ -134,7 +134,7 @@ class RecallLogs:
                 )
                 for row in rows
             ]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise StoreCorrupt(
                 f"{self.database.where}: a recall log is damaged ({type(error).__name__}); restore a backup, or read "
                 "others with `after` and `before`"

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import isfinite
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-__all__ = ["JsonChecker", "Problem", "bound_faults", "compile_pattern", "resolve", "target_in"]
+from agentkit_prompts.errors import brief
+from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
+
+__all__ = [
+    "JsonChecker",
+    "Problem",
+    "bound_faults",
+    "compile_pattern",
+    "pattern_faults",
+    "resolve",
+    "shown_name",
+    "target_in",
+]
 
 _MAX_DEPTH = 64
 _MAX_STEPS = 1_000_000
+_MAX_PATTERNS = 200_000
+"""Characters of all patterns of a schema, see `pattern_size`: some of them take a second to compile."""
+_MAX_SHOWN = 200
+"""Characters of a name, or of a value of the schema, in a problem."""
+_MAX_PROBLEMS = 1_000
+_STEPS_OF_PROBLEM = 5
+_CHARS_PER_STEP = 16
+_CHARS_PER_ALTERNATIVE = 100
 _BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not"})
 """Keywords that put several schemas in front of one value."""
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 
 Problem: TypeAlias = tuple[str, str]
 """Name of the value (dotted) and what is wrong with it."""
@@ -38,7 +62,7 @@ _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "multipleOf": ((int, float), lambda value, step: _is_multiple(value, step), "should be a multiple of {}"),
     "minLength": ((str,), lambda value, bound: len(value) >= bound, "should have at least {} characters"),
     "maxLength": ((str,), lambda value, bound: len(value) <= bound, "should have at most {} characters"),
-    "pattern": ((str,), lambda value, pattern: compile_pattern(pattern).isinstance_python(value), "should match {!r}"),
+    "pattern": ((str,), lambda value, pattern: compile_pattern(pattern).isinstance_python(value), "should match {}"),
     "minItems": ((list, tuple), lambda value, bound: len(value) >= bound, "should have at least {} items"),
     "maxItems": ((list, tuple), lambda value, bound: len(value) <= bound, "should have at most {} items"),
     "minProperties": ((Mapping,), lambda value, bound: len(value) >= bound, "should have at least {} entries"),
@@ -51,8 +75,8 @@ class JsonChecker:
     """Checks values against one JSON Schema; `#/...` references lead into it.
 
     A part of the schema that refers to others or has alternatives meets each value once, however many ways lead there,
-    and a check that needs more than a fixed number of steps is a problem of its own: the time is bounded whatever the
-    schema and the value are. Patterns run on an engine whose time is linear.
+    and a check that needs more than a fixed number of steps is a problem of its own: the time and what is written are
+    bounded whatever the schema and the value are. Patterns run on an engine whose time is linear.
 
     Not looked at: `format`, `patternProperties`, `if`, `dependentSchemas`, and references to other documents.
     """
@@ -61,13 +85,16 @@ class JsonChecker:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._document = document
-        self._patterns: dict[str, SchemaValidator] = {}
+        self._patterns: dict[str, tuple[SchemaValidator, int]] = {}
 
     def problems(self, value: Any) -> list[Problem]:
         """Return what is wrong with a value."""
         check = _Check(self._document, self._patterns)
         try:
-            return [(path or "(value)", what) for path, what in check.find(self._document, value, 0)]
+            found = check.find(self._document, value, 0)
+            shown = [(path or "(value)", what) for path, what in found[:_MAX_PROBLEMS]]
+            more = len(found) - len(shown)
+            return [*shown, ("(value)", f"has {more:,} problems more")] if more else shown
         except _Unbounded as error:
             return [("(value)", str(error))]
         except RecursionError:
@@ -81,20 +108,25 @@ class _Unbounded(Exception):
 class _Check:
     """One value on its way through a schema."""
 
-    __slots__ = ("known", "patterns", "root", "steps")
+    __slots__ = ("allowed", "known", "patterns", "root", "steps")
 
-    def __init__(self, root: Mapping[str, Any], patterns: dict[str, SchemaValidator]) -> None:
+    def __init__(self, root: Mapping[str, Any], patterns: dict[str, tuple[SchemaValidator, int]]) -> None:
         self.root = root
         self.patterns = patterns
         self.steps = 0
         self.known: dict[tuple[int, int], tuple[Any, list[Problem]]] = {}
         """What was found for a schema and a value, with the value: its id is taken as long as it is kept."""
+        self.allowed: dict[tuple[int, str], _Allowed] = {}
+        """What every enum and const allows, by the id of its schema and the keyword."""
+
+    def take(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MAX_STEPS:
+            raise _Unbounded(f"takes more than {_MAX_STEPS:,} steps to check: simplify the schema or shorten the value")
 
     def find(self, schema: Mapping[str, Any] | bool, value: Any, depth: int) -> list[Problem]:
         """Return what is wrong with a value, each with the path below it."""
-        self.steps += 1
-        if self.steps > _MAX_STEPS:
-            raise _Unbounded(f"takes more than {_MAX_STEPS:,} steps to check: simplify the schema or shorten the value")
+        self.take(1)
         if depth > _MAX_DEPTH:
             raise _Unbounded(f"is nested more than {_MAX_DEPTH} levels deep")
         if isinstance(schema, bool):
@@ -123,6 +155,7 @@ class _Check:
         found = self._own(schema, value, depth)
         for part in schema.get("allOf", ()):
             found = [*found, *self.find(part, value, depth)]
+            self.take(len(found))
         if "not" in schema and not self.find(schema["not"], value, depth):
             found = [*found, ("", "matches what is not allowed")]
         return list(dict.fromkeys(found))
@@ -131,45 +164,140 @@ class _Check:
         """Return what the keywords find that look at the value itself and at what it holds."""
         expected = schema.get("type")
         names = [expected] if isinstance(expected, str) else list(expected or ())
+        self.take(len(names))
         if names and not any(_is_json(value, name) for name in names):
-            return [("", f"should be {' or '.join(names)}, got {type(value).__name__}")]
+            return self._problem(f"should be {shown_name(' or '.join(names))}, got {type(value).__name__}")
         found: list[Problem] = []
-        if "enum" in schema and value not in schema["enum"]:
-            found.append(("", f"should be one of {schema['enum']!r}"))
-        if "const" in schema and value != schema["const"]:
-            found.append(("", f"should be {schema['const']!r}"))
+        for keyword in ("enum", "const"):
+            if keyword in schema and (allowed := self._allowed(schema, keyword)).excludes(value, self.take):
+                found += self._problem(allowed.complaint)
         for keyword, (kinds, holds, complaint) in _BOUNDS.items():
             if keyword in schema and isinstance(value, kinds) and not isinstance(value, bool):
                 bound = schema[keyword]
                 if not (self._matches(bound, value) if keyword == "pattern" else holds(value, bound)):
-                    found.append(("", complaint.format(bound)))
+                    found += self._problem(complaint.format(brief(bound, _MAX_SHOWN)))
         if isinstance(value, Mapping):
-            found += [(name, "Field required") for name in schema.get("required", ()) if name not in value]
-            named = schema.get("properties", {})
-            for name, item in named.items():
-                if name in value:
-                    found += _below(str(name), self.find(item, value[name], depth + 1))
-            others = schema.get("additionalProperties")
-            if isinstance(others, Mapping):
-                for name in value:
-                    if name not in named:
-                        found += _below(str(name), self.find(others, value[name], depth + 1))
+            found += self._of_object(schema, value, depth)
         items = schema.get("items")
         if isinstance(items, Mapping) and isinstance(value, list | tuple):
             for index, item in enumerate(value):
-                found += _below(f"[{index}]", self.find(items, item, depth + 1))
+                found += self._below(f"[{index}]", items, item, depth)
         return found
 
-    def _matches(self, pattern: str, value: object) -> bool:
-        compiled = self.patterns.get(pattern)
-        if compiled is None:
-            compiled = self.patterns[pattern] = compile_pattern(pattern)
+    def _of_object(self, schema: Mapping[str, Any], value: Mapping[str, Any], depth: int) -> list[Problem]:
+        """Return what is wrong with the entries of an object."""
+        required = schema.get("required", ())
+        self.take(len(required) // _CHARS_PER_STEP)
+        found: list[Problem] = []
+        for name in required:
+            if name not in value:
+                found += self._problem("Field required", shown_name(name))
+        named = schema.get("properties", {})
+        fewer, others = (named, value) if len(named) <= len(value) else (value, named)
+        for name in fewer:
+            if name in others:
+                found += self._below(str(name), named[name], value[name], depth)
+        more = schema.get("additionalProperties")
+        if isinstance(more, Mapping):
+            for name in value:
+                if name not in named:
+                    found += self._below(str(name), more, value[name], depth)
+        return found
+
+    def _problem(self, what: str, path: str = "") -> list[Problem]:
+        self.take(_STEPS_OF_PROBLEM)
+        return [(path, what)]
+
+    def _below(self, step: str, schema: Mapping[str, Any] | bool, value: Any, depth: int) -> list[Problem]:
+        """Return the problems of a value that is inside of another one, as they are seen from there."""
+        problems = self.find(schema, value, depth + 1)
+        if not problems:
+            return problems
+        step = shown_name(step)
+        self.take(sum([1 + (len(step) + len(path)) // _CHARS_PER_STEP for path, _ in problems]))
+        return [(step + path if not path or path[0] == "[" else f"{step}.{path}", what) for path, what in problems]
+
+    def _allowed(self, schema: Mapping[str, Any], keyword: str) -> _Allowed:
+        key = (id(schema), keyword)
+        if key not in self.allowed:
+            self.allowed[key] = _Allowed(schema[keyword], is_one=keyword == "const")
+            self.take(self.allowed[key].size // _CHARS_PER_STEP)
+        return self.allowed[key]
+
+    def _matches(self, pattern: str, value: Any) -> bool:
+        if pattern not in self.patterns:
+            self.patterns[pattern] = compile_pattern(pattern), pattern_size(pattern)
+        compiled, size = self.patterns[pattern]
+        self.take((1 + size // _CHARS_PER_ALTERNATIVE) * (len(value) // _CHARS_PER_STEP))
         return compiled.isinstance_python(value)
 
 
-def _below(step: str, problems: list[Problem]) -> list[Problem]:
-    """Return problems as they are seen from above `step`."""
-    return [(step + path if not path or path[0] == "[" else f"{step}.{path}", what) for path, what in problems]
+class _Allowed:
+    """The values that an enum or a const allows: text, numbers, booleans and null are looked up in a set."""
+
+    __slots__ = ("complaint", "keys", "members", "size")
+
+    def __init__(self, allowed: Any, *, is_one: bool) -> None:
+        self.members: Sequence[Any] = [allowed] if is_one else allowed
+        self.keys = {_key_of(member) for member in self.members}
+        self.size = _count_values(allowed)
+        self.complaint = f"should be {'' if is_one else 'one of '}{brief(allowed, _MAX_SHOWN)}"
+
+    def excludes(self, value: Any, take: Callable[[int], None]) -> bool:
+        key = _key_of(value)
+        if key is not None:
+            return key not in self.keys
+        take(self.size)
+        return value not in self.members
+
+
+def _key_of(value: Any) -> Hashable:
+    """Return what equal scalars of JSON have in common, and no others; None for anything else.
+
+    Numbers are written as text: whoever chooses them could make all of their hashes equal.
+    """
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, bool):
+        return ("name", str(value))
+    if isinstance(value, float) and not value.is_integer():
+        return ("number", float.__repr__(value))
+    return ("number", hex(int(value))) if isinstance(value, int | float) else None
+
+
+def _count_values(value: Any) -> int:
+    count, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        count += 1
+        if isinstance(item, Mapping):
+            waiting.extend(item.values())
+        elif isinstance(item, list | tuple):
+            waiting.extend(item)
+    return count
+
+
+def shown_name(name: str) -> str:
+    """Return a name as problems show it: in full, except for very long ones."""
+    return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
+
+
+def pattern_faults(document: Any, where: str) -> Iterator[str]:
+    """Yield a fault where compiling all patterns of a schema would take long."""
+    size, waiting = 0, [document]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Mapping):
+            size += pattern_size(node["pattern"]) if isinstance(node.get("pattern"), str) else 0
+            waiting.extend(node.values())
+        elif isinstance(node, list | tuple):
+            waiting.extend(node)
+    if size > _MAX_PATTERNS:
+        yield (
+            f"{where}: its patterns have {size:,} characters in all, with what they repeat written out and"
+            rf" {CHARS_OF_CLASS} for a class such as \w; patterns run in linear time, and at most {_MAX_PATTERNS:,} are"
+            " allowed: repeat less, or use maxLength"
+        )
 
 
 def compile_pattern(pattern: str) -> SchemaValidator:
@@ -189,18 +317,20 @@ def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
         bound = schema[keyword]
         if keyword == "pattern":
             if not isinstance(bound, str):
-                yield f"{where}.pattern must be a regular expression, got {bound!r}"
+                yield f"{where}.pattern must be a regular expression, got {brief(bound)}"
                 continue
             try:
                 compile_pattern(bound)
             except SchemaError as error:
                 reason = str(error).strip().splitlines()[-1].removeprefix("error: ")
                 yield (
-                    f"{where}.pattern must be a regular expression, got {bound!r} ({reason}; patterns run in linear"
-                    " time, without look-around and back-references)"
+                    f"{where}.pattern must be a regular expression, got {brief(bound)} ({reason[:_MAX_SHOWN]};"
+                    " patterns run in linear time, without look-around and back-references)"
                 )
         elif isinstance(bound, bool) or not isinstance(bound, int | float):
-            yield f"{where}.{keyword} must be a number, got {bound!r}"
+            yield f"{where}.{keyword} must be a number, got {brief(bound)}"
+        elif keyword == "multipleOf" and isinstance(bound, float) and not isfinite(bound):
+            yield f"{where}.{keyword} must be a finite number, got {bound}"
 
 
 def _is_multiple(value: float, step: float) -> bool:
@@ -231,8 +361,8 @@ def target_in(document: Mapping[str, Any], reference: object) -> Any:
     target: Any = document
     for step in reference.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(target, list | tuple) and name.isdecimal() and int(name) < len(target):
-            target = target[int(name)]
+        if isinstance(target, list | tuple):
+            target = target[int(name)] if _INDEX.fullmatch(name) and int(name) < len(target) else None
         else:
             target = target.get(name) if isinstance(target, Mapping) else None
     return target

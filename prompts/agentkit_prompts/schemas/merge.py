@@ -30,7 +30,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         PromptError: One of them is not a JSON Schema.
     """
     merged: JsonSchema | None = None
-    origin: dict[str, tuple[str, str]] = {}
+    origin: dict[str, tuple[str, Any, JsonSchema]] = {}
     required: dict[str, None] = {}
     for path, schema in schemas:
         if schema is None:
@@ -43,20 +43,20 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         root = _flatten(schema)
         change = _adopt_defs(root, merged)
         for name, item in root.get("properties", {}).items():
-            meaning = _meaning(item, root)
             owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
             owners = [_under(path, owner) for owner in owners] if owners else [path]
             known = origin.get(name)
             if known is None:
-                origin[name] = (owners[0], meaning)
+                origin[name] = (owners[0], item, root)
                 adopted = _rename(item, change)
                 merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
-            elif known[1] != meaning:
-                raise SchemaConflict(
-                    f"additional kwarg {name!r}: {known[0] or _OWN} wants {known[1]}, {owners[0] or _OWN} wants "
-                    f"{meaning}; rename one of them or give both the same schema"
-                )
             else:
+                before, meaning = _meaning(known[1], known[2]), _meaning(item, root)
+                if before != meaning:
+                    raise SchemaConflict(
+                        f"additional kwarg {name!r}: {known[0] or _OWN} wants {before}, {owners[0] or _OWN} wants "
+                        f"{meaning}; rename one of them or give both the same schema"
+                    )
                 listed = merged["properties"][name][REQUIRED_BY]
                 listed.extend(owner for owner in owners if owner not in listed)
         required.update(dict.fromkeys(root.get("required", ())))

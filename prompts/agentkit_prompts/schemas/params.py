@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
 from agentkit_prompts.errors import PromptError, brief
-from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve
+from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, pattern_faults, resolve, shown_name
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
 
 __all__ = [
@@ -136,13 +136,17 @@ def schema_faults(schema: object, where: str) -> list[str]:
 
 def _malformed(schema: object, where: str) -> list[str]:
     """Find what is no JSON Schema at all, also where only references lead."""
-    faults = list(_shape_faults(schema, where, 0))
+    faults = list(pattern_faults(schema, where)) or list(_shape_faults(schema, where, 0))
     if faults or not isinstance(schema, Mapping):
         return faults
     targets = {one["$ref"]: resolve(one["$ref"], schema) for one in _references(schema) if one["$ref"][:1] == "#"}
+    walked: set[int] = set()
     for reference, target in targets.items():
+        if id(target) in walked:
+            continue
+        walked.add(id(target))
         if not reference.startswith(("#/$defs/", "#/definitions/")) or reference.count("/") > 2:  # not walked yet
-            faults += _shape_faults(target, f"{where}: the target of {reference}", 0)
+            faults += _shape_faults(target, f"{where}: the target of {shown_name(reference)}", 0)
     return faults
 
 
@@ -162,7 +166,7 @@ def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
             yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
             continue
         for name, item in held.items():
-            yield from _shape_faults(item, f"{where}.{keyword}.{name}", depth + 1)
+            yield from _shape_faults(item, f"{where}.{keyword}.{shown_name(str(name))}", depth + 1)
     for keyword in _LISTS_SCHEMAS:
         options = schema.get(keyword, ())
         if not isinstance(options, list | tuple):

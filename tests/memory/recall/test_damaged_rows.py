@@ -11,7 +11,7 @@ import pytest
 
 from agentkit.memory import IngestOptions, Memory
 from agentkit.prompts import Message
-from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 
 DEEP = "[" * 330 + "]" * 330
 
@@ -105,3 +105,20 @@ def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: 
         report = memory.ingest(tmp_path / "a.jsonl", options=options)
         assert "line 1 has metadata that nests deeper than 32 levels" in str(report.repaired[0])
         assert [found.text for found in memory.recall("zebra")] == ["zebra flat"]
+
+
+@pytest.mark.parametrize("column", ["policy", "degraded"])
+def test_a_damaged_recall_log_is_an_error_with_a_way_around_it(home: Path, column: str) -> None:
+    with Memory.open(home) as memory:
+        memory.recall("zebra")
+    connection = sqlite3.connect(home / "memory.db")
+    assert connection.execute(f"UPDATE recall_logs SET {column} = ?", ("[" * 100_000,)).rowcount
+    connection.execute("UPDATE conversations SET expires_at = 'soon'")
+    connection.commit()
+    connection.close()
+    with Memory.open(home) as memory:
+        with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
+            memory.recall_logs()
+        with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
+            memory.session("s")
+        memory.session("other").append(Message("user", "zebra"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -105,6 +106,73 @@ def test_a_product_of_alternatives_and_items_is_given_up() -> None:
     schema = {"properties": {"x": {"items": {"anyOf": options}}}}
     with pytest.raises(KwargsError, match="takes more than 1,000,000 steps to check"):
         layers_of(schema).check_kwargs({"x": [-number for number in range(5_000)]})
+
+
+NAMES = [f"name {number}" for number in range(5_000)]
+
+
+@pytest.mark.parametrize(
+    ("item", "value", "what"),
+    [
+        ({"enum": NAMES}, list(map(str.upper, NAMES)), "should be one of"),
+        ({"enum": [{"n": name} for name in NAMES]}, [{"n": 1}] * 5_000, "1,000,000 steps"),
+        ({"const": "x" * 1_000_000}, ["x"] * 5_000, "should be 'xxx"),
+        ({"type": ["string"] * 5_000}, list(range(5_000)), "1,000,000 steps"),
+        ({"required": NAMES}, [{}] * 5_000, "1,000,000 steps"),
+        ({"properties": {name: {} for name in NAMES}}, [{}] * 5_000, None),
+        ({"pattern": "^[a-z]{1,30000}$"}, ["a" * 20_000] * 5_000, "1,000,000 steps"),
+        ({"additionalProperties": {"type": "null"}}, [{"x" * 1_000_000: 1}] * 5_000, "should be null"),
+        ({"multipleOf": 0.1}, [float("inf"), 10**400 + 1], "should be a multiple"),
+    ],
+)
+def test_a_product_of_what_a_schema_lists_and_items_is_bounded(item: Any, value: Any, what: str | None) -> None:
+    layers = layers_of({"properties": {"x": {"items": item}}})
+    if what is None:
+        layers.check_kwargs({"x": value})
+        return
+    with pytest.raises(KwargsError, match=what) as caught:
+        layers.check_kwargs({"x": value})
+    assert len(str(caught.value)) < 1_000_000
+
+
+def test_values_of_an_enum_are_told_apart_as_json_tells_them() -> None:
+    layers = layers_of({"properties": {"x": {"items": {"enum": [1, "2", None, 0.5, {"a": 1}]}}}})
+    layers.check_kwargs({"x": [1, 1.0, "2", None, 0.5, {"a": 1.0}]})
+    with pytest.raises(KwargsError) as caught:
+        layers.check_kwargs({"x": [True, 2, "1", "null", {"a": 2}, [1]]})
+    assert set(caught.value.problems) == {f"x[{at}]" for at in range(6)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "complaint"),
+    [
+        ({"properties": {f"x{at}": {"pattern": r"^\w{1,400}$"} for at in range(200)}}, "at most 200,000 are allowed"),
+        ({"multipleOf": float("inf")}, "multipleOf must be a finite number"),
+        ({"minimum": "9" * 1_000_000}, "minimum must be a number, got '999"),
+        ({"properties": {"x" * 1_000_000: {"properties": dict.fromkeys(NAMES, 5)}}}, "must be an object or a boolean"),
+    ],
+)
+def test_what_is_wrong_with_a_schema_is_found_soon_and_named_in_short(schema: Any, complaint: str) -> None:
+    with pytest.raises(PromptError, match=complaint) as caught:
+        layers_of(schema)
+    assert len(str(caught.value)) < 5_000_000
+
+
+def test_references_by_other_names_are_looked_at_once_and_an_index_is_written_in_one_way() -> None:
+    again = {f"r{zeros}": {"$ref": f"#/allOf/{'0' * zeros}"} for zeros in range(1, 2_000)}
+    large = {"properties": {name: {"type": "string"} for name in NAMES}}
+    layers = layers_of({"allOf": [large], "properties": {**again, "far": {"$ref": f"#/allOf/{'9' * 10_000}"}}})
+    layers.check_kwargs({"r2": {NAMES[0]: 5}, "far": 1})
+    with pytest.raises(KwargsError, match="should be string"):
+        layers.check_kwargs({"r1": {NAMES[0]: 5}})
+
+
+def test_definitions_that_refer_to_each_other_are_compared_only_where_two_prompts_share_a_name() -> None:
+    defs: dict[str, Any] = {
+        name: {"anyOf": [{"$ref": f"#/$defs/{after}"}, {"type": "null"}]} for name, after in pairwise(NAMES)
+    }
+    named = {name: {"$ref": f"#/$defs/{name}"} for name in NAMES[:-1]}
+    layers_of({"properties": named, "$defs": {**defs, NAMES[-1]: {}}}).check_kwargs({NAMES[-2]: None})
 
 
 @pytest.mark.parametrize(

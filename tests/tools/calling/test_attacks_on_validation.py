@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from agentkit.prompts import ToolCall
 from agentkit.tools import Tool, ToolContext, ToolDefinitionError, ToolResult
-from agentkit_tools.schemas.pattern_size import pattern_size
+from agentkit_prompts.schemas.pattern_size import pattern_size
 
 _PRIME = 2**61 - 1
 """Numbers that differ by this have the same hash."""
@@ -143,6 +143,7 @@ async def test_a_validator_that_takes_long_to_make_is_made_in_a_thread() -> None
         ("((a{10}){10}){10}", 1_000),
         (r"\d{3}-\d{4}", 7 * 102 + 1),
         ("[a-z]{4}", 20),
+        (r"(\p{L}{1,10}){48}", 480 * 105),
         ("[)(]{2}", 8),
         ("a{0}", 1),
         (")", 1),

@@ -27,6 +27,7 @@ OUTPUTS: dict[str, tuple[dict[str, Any], Any]] = {
     "catastrophic": ({"properties": {"x": {"pattern": "^(a+)+$"}}}, {"x": "a" * 5_000 + "!"}),
     "endless": ({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 2}}}, {}),
     "malformed": ({"properties": {"x": {"required": 5}}}, {}),
+    "listed": ({"properties": {"x": {"items": {"enum": list(range(10_000))}}}}, {"x": [-1] * 10_000}),
     "product": ({"properties": {"x": {"items": {"anyOf": [{"minimum": 9}] * 5_000}}}}, {"x": [1] * 5_000}),
 }
 

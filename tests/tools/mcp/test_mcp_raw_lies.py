@@ -50,6 +50,7 @@ def test_a_server_that_never_lists_its_tools_is_given_up() -> None:
     [
         ("exponential", "x matches none of the allowed schemas"),
         ("catastrophic", "x should match"),
+        ("listed", "x[0] should be one of [0, 1, 2"),
         ("endless", "leads back to itself"),
         ("malformed", "has an invalid output schema: outputSchema.properties.x.required must be a list"),
     ],

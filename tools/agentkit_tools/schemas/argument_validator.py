@@ -14,8 +14,8 @@ from typing import Any
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
 from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
-from agentkit_tools.schemas.pattern_size import pattern_size
 
 __all__ = ["validator_for"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["pattern_size"]
+__all__ = ["CHARS_OF_CLASS", "pattern_size"]
 
-_TOKEN = re.compile(r"\\[wdsWDSpP]|\\.|\[(?:\\.|[^\]\\])*+\]|\{(\d+)(?:,(\d*))?\}|.", re.S)
+_TOKEN = re.compile(r"\\[pP]\{[^}]*+\}|\\.|\[(?:\\.|[^\]\\])*+\]|\{(\d+)(?:,(\d*))?\}|.", re.S)
 _CLASS = re.compile(r"\\[wdsWDSpP]")
-_CHARS_OF_CLASS = 100
+CHARS_OF_CLASS = 100
 """What a class of Unicode characters takes, compared to one character."""
 
 
@@ -27,6 +27,6 @@ def pattern_size(pattern: str) -> int:
             groups[-1] += last * max(times - 1, 0)
             last *= times
         elif text not in "*+?|^$":
-            last = len(text) + _CHARS_OF_CLASS * len(_CLASS.findall(text))
+            last = len(text) + CHARS_OF_CLASS * len(_CLASS.findall(text))
             groups[-1] += last
     return sum(groups)
