@@ -48,7 +48,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_prompts.tree.leaves import AnyPrompt
 from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
@@ -75,7 +75,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
 
     Args:
         model: A model, its name such as "openai:gpt-5-mini", or a `Chain` that brings layers and output type with it.
-        layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
+        layers: The prompts, placed; a prompt or text is all of `system`. A `Prompter` brings its own.
         tools: Functions decorated with `@tool`, or plain functions; or a toolset, whose `at` makes those of each run:
             `TurnTools`, `MCPToolset`.
         memory: Where chunks are recalled from before each run; its scope is the widest that is read, see `RunOptions`.
@@ -122,7 +122,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: TypeForm[Output] = ...,
         deps: type[Deps] = ...,
@@ -132,7 +132,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         deps: type[Deps] = ...,
@@ -142,7 +142,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | str,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: Callable[..., Output],
         deps: type[Deps] = ...,
@@ -151,7 +151,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def __init__(
         self,
         model: Model | Chain[Output] | str,
-        layers: Layers | Prompter | TextPrompt | str = "",
+        layers: Layers | Prompter | AnyPrompt = "",
         *,
         tools: Tools = (),
         memory: RecallSource | None = None,
@@ -169,7 +169,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
-        self._text = layers if isinstance(layers, str | TextPrompt) and not isinstance(model, Chain) else None
+        self._text = layers if isinstance(layers, AnyPrompt) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
                 model = model_names.model(model)
@@ -207,13 +207,13 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             layers: Any = chain.prompter or chain.layers
             if "layers" in changes:
                 layers = changes["layers"]
-                text = layers if isinstance(layers, str | TextPrompt) else None
+                text = layers if isinstance(layers, AnyPrompt) else None
             chain = Chain(
                 model_names.changed_model(chain.model, changes),
                 layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
-                budget=chain.budget,
+                budget=changes.get("budget", chain.budget),
                 redact=chain.redact,
             )
         changed: Agent[Deps, Any] = Agent(

@@ -21,7 +21,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_prompts.tree.leaves import AnyPrompt, TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class Chain(Generic[Output]):
 
     Args:
         model: Where the composition is sent.
-        layers: The prompts, placed; a str is the one prompt of `system`. A `Prompter` brings its own.
+        layers: The prompts, placed; a prompt, `Template` or str is the one of `system`. A `Prompter`
+            brings its own.
         output: The type of the answer: `str`, or anything pydantic validates; a function, which is called with the
             answer and ends the run; or an `OutputSpec`, which says how it is asked for and checked. In the mode
             `prompted` the schema stands at the end of `system`, or where a prompt with the name `output` stands.
@@ -89,7 +90,7 @@ class Chain(Generic[Output]):
     def __init__(
         self,
         model: Model,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: TypeForm[Output] = ...,
         **options: Unpack[_Options],
@@ -98,7 +99,7 @@ class Chain(Generic[Output]):
     def __init__(
         self,
         model: Model,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: OutputSpec[Output] | Callable[..., Awaitable[Output]],
         **options: Unpack[_Options],
@@ -107,7 +108,7 @@ class Chain(Generic[Output]):
     def __init__(
         self,
         model: Model,
-        layers: Layers | Prompter | TextPrompt | str = ...,
+        layers: Layers | Prompter | AnyPrompt = ...,
         *,
         output: Callable[..., Output],
         **options: Unpack[_Options],
@@ -115,7 +116,7 @@ class Chain(Generic[Output]):
     def __init__(
         self,
         model: Model,
-        layers: Layers | Prompter | TextPrompt | str = "",
+        layers: Layers | Prompter | AnyPrompt = "",
         *,
         output: Any = str,
         tokenizer: TokenCounter | None = None,
@@ -128,12 +129,16 @@ class Chain(Generic[Output]):
         self.prompter = None
         if isinstance(layers, str | TextPrompt):
             self.layers = _layers(layers)
+        elif isinstance(layers, AnyPrompt):
+            self.layers = Layers(layers)
         elif isinstance(layers, Layers):
             self.layers = layers
         elif isinstance(getattr(layers, "layers", None), Layers):
             self.prompter, self.layers = layers, layers.layers
         else:
-            raise AgentDefinitionError(f"layers: expected Layers, a prompter or text, got {type(layers).__name__}")
+            raise AgentDefinitionError(
+                f"layers: expected Layers, a prompter, a prompt or text, got {type(layers).__name__}"
+            )
         self.output: Any = output
         self.tokenizer = tokenizer
         self.budget = budget

@@ -16,7 +16,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, Use
 from agentkit_prompts.errors import ContextError
 from agentkit_prompts.prompters.history import read_history
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import AnyPrompt, KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
@@ -97,9 +97,9 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
 
 
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
-    """Return the layers of an agent: where they are text, what it recalls and summarises stands before the input."""
+    """Return the layers of an agent: before the input of one prompt stands what it recalls and summarises."""
     recalls, compacts = memory is not None, isinstance(compaction, Summarise)
-    if not isinstance(layers, str | TextPrompt) or not (recalls or compacts):
+    if not isinstance(layers, AnyPrompt) or not (recalls or compacts):
         return layers
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
     shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []

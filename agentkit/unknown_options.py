@@ -21,6 +21,11 @@ ELSEWHERE: Mapping[str, str] = {
 }
 """What other frameworks call the options of an agent or a chain."""
 
+_SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
+_GIVEN_ELSEWHERE = dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION)
+_METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
+"""What other frameworks call the methods of an agent or a chain."""
+
 C = TypeVar("C", bound=type)
 
 
@@ -43,7 +48,15 @@ def check_names(where: str, given: Iterable[str], names: Iterable[str], meant: M
 
 
 def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
+    if name in _GIVEN_ELSEWHERE and meant.get(name) not in known:
+        return f"; {_GIVEN_ELSEWHERE[name]}"
     return nearest(name, known) if meant.get(name) not in known else f"; did you mean {meant[name]!r}?"
+
+
+def _no_attribute(self: object, name: str) -> Any:
+    method = _METHODS.get(name)
+    hint = f"; did you mean {method!r}?" if method is not None and hasattr(type(self), method) else ""
+    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
 
 def refusing_unknown(**meant: str) -> Callable[[C], C]:
@@ -66,6 +79,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
 
         made: Any = cls
         made.__init__ = refusing  # it takes what the one before took
+        made.__getattr__ = _no_attribute
         return cls
 
     return changed

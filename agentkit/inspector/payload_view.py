@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.targets.chat_text import chat_template_of
@@ -49,7 +49,7 @@ def payload_view(composition: Composition, target: str, chat_template: str | Non
     if chat_template is None:
         return {"target": target, "pieces": [{"text": composition.text, "kind": "text"}]}
     template = chat_template_of(_registered(chat_template), composition.context.now)
-    tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
+    tokens = tokens_of(template)
     text = composition.to_text(template)
     marks = [(found.start, found.end, "control") for found in tokens.find(text)]
     for token in tokens:

@@ -104,7 +104,7 @@ def _made(name: str, chat_template: GivenTemplate | None, session_len: int | Non
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
-        f"{nearest(name, _PROVIDERS)}"
+        f"; providers: {', '.join(_PROVIDERS)}"
     )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.tokens.budget import Budget
     from agentkit_prompts.tokens.counter import TokenCounter
     from agentkit_prompts.tree.layers import Layers
-    from agentkit_prompts.tree.leaves import TextPrompt
+    from agentkit_prompts.tree.leaves import AnyPrompt
     from agentkit_tools import Tool, TurnTools
 
 __all__ = [
@@ -50,12 +50,13 @@ class Changes(TypedDict, total=False):
     model: Model | str
     settings: ModelSettings
     """Those that are given take the place of the model's, field by field."""
-    layers: Layers | TextPrompt | str
+    layers: Layers | AnyPrompt
     tools: Tools
     memory: RecallSource | None
     recall: RecallOptions
     compaction: Compaction | None
     output: Any
+    budget: int | Budget | None
     limits: Limits
 
 

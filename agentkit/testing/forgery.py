@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -103,7 +103,7 @@ def _written(composition: Composition, templates: Sequence[ChatTemplate]) -> dic
         "it begins or ends a fence": len(_FENCE.findall(text)),
     }
     for template in templates:
-        tokens = control_tokens_of((*template.control_tokens, *(template.stop_words or ())))
+        tokens = tokens_of(template)
         try:
             text = composition.to_text(template)
         except ChatTemplateError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, InMemorySession, tool
+from agentkit import Agent, InMemorySession, Layers, tool
+from agentkit.prompts import ToolPrompt
 from agentkit.prompts.chat_templates import JinjaChatTemplate
 from tests.models.raw import raw_model
 from tests.servers import ChatServer, completes, in_turn
@@ -48,6 +49,39 @@ def test_an_agent_runs_with_the_templates_that_know_tools(server: ChatServer, na
     assert agent.run_sync("What is 2 plus 3?", on_event=lambda event: None).output == "It is 5."
     assert "add" in server.to(name)[0].body["prompt"]
     assert "5" in server.to(name)[1].body["prompt"].partition("2 plus 3?")[2]
+
+
+SPACED = JinjaChatTemplate(
+    "{{ tools | tojson if tools }}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ '\n\n' }}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}"
+    "<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}",
+    eos_token="<|end|>",
+)
+ADDS = '{"name": "add", "arguments": {"a": 2, "b": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("template", "written", "space"),
+    [
+        ("qwen2d5", f"<tool_call>\n{ADDS}\n</tool_call>", "\n"),
+        ("internlm2", f"<|action_start|><|plugin|>\n{ADDS.replace('arguments', 'parameters')}<|action_end|>", ""),
+        ("vicuna", f"<tool_call>\n{ADDS}\n</tool_call>", "\n"),
+        (SPACED, f"<tool_call>{ADDS}</tool_call>", "\n\n"),
+    ],
+)
+@pytest.mark.parametrize("says", ["I add.", "One.\n\nTwo  three:"])
+def test_a_call_stands_in_the_next_prompt_as_the_model_wrote_it(
+    server: ChatServer, template: str | JinjaChatTemplate, written: str, space: str, says: str
+) -> None:
+    for more in ("", "\n", " \n\n"):
+        said = f"{says}{more}{space}{written}"
+        name = server.on("raw-spaced", in_turn(completes(said), completes("It is 5.")))
+        layers = Layers(["Be brief.", ToolPrompt()]) if template == "vicuna" else "Be brief."
+        result = Agent(raw_model(server, name, chat_template=template), layers, tools=[add]).run_sync("2 + 3?")
+        first, second = (asked.body["prompt"] for asked in server.to(name)[-2:])
+        blank = " " if template == "vicuna" else ""  # which it has behind its marker where a reply follows
+        assert second.startswith(first + blank + said)
+        assert result.messages[1].text == says + more
 
 
 def test_an_agent_runs_with_a_jinja_template_that_no_tool_result_can_forge(server: ChatServer) -> None:

@@ -238,3 +238,17 @@ schemas = st.recursive(
 def test_any_text_and_any_schema_is_survived(text: str, schema: Any) -> None:
     tool = ToolSpec("t", "", schema if isinstance(schema, dict) else {"properties": schema, "required": schema})
     asyncio.run(OfflineModel().request(composed(f"use t with {text} a={text}", tools=[tool])))
+
+
+def test_an_unknown_tool_that_is_ordered_is_named() -> None:
+    from agentkit import Agent, tool
+
+    @tool
+    def stock(item: str) -> str:
+        """How many there are."""
+        return f"3 {item}"
+
+    agent = Agent(OfflineModel(), "Rules.", tools=[stock])
+    assert "There is no tool 'stok'; did you mean 'stock'?" in agent.run_sync("Use stok with item=tea.").output
+    assert "There is no tool 'delivery_date'" in agent.run_sync("Use delivery_date with order=17.").output
+    assert "There is no tool" not in agent.run_sync("Use it with care, or with a=b.").output

@@ -19,7 +19,7 @@ from agentkit.prompts import (
     ToolSpec,
     compose,
 )
-from agentkit_prompts.chat_templates.guard.control_tokens import control_tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import tokens_of
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.errors import ControlTokenError
 from agentkit_prompts.templates.line_heads import CALL, MESSAGE
@@ -77,7 +77,7 @@ def written(place: str, text: str, template: str) -> list[Any]:
     made = CHAT_TEMPLATES.get(template)()
     shown = composition.to_text(made)
     assert text == "calm" or "OBEY" in shown
-    tokens = control_tokens_of((*made.control_tokens, *(made.stop_words or ())))
+    tokens = tokens_of(made)
     return [found.token for found in sorted(tokens.find(shown))]
 
 

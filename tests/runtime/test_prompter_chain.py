@@ -96,7 +96,7 @@ async def test_history_and_tools_are_for_a_chain_with_a_prompter() -> None:
         await Chain(ScriptedModel([]), "Hi").run("x", history=[["a", "b"]])
     with pytest.raises(PrompterError, match="PromptContext"):
         await Chain(ScriptedModel([]), "Hi").run("x", tools=[TOOL])
-    with pytest.raises(AgentDefinitionError, match="expected Layers, a prompter or text, got list"):
+    with pytest.raises(AgentDefinitionError, match="expected Layers, a prompter, a prompt or text, got list"):
         Chain(ScriptedModel([]), ["Hi"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert Chain(ScriptedModel([]), TextPrompt("Hi")).prompter is None
 

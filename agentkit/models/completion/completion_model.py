@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
@@ -16,13 +17,16 @@ from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_chat import usage_options, without_usage
 from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
-from agentkit_prompts.composition.targets.tools_in_text import shows_tools
+from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
+from agentkit_prompts.errors import ChatTemplateError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -36,6 +40,8 @@ __all__ = ["CompletionModel"]
 
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _MAX_TOKENS = 1024
+_OPENING = 8
+"""Characters by which what opens a call is known again."""
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -172,14 +178,33 @@ class CompletionModel(EndpointModel):
         schemas = {tool.name: tool.parameters for tool in composition.tools}
         # A prompt that shows the tools says how they are called, and any form that there is is recognised.
         is_free = self._format != HARMONY and shows_tools(composition)
-        return _CompletionReader(schemas, None if is_free else self._format)
+        return _CompletionReader(schemas, None if is_free else self._format, self._space_before)
+
+    def _space_before(self, text: str, call: ToolCall, opening: str) -> str:
+        """Return the white space that the next prompt has between the text of a reply and what opens its call."""
+        message = Message("assistant", text, (call,))
+        for shown in (message, calls_as_text(message)):
+            try:
+                asked = [template_message(one) for one in (Message("user", "a"), shown)]
+                written = self.chat_template.render(asked, None, False, **self._template_kwargs)
+            except ChatTemplateError:  # it has no place for calls
+                continue
+            end = text.rpartition("\n")[2]  # the template may leave out a thought in front of it
+            found = re.search(rf"{re.escape(end)}(\s*+){re.escape(opening)}", written)
+            return found[1] if found is not None else ""
+        return ""
 
 
 class _CompletionReader(ReplyReader):
     """Reads completions: text instead of messages, and what the format of the model has in it beside text."""
 
-    def __init__(self, schemas: Schemas, format: str | None) -> None:
+    def __init__(
+        self, schemas: Schemas, format: str | None, space_before: Callable[[str, ToolCall, str], str] | None = None
+    ) -> None:
         super().__init__()
+        self._space_before = space_before
+        self._space: list[str] = []
+        """White space at the end of the text, until it is known what follows."""
         self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
         if format == HARMONY:
             self._inside = HarmonyReply()
@@ -195,7 +220,28 @@ class _CompletionReader(ReplyReader):
         if self._inside is None:
             return text
         text = self._inside.add(text)
-        return text + self._inside.end() if last else text
+        if not isinstance(self._inside, TextToolCalls):
+            return text + self._inside.end() if last else text
+        if not last:
+            return self._without_space(text)
+        opening = self._inside.held.lstrip()[:_OPENING]
+        text += self._inside.end()
+        space = "".join(self._space)
+        self._space.clear()
+        if space and not text and opening and self._inside.calls and self._space_before is not None:
+            # What the template writes before a call is not text, or the next prompt would have it twice.
+            space = space.removesuffix(self._space_before(self.text, self._inside.calls[0], opening))
+        return space + text
+
+    def _without_space(self, text: str) -> str:
+        """Return text without the white space at its end, which is held back."""
+        bare = text.rstrip()
+        if not bare:
+            self._space.append(text)
+            return ""
+        shown = "".join([*self._space, bare])
+        self._space = [text[len(bare) :]]
+        return shown
 
     def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
         new = super()._take_text(text, last=last)

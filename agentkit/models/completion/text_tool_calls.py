@@ -116,9 +116,14 @@ class TextToolCalls:
             if mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
                 self._has_text = False
 
+    @property
+    def held(self) -> str:
+        """What is held back: a call may begin there."""
+        return "".join(self._held)
+
     def end(self) -> str:
         """Return what was held back and is no call."""
-        reply = ReplyText("".join(self._held), self._schemas)
+        reply = ReplyText(self.held, self._schemas)
         text = reply.text
         self._held.clear()
         if self._thought_end is not None:

@@ -59,7 +59,7 @@ class EndpointOptions(TypedDict, total=False):
     may need none."""
     base_url: str | None
     """Where requests go; by default the address in the environment, or else the provider's own."""
-    settings: ModelSettings
+    settings: ModelSettings | None
     """How it is to answer."""
     max_retries: int
     """Further attempts (2 when not given) after a 408, 409, 429 or 5xx, a connection that failed, or a stream that was
@@ -94,7 +94,7 @@ class EndpointModel(ABC):
         api_key: str | None = None,
         base_url: str | None = None,
         client: Any = None,
-        settings: ModelSettings = NO_SETTINGS,
+        settings: ModelSettings | None = None,
         max_retries: int = 2,
         max_concurrency: int | None = None,
         price: Price | None = None,
@@ -104,7 +104,7 @@ class EndpointModel(ABC):
         self._max_retries = max_retries
         self._limit = RequestLimit(max_concurrency)
         self._clients = Clients(self.sdk, model, api_key, base_url, client)
-        self._set(checked_settings(settings, f"model {model!r}: settings"))
+        self._set(checked_settings(NO_SETTINGS if settings is None else settings, f"model {model!r}: settings"))
 
     def with_settings(self, settings: ModelSettings) -> Self:
         """Return this model with some settings in the place of its own; connections and limits are shared.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.errors import nearest
 
 __all__ = ["requested_calls"]
 
@@ -20,6 +21,8 @@ _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|`([^`]*)`|“([^”]*)�
 _BARE = re.compile(r"[^\s,;]+")
 _DECODER = json.JSONDecoder()
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
+_OTHER = re.compile(r"(?i:\b(?:use|call)\s+(?:the\s+tool\s+)?)[`'\"]?([^\W\d][\w.-]*)[`'\"]?\s+with\s+\w+\s*=")
+"""A tool that is ordered with arguments, whether there is one of that name or not."""
 
 
 def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCall, ...], str]:
@@ -45,6 +48,8 @@ def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCal
         elif ordered:
             example = ", ".join(f"{name}=..." for name in lacking)
             missing = missing or f"The tool {tool.name} also needs {', '.join(lacking)}: use {tool.name} with {example}"
+    if not found and tools and (asked := _OTHER.search(text)) is not None:
+        missing = f"There is no tool {asked[1]!r}{nearest(asked[1], [tool.name for tool in tools])}"
     return tuple(calls), missing if not calls else ""
 
 

@@ -19,7 +19,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
     read_prompt,
     read_turns,
 )
-from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
+from agentkit_prompts.chat_templates.guard.control_tokens import is_at_line_start, tokens_and_markers
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
@@ -113,6 +113,13 @@ class RoleMarkerTemplate(BaseTemplate):
         """What only the template may write: stop words, special tokens, and the markers around messages."""
         tokens = [*(self.stop_words or ()), self.bos, *self.special_tokens, *self.code_tokens, *self.model_tokens]
         return tokens_and_markers(tokens, [getattr(self, name) for name in (*self.marker_fields, "bos", "reply_start")])
+
+    @property
+    def inline_markers(self) -> tuple[str, ...]:
+        """The markers of words that stand inside of a line, as what is written before them does not end one."""
+        pairs = ((self.eosys, self.user), (self.eoh, self.assistant), (self.eoa + self.separator, self.user))
+        begun = [(f".{end}{marker}", marker.strip()) for end, marker in pairs]
+        return tuple([word for text, word in begun if word and not is_at_line_start(text[: text.rindex(word)])])
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""

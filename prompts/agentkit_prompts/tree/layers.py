@@ -111,7 +111,8 @@ class Layers(Declared):
         if worst == RANKS["turn"] and self.conversation:
             found.append(
                 f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
-                "conversation: put it into before_input, or declare its volatility"
+                "conversation: put it into before_input, or, where it stays the same through a session, give it "
+                'volatility="session"'
             )
         return found
 

@@ -19,6 +19,7 @@ from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = [
+    "AnyPrompt",
     "ConversationPrompt",
     "KnowledgePrompt",
     "MemoPrompt",
@@ -40,6 +41,8 @@ _BULLET = (
 )
 """What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
 _SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
+_FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
+"""A field of `str.format`, as other frameworks write the variables of a prompt; braces of code and JSON hold more."""
 
 
 @lru_cache(maxsize=64)
@@ -71,18 +74,27 @@ def _prompt(value: Any) -> Any:
                 f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...)",
                 LiteralTextWarning,
             )
+        elif field := _FIELD.search(value):
+            name = field[1][:60]
+            warn(
+                f"{field[0][:60]!r} is sent as it is: a str is literal text. For a variable write {{{{ {name} }}}} in "
+                f"an AdditionalInfoPrompt(...), or {{{{ additional_kwargs.{name} }}}} in a TextPrompt(...)",
+                LiteralTextWarning,
+            )
         value = Template(value, engine="literal")
     return TextPrompt(value) if isinstance(value, Template) else value
 
 
+AnyPrompt: TypeAlias = BasePrompt | Template | str
+"""One prompt: as such, or the text of one."""
+
 if TYPE_CHECKING:
-    _One: TypeAlias = BasePrompt | Template | str
 
     class Prompts(tuple[BasePrompt, ...]):
         """Prompts of one place. For checkers such a field takes text and lists too, as it does at run time."""
 
         def __get__(self, instance: object, owner: object) -> tuple[BasePrompt, ...]: ...
-        def __set__(self, instance: object, value: _One | Sequence[_One]) -> None: ...
+        def __set__(self, instance: object, value: AnyPrompt | Sequence[AnyPrompt]) -> None: ...
 else:
     Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
 

@@ -110,8 +110,8 @@ class BasePrompt(Declared, ABC):
             f"{name!r} (line {line}{_hint(name, known)})" for name, line in sorted(unknown.items(), key=lambda i: i[1])
         )
         raise TemplateError(
-            f"{self.label}: the context cannot supply {listed}; there are {', '.join(sorted(known))}. Data that comes "
-            "with the user's input is additional_kwargs.NAME",
+            f"{self.label}: the context cannot supply {listed}; there are {', '.join(sorted(known))}. For data that "
+            f"comes with the user's input write {{{{ additional_kwargs.{first} }}}}, or use AdditionalInfoPrompt",
             file=self.template.file,
             line=unknown[first],
             variable=first,

@@ -445,7 +445,7 @@ def test_a_name_the_context_cannot_supply_is_found_when_the_prompt_is_made() -> 
         TextPrompt(Template("a\n{{ document }}{{ other }}", file="p.j2"))
     assert (caught.value.file, caught.value.line, caught.value.variable) == ("p.j2", 2, "document")
     assert "'other' (line 2" in str(caught.value)
-    assert "additional_kwargs.NAME" in str(caught.value)
+    assert "or use AdditionalInfoPrompt" in str(caught.value)
 
 
 def test_a_custom_prompt_that_returns_no_schema_at_all_is_named() -> None:

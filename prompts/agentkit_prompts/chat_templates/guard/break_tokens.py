@@ -141,7 +141,7 @@ def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
     They are the model's own. Only tags that are control tokens matter, and only where `render` acts on them, as a
     template does that parses reasoning out of replies; otherwise the tree comes back.
     """
-    tags = [pair for pair in REASONING_TAGS if pair[1] in tokens.bracketed]
+    tags = [pair for pair in REASONING_TAGS if pair[1] in tokens.anywhere]
     messages = tree["messages"]
     for opening, closing in tags:
         found = [_block(message, opening, closing) for message in messages]

@@ -1,18 +1,21 @@
 """The control tokens of a chat template: where they stand in a text, and what could become part of one.
 
 A token in brackets counts anywhere. A marker of plain words, such as `User:`, counts at the start of a line only,
-also behind characters that are not seen.
+also behind characters that are not seen; where the template itself writes it inside of lines, it counts anywhere too.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.templates.line_heads import UNSEEN
+
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
 __all__ = [
     "REASONING_TAGS",
@@ -21,6 +24,7 @@ __all__ = [
     "control_tokens_of",
     "is_at_line_start",
     "tokens_and_markers",
+    "tokens_of",
 ]
 
 _LINE_BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
@@ -60,28 +64,29 @@ class ControlTokens:
     White space around a token does not count, and tokens of one character are left out: they cannot be broken.
 
     Attributes:
-        bracketed: Tokens that count anywhere in a text, longest first.
+        anywhere: Tokens that count anywhere in a text, longest first.
         words: Markers of plain words, which count at the start of a line only, longest first.
         alphabet: Every character of a token but white space, quotes and backslashes.
         telling: Those of `alphabet` without which no token begins and ends.
         longest: Characters of the longest token.
     """
 
-    def __init__(self, tokens: Iterable[str]) -> None:
+    def __init__(self, tokens: Iterable[str], inline: Collection[str] = ()) -> None:
         known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         known = [token for token in known if len(token) >= _MIN_LENGTH]
-        self.bracketed = tuple(token for token in known if not _BRACKETS.isdisjoint(token))
-        self.words = tuple(token for token in known if _BRACKETS.isdisjoint(token))
+        self.anywhere = tuple(token for token in known if token in inline or not _BRACKETS.isdisjoint(token))
+        self.words = tuple(token for token in known if token not in self.anywhere)
         self.longest = max(map(len, known), default=0)
         groups: dict[str, list[str]] = {}
-        for token in self.bracketed:
-            groups.setdefault(next(character for character in token if character in _BRACKETS), []).append(token)
+        for token in self.anywhere:
+            sign = next((character for character in token if character in _BRACKETS), token[0])
+            groups.setdefault(sign, []).append(token)
         if self.words:
             groups[""] = [*self.words]
         self._groups = tuple((character, tuple(tokens)) for character, tokens in groups.items())
         self.alphabet = frozenset(_characters("".join(known)))
         self.telling = frozenset(character for token in known for character in _characters(_telling(token)))
-        self._anywhere = re.compile("|".join(map(re.escape, self.bracketed))) if self.bracketed else None
+        self._anywhere = re.compile("|".join(map(re.escape, self.anywhere))) if self.anywhere else None
         words = "|".join(map(re.escape, self.words))
         self._everywhere = re.compile(f"({'|'.join(map(re.escape, known)) or '(?!)'})((?i:{_ROLES})?)")
         self._at_line_start = re.compile(rf"(?:\A|(?<=[{_LINE_BREAKS}])){_INDENT}(?=({words}))") if self.words else None
@@ -128,7 +133,11 @@ class ControlTokens:
     @cached_property
     def in_json(self) -> ControlTokens:
         """The same tokens, also as they are spelled inside a JSON string."""
-        return ControlTokens((*self, *(json.dumps(token, ensure_ascii=False)[1:-1] for token in self)))
+
+        def spelled(tokens: Iterable[str]) -> list[str]:
+            return [form for token in tokens for form in (token, json.dumps(token, ensure_ascii=False)[1:-1])]
+
+        return ControlTokens(spelled(self), spelled(self.anywhere))
 
     def fits_inside(self, text: str) -> bool:
         """Whether a token holds `text`, so that it could be completed around it."""
@@ -146,16 +155,25 @@ class ControlTokens:
         )
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self.bracketed, *self.words))
+        return iter((*self.anywhere, *self.words))
 
     def __bool__(self) -> bool:
         return bool(self.alphabet)
 
 
 @lru_cache(maxsize=256)
-def control_tokens_of(tokens: tuple[str, ...]) -> ControlTokens:
-    """Return what is known about these tokens, worked out once."""
-    return ControlTokens(tokens)
+def control_tokens_of(tokens: tuple[str, ...], inline: tuple[str, ...] = ()) -> ControlTokens:
+    """Return what is known about these tokens, worked out once; those that are `inline` count anywhere."""
+    return ControlTokens(tokens, inline)
+
+
+def tokens_of(template: ChatTemplate) -> ControlTokens:
+    """Return the control tokens of a chat template, and its stop words.
+
+    One that writes markers of words inside of lines, such as Vicuna's ` USER: `, names them as `inline_markers`.
+    """
+    stop_words = getattr(template, "stop_words", None) or ()
+    return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
 
 
 @lru_cache(maxsize=1024)

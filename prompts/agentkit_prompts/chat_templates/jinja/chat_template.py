@@ -15,6 +15,7 @@ import jinja2
 
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
@@ -22,7 +23,7 @@ from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContex
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
 from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
-from agentkit_prompts.chat_templates.jinja.probe import Probe
+from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
@@ -210,6 +211,16 @@ class JinjaChatTemplate:
         tokens = (*tokens, *(self.stop_words or ()))
         texts = [text for source in (self.source, *self.named.values()) for text in self._literals(source)]
         return tokens_of_texts(texts, tokens, self._probe(self.source))
+
+    @cached_property
+    def inline_markers(self) -> tuple[str, ...]:
+        """The markers of words that the template writes inside of a line, as a small conversation shows."""
+        talk = [{"role": role, "content": WORD} for role in ("user", "assistant", "user")]
+        text = self._probe(self.source).outcome(talk, None, True)
+        if isinstance(text, ChatTemplateError):
+            return ()
+        places = [(word, text.find(word, text.find(WORD))) for word in ControlTokens(self.control_tokens).words]
+        return tuple([word for word, at in places if at >= 0 and not is_at_line_start(text[:at])])
 
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
 from agentkit_prompts.chat_templates.guard.break_tokens import broken, broken_runs
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of, is_at_line_start
+from agentkit_prompts.chat_templates.guard.control_tokens import (
+    ControlTokens,
+    control_tokens_of,
+    is_at_line_start,
+    tokens_of,
+)
 from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
@@ -145,7 +150,7 @@ def _frame(
     """Return the frame of a template with these fields: one of its own, so that it stays what it is."""
     template = kind.__new__(kind)
     vars(template).update(fields)
-    tokens = control_tokens_of((*template.control_tokens, *(template.stop_words or ())) if is_guarded else ())
+    tokens = tokens_of(template) if is_guarded else control_tokens_of(())
     return _Frame(template, tokens, template.task(**dict(task)))
 
 

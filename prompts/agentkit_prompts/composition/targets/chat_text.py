@@ -17,7 +17,7 @@ from agentkit_prompts.chat_templates.guard.break_tokens import (
     is_harmless,
     with_reasoning,
 )
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, control_tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, tokens_of
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.contents import Contents
@@ -100,7 +100,7 @@ def whole_text(
     """
     if policy not in _POLICIES:
         raise ChatTemplateError(f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}")
-    tokens = control_tokens_of((*template.control_tokens, *(getattr(template, "stop_words", None) or ())))
+    tokens = tokens_of(template)
     is_guarded = policy != "allow"
     known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()
     read = TreeReader(tokens, known, is_split=is_guarded)

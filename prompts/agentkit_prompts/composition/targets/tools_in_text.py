@@ -12,7 +12,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.tree.leaves import ToolPrompt
 
-__all__ = ["shows_tools", "with_tools_as_text"]
+__all__ = ["calls_as_text", "shows_tools", "with_tools_as_text"]
 
 
 def shows_tools(composition: Contents) -> bool:
@@ -43,10 +43,11 @@ def with_tools_as_text(composition: Contents) -> Contents:
 def _as_text(messages: Conversation) -> Conversation:
     if not any(message.tool_calls or message.role == "tool" for message in messages):
         return messages
-    return Conversation(map(_plain, messages))
+    return Conversation(map(calls_as_text, messages))
 
 
-def _plain(message: Message) -> Message:
+def calls_as_text(message: Message) -> Message:
+    """Return a message whose calls, or the result it is, are text."""
     if message.role == "tool":
         name = f"{message.name}: " if message.name else ""
         return Message("user", f"<tool_response>\n{name}{message.text}\n</tool_response>")

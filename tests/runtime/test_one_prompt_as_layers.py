@@ -1,0 +1,84 @@
+"""An agent made with one prompt, and what it says to who writes it as another framework would."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from agentkit import Agent, Chain, Layers, OfflineModel
+from agentkit.errors import AgentDefinitionError, UnknownOption
+from agentkit.models import OpenAIModel
+from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
+from agentkit_prompts.errors import LiteralTextWarning
+from agentkit_prompts.tree.layers import VolatilityWarning
+
+SHOP = "You sell {{ goods }} in {{ language }}."
+
+
+def test_any_prompt_and_template_is_the_layers_of_an_agent() -> None:
+    asked = AdditionalInfoPrompt(SHOP, volatility="session")
+    kwargs = {"input": "Hi", "additional_kwargs": {"goods": "tea", "language": "French"}}
+    for agent in (Agent(OfflineModel(), asked), Agent(OfflineModel()).but(layers=asked)):
+        assert agent.compose(kwargs).messages[0].text == "You sell tea in French."
+        assert agent.chain.layers.system == (asked,)
+    template = Template("Speak {{ locale }}.")
+    for made in (template, TextPrompt(template)):
+        assert Chain(OfflineModel(), made).layers == Layers(made)
+        assert Agent(OfflineModel(), made).chain.layers == Layers(made)
+    with pytest.raises(AgentDefinitionError, match="expected Layers, a prompter, a prompt or text, got list"):
+        Agent(OfflineModel(), [asked])  # type: ignore[call-overload]
+
+
+def test_a_variable_of_its_own_says_how_it_is_written() -> None:
+    with pytest.raises(TemplateError, match=r"write \{\{ additional_kwargs.goods \}\}, or use AdditionalInfoPrompt"):
+        TextPrompt(SHOP)
+    with pytest.warns(LiteralTextWarning, match=r"'\{goods\}' is sent as it is.* write \{\{ goods \}\} in an Addi"):
+        Layers("You sell {goods} here.")
+    with pytest.warns(VolatilityWarning, match='give it volatility="session"'):
+        Layers(AdditionalInfoPrompt(SHOP))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            'Answer as {"goods": 1}.',
+            "{}",
+            "{ x: 1 }",
+            "f(){return}",
+            "${HOME}",
+            "\\\\frac{a}{b}",
+            "GET /runs/{id}",
+            "`{x}`",
+        ),
+        *("{1}", "{x y}", "print(f'{x}')", "@{upstream}"),
+    ],
+)
+def test_braces_of_code_and_json_are_no_variables(text: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Layers(text)
+
+
+def test_a_budget_may_be_changed() -> None:
+    agent = Agent(OfflineModel(), "Rules.", budget=500)
+    assert agent.but(budget=2000).chain.budget == 2000 and agent.but(budget=None).chain.budget is None
+    assert agent.but(layers="Others.").chain.budget == 500
+
+
+def test_words_of_other_frameworks_name_ours() -> None:
+    with pytest.raises(UnknownOption, match=r"'checkpointer'; a conversation is kept in a session: run\(..., session="):
+        Agent(OfflineModel(), checkpointer=1)  # type: ignore[call-overload]
+    with pytest.raises(AttributeError, match="'Agent' object has no attribute 'invoke'; did you mean 'run_sync'"):
+        Agent(OfflineModel()).invoke("Hi")  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        Agent(OfflineModel()).nothing  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AgentDefinitionError, match="openai:gpt-5-mini") as raised:
+        Agent("gpt-5-mini")
+    assert "did you mean" not in str(raised.value)
+
+
+def test_no_settings_are_the_default() -> None:
+    model = OpenAIModel("m", api_key="k", settings=None)
+    assert model.settings == OpenAIModel("m", api_key="k").settings
