@@ -18,7 +18,7 @@ from agentkit.cli.screen import note, put, put_json
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.loop import RunResult
-from agentkit.server.served_runs.event_form import call_form, output_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
@@ -110,11 +110,9 @@ def result_form(result: RunResult[Any]) -> dict[str, Any]:
     return {
         "status": "finished",
         "run_id": result.run_id,
-        "output": output_form(result.output),
-        "finish_reason": result.finish_reason,
+        **answer_form(result),
         "steps": result.steps,
         "usage": usage_form(result.usage),
-        "citations": [{"label": one.label, "start": one.start, "end": one.end} for one in result.citations],
     }
 
 
