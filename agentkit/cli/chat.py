@@ -14,7 +14,7 @@ from typing import Any
 from agentkit.agent import Agent
 from agentkit.cli.options import own_session
 from agentkit.cli.run_command import result_form
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, layers_form, note, put, why_form
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, degraded_note, layer_table, layers_form, note, put, why_form
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
@@ -70,6 +70,8 @@ class Chat:
         self._sent: Composition | None = None
         self._usage = NO_USAGE
         self._turns = 0
+        self._noted: set[str] = set()
+        """What kept recalls from their best, as it was shown already."""
         self._line_is_open = False
         self._at_terminal = False
 
@@ -240,8 +242,10 @@ class Chat:
             self._sent = event.composition
         elif isinstance(event, Recalled):
             note(_chunks(event))
-            for problem in event.degraded:
-                note(f"  {problem}")
+            for problem in map(degraded_note, event.degraded):
+                if problem not in self._noted:
+                    note(f"  {problem}")
+                    self._noted.add(problem)
         elif isinstance(event, ToolStarted):
             note(f"calls {event.call.name} {_short(event.call.arguments)}")
         elif isinstance(event, ToolFinished):

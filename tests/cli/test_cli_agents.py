@@ -44,6 +44,24 @@ kwargs = Agent(
     name="kwargs",
 )
 """
+TILL = """
+from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    \"\"\"Pay.\"\"\"
+    return f"paid {amount}"
+
+
+def reply(sent):
+    if len(sent.intermediate):
+        return Message("assistant", sent.intermediate[-1].text)
+    return Message("assistant", tool_calls=(ToolCall("c", "pay", '{"amount": 30}'),))
+
+
+till = Agent(ScriptedModel.repeat(reply), tools=[pay], name="till")
+"""
 
 
 @pytest.fixture
@@ -65,6 +83,28 @@ def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) ->
     done = run("run", "Pay.", "--agent", f"{shop}:cashier", "--json")
     assert (done.exit_code, json.loads(done.stdout)["waiting"][0]["name"]) == (3, "pay")
     assert run("run", "Pay.", "--agent", f"{shop}:cashier", "--yes").exit_code in (0, 1)  # its script may be at its end
+
+
+def test_a_run_that_waits_names_its_calls_and_goes_on_from_its_journal(run: Run, folder: Path) -> None:
+    (folder / "till.py").write_text(TILL)
+    ask = ("run", "Pay.", "--agent", "./till.py:till", "--journal", "pay run.jsonl", "--session", "s")
+    done = run(*ask)
+    assert done.exit_code == 3 and 'pay {"amount": 30}' in done.stderr
+    assert "agentkit run --resume 'pay run.jsonl' --yes" in done.stderr
+    done = run(*ask)
+    assert done.exit_code == 1 and "agentkit run --resume" in done.stderr
+    done = run("run", "--resume", "pay run.jsonl", "--agent", "./till.py:till")
+    assert done.exit_code == 3 and 'pay {"amount": 30}' in done.stderr
+    done = run("run", "--resume", "pay run.jsonl", "--agent", "./till.py:till", "--yes", "--json")
+    assert json.loads(done.stdout)["output"] == "paid 30", done.stderr
+    for wrong in (
+        ("Hi", "--resume", "x"),
+        (),
+        ("--resume", "x", "--kwarg", "a=1"),
+        ("--resume", "x", "--journal", "y"),
+    ):
+        assert run("run", *wrong).exit_code == 2
+    assert run("run", "--resume", "nothing.jsonl").exit_code == 1
 
 
 def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
@@ -142,6 +182,8 @@ def test_serve_answers_and_ends_when_it_is_told_to(shop: str, folder: Path) -> N
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["agents"] == ["hello"]
+        page = httpx.get(ready["url"], follow_redirects=True)  # what a person opens is the inspector
+        assert page.status_code == 200 and str(page.url) == ready["inspector"] and "<html" in page.text
         assert httpx.get(ready["url"] + "/readyz").json()["status"] == "ok"
         body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
         done = httpx.post(ready["url"] + "/v1/chat/completions", json=body).json()
