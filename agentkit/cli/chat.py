@@ -34,6 +34,7 @@ _HELP = {
     "/undo": "takes the last turn back",
     "/fork": "NAME goes on in a copy; the conversation stays as it is",
     "/cost": "shows what this chat took",
+    "/help": "shows this",
     "/quit": "leaves",
 }
 _ALL = ", ".join(f"{name} {what}" for name, what in _HELP.items())
@@ -117,6 +118,8 @@ class Chat:
             self._cost()
         elif word == "/fork":
             self._fork(rest)
+        elif word == "/help":
+            self._tell(word, {"commands": _HELP}, lambda: put(_ALL.replace(", /", "\n/")))
         elif self._sent is None:
             self._refuse(word, "nothing was sent yet")
         elif word == "/layers" and self._as_json:

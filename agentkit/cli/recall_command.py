@@ -53,7 +53,7 @@ def recall(
     for trouble in found.degraded:
         note(degraded_note(trouble))
     if not found and not found.knowledge:
-        note("nothing was found")
+        note("nothing was found" + ("" if user else "; --user NAME searches what belongs to a user, too"))
         raise typer.Exit(1)
 
 
