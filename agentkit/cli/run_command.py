@@ -103,8 +103,10 @@ def _ask(
 
     try:
         agent = loaded.agent
-        work = agent.resume(asked, on_event=show, **options) if isinstance(asked, Journal) else None
-        result = asyncio.run(agent.run(asked, on_event=show, **options) if work is None else work)
+        if isinstance(asked, Journal):
+            result = asyncio.run(agent.resume(asked, on_event=show, **options))
+        else:
+            result = asyncio.run(agent.run(asked, on_event=show, **options))
     except Paused as paused:
         if as_json:
             put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
