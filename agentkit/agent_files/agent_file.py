@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, field_validator
+from pydantic_core import PydanticCustomError
 
 __all__ = [
     "AgentFile",
@@ -160,7 +161,7 @@ class AgentFile(_Part):
     def _memory(cls, value: Any) -> Any:
         if value is None or value is True or isinstance(value, dict):
             return value
-        raise ValueError("expected true, or keys such as {home: .agentkit}")
+        raise PydanticCustomError("model_type", "true, or keys such as {home: .agentkit}")
 
 
 def agent_file_schema() -> dict[str, Any]:

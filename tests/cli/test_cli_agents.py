@@ -124,7 +124,7 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
     assert "took back 2 messages" in done.stderr and "goes on in 'other'" in done.stderr
     assert "2 turns: 14 tokens in (0 cached), 4 out; its price is not known" in done.stdout
     assert "Be brief." in done.stdout or "system" in done.stdout
-    listed = json.loads(run("sessions", "list", "--json").stdout)
+    listed = json.loads(run("sessions", "list", "--json", "--agent", f"{shop}:hello").stdout)
     assert [(one["name"], one["messages"]) for one in listed] == [("other", 4), ("s", 2)]
     taken = run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="/fork other\n")
     assert "there is a conversation 'other' already" in taken.stderr
@@ -134,12 +134,13 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
 
 def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Path) -> None:
     run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="Hi\nAgain\n")
-    assert run("sessions", "list").stdout.split()[3:5] == ["s", "4"]
-    assert run("sessions", "show", "s").stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
-    assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json").stdout)] == [1, 2, 3, 4]
-    missing = run("sessions", "show", "none")
+    own = ("--agent", f"{shop}:hello")
+    assert run("sessions", "list", *own).stdout.split()[3:5] == ["s", "4"]
+    assert run("sessions", "show", "s", *own).stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
+    assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json", *own).stdout)] == [1, 2, 3, 4]
+    missing = run("sessions", "show", "none", *own)
     assert missing.exit_code == 1 and "there is no conversation 'none'" in missing.stderr
-    run("sessions", "export", "--output", "out.jsonl")
+    run("sessions", "export", "--output", "out.jsonl", *own)
     assert stat.S_IMODE((folder / "out.jsonl").stat().st_mode) == 0o600
     assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}
     rows = [json.loads(line) for line in run("export", "--agent", f"{shop}:hello").stdout.splitlines()]

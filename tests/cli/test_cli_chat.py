@@ -214,7 +214,7 @@ def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
     assert "/layers shows what was sent last\n/why" in done.stdout and "not a command" not in done.stderr
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\nmemory: tru\ntools: ['./tools.py:order']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml")
-    assert "memory: expected true, or keys such as {home: .agentkit}, got 'tru'" in done.stderr
+    assert "memory: expected true, or keys such as {home: .agentkit}, got text" in done.stderr
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:xyz']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml")
     assert "order_status" in done.stderr and "ORDERS" not in done.stderr and "tool," not in done.stderr
