@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import Document
 
-__all__ = ["Citation", "citations", "unknown_labels"]
+__all__ = ["Citation", "citation_form", "citations", "unknown_labels"]
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 _ONE = re.compile(r"[^,;]+")
@@ -27,6 +28,19 @@ class Citation:
     """Where the label begins in the text of the answer, without its bracket."""
     end: int
     """Where it ends there."""
+
+
+def citation_form(citation: Citation) -> dict[str, Any]:
+    """Return a citation as JSON data, with where its document is from and the text of that."""
+    document = citation.document
+    return {
+        "label": citation.label,
+        "start": citation.start,
+        "end": citation.end,
+        "source": document.source,
+        "title": document.title,
+        "text": document.text,
+    }
 
 
 def citations(text: str, composition: Composition) -> tuple[Citation, ...]:

@@ -1,7 +1,7 @@
 """One agent at work on this project's own documentation. Run it with ./scripts/demo.
 
-It ingests README.md and docs/, asks two questions, and shows what it recalled, what it sent, which tool it called and
-what it answered. It fails when an answer is missing, or cites a chunk that is not in the files.
+It ingests README.md and docs/, asks a question about them and a calculation, and shows what it recalled, what it sent,
+which tool it called and what it answered. It fails when an answer is missing, or cites a chunk that is in no file.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def main() -> int:
         print(f"WRONG: {problem}")
     if not problems:
         print(f"the tool returned {RESULT}, and the answer says so")
+        print("\nnext: agentkit new shop && cd shop && agentkit chat --agent agent.yaml")
     return 1 if problems else 0
 
 

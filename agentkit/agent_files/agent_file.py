@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, field_validator
+from pydantic_core import PydanticCustomError
 
 __all__ = [
     "AgentFile",
@@ -157,6 +158,13 @@ class AgentFile(_Part):
     output: ImportPath | None = Field(default=None, description="The type of the answer, if it is not text.")
     limits: LimitsPart = LimitsPart()
     budget: Annotated[int, Field(ge=1)] | BudgetPart | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _memory(cls, value: Any) -> Any:
+        if value is None or value is True or isinstance(value, dict):
+            return value
+        raise PydanticCustomError("model_type", "true, or keys such as {home: .agentkit}")
 
 
 def agent_file_schema() -> dict[str, Any]:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 from agentkit.errors import AgentDefinitionError
@@ -37,9 +37,17 @@ def imported(path: str, base: Path) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError:
-            names = [one for one in vars(found) if not one.startswith("_")] if hasattr(found, "__dict__") else []
+            held = vars(found) if hasattr(found, "__dict__") else {}
+            names = [one for one, value in held.items() if not one.startswith("_") and _is_own(value, module)]
             raise AgentDefinitionError(f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}") from None
     return found
+
+
+def _is_own(value: Any, module: ModuleType) -> bool:
+    """Whether a value may be what somebody means to name: no data, nothing that was imported."""
+    if isinstance(value, type | FunctionType):
+        return value.__module__ == module.__name__
+    return type(value).__module__ not in ("builtins", "__future__", "typing", "pathlib")
 
 
 def _of_name(name: str) -> ModuleType:

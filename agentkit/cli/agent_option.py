@@ -56,6 +56,7 @@ ModelName: TypeAlias = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
 ]
+_OWN = Scope(TENANT)
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
@@ -161,10 +162,13 @@ def existing_memory(agent: str | None, home: Path, scope: Scope, embedder: str |
 
 
 @contextmanager
-def store_of(loaded: LoadedAgent, home: Path) -> Iterator[Memory]:
-    """Lend the store that conversations with an agent are kept in: its memory, or that of the folder."""
+def store_of(loaded: LoadedAgent, home: Path, scope: Scope = _OWN) -> Iterator[Memory]:
+    """Lend the store that conversations with an agent are kept in: its memory, or that of the folder.
+
+    An agent without memory keeps them there as its own: no other agent of the folder recalls them.
+    """
     if loaded.memory is not None:
-        yield loaded.memory.within(Scope(TENANT))
+        yield loaded.memory.within(scope)
         return
-    with open_memory(home) as memory, suppress(GeneratorExit):
+    with open_memory(home, scope.narrow(agent=loaded.name)) as memory, suppress(GeneratorExit):
         yield memory

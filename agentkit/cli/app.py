@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from errno import EPIPE
 from pathlib import Path
@@ -52,11 +53,14 @@ from agentkit.cli.screen import (
 )
 from agentkit.cli.serve_commands import serve_agents, token
 from agentkit.cli.session_commands import export_rows, sessions_app
+from agentkit.cli.templates_command import templates
 from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport
 from agentkit_prompts.composition.compose import compose as fit_into
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["app", "run"]
@@ -234,11 +238,20 @@ def chat(
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
+        if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
+            note(f"try: {_call_of(loaded.agent.specs[0])}")
         note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")
         if once is None:
             talk.talk()
         else:
             talk.ask(utf8(once))
+
+
+def _call_of(tool: ToolSpec) -> str:
+    """Return what has the offline stand-in call a tool."""
+    required: Sequence[str] = tool.parameters.get("required", ())
+    arguments = " and ".join([f"{name}=..." for name in required])
+    return f"Use {tool.name}{f' with {arguments}' if arguments else ''}."
 
 
 def compose(
@@ -303,6 +316,7 @@ for name, command, panel in (
     ("run", run_once, _ASKING),
     ("compose", compose, _ASKING),
     ("schema", schema, _ASKING),
+    ("templates", templates, _ASKING),
     ("inspect", inspect, _ASKING),
     ("eval", evaluate, _ASKING),
     ("ingest", ingest, _KEEPING),

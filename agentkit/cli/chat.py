@@ -14,7 +14,7 @@ from typing import Any
 from agentkit.agent import Agent
 from agentkit.cli.options import own_session
 from agentkit.cli.run_command import result_form
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, layer_table, layers_form, note, put, why_form
+from agentkit.cli.screen import LIBRARY_ERRORS, complain, degraded_note, layer_table, layers_form, note, put, why_form
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
@@ -34,6 +34,7 @@ _HELP = {
     "/undo": "takes the last turn back",
     "/fork": "NAME goes on in a copy; the conversation stays as it is",
     "/cost": "shows what this chat took",
+    "/help": "shows this",
     "/quit": "leaves",
 }
 _ALL = ", ".join(f"{name} {what}" for name, what in _HELP.items())
@@ -70,6 +71,8 @@ class Chat:
         self._sent: Composition | None = None
         self._usage = NO_USAGE
         self._turns = 0
+        self._noted: set[str] = set()
+        """What kept recalls from their best, as it was shown already."""
         self._line_is_open = False
         self._at_terminal = False
 
@@ -115,6 +118,8 @@ class Chat:
             self._cost()
         elif word == "/fork":
             self._fork(rest)
+        elif word == "/help":
+            self._tell(word, {"commands": _HELP}, lambda: put(_ALL.replace(", /", "\n/")))
         elif self._sent is None:
             self._refuse(word, "nothing was sent yet")
         elif word == "/layers" and self._as_json:
@@ -240,8 +245,10 @@ class Chat:
             self._sent = event.composition
         elif isinstance(event, Recalled):
             note(_chunks(event))
-            for problem in event.degraded:
-                note(f"  {problem}")
+            for problem in map(degraded_note, event.degraded):
+                if problem not in self._noted:
+                    note(f"  {problem}")
+                    self._noted.add(problem)
         elif isinstance(event, ToolStarted):
             note(f"calls {event.call.name} {_short(event.call.arguments)}")
         elif isinstance(event, ToolFinished):

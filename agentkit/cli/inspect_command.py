@@ -14,11 +14,11 @@ import typer
 
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.options import HOME, AsJson, Home, has_memory, open_memory, own_session, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
 from agentkit.cli.screen import complain, note, put
 from agentkit.run.journal import Journal
 from agentkit.session import InMemorySession, Session
-from agentkit_memory import Memory
+from agentkit_memory import Memory, Scope
 
 __all__ = ["inspect"]
 
@@ -55,10 +55,12 @@ def inspect(
         memory = closing.enter_context(open_memory(home)) if has_memory(home) else None
         named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
         agents = named or [default_agent(choose_model(), memory)]
-        runs, sessions = _found(what or (), memory)
+        alone = [] if memory is None else [one.name for one in named if one.memory is None]
+        stores = [] if memory is None else [memory, *[memory.within(Scope(TENANT, agent=name)) for name in alone]]
+        runs, sessions = _found(what or (), stores)
         for journal in runs:
             if journal.session is not None and all(one.id != journal.session for one in sessions):
-                sessions += _session(memory, journal.session)
+                sessions += _session(stores, journal.session)
         new_session = memory.session if memory is not None else lambda name: InMemorySession(id=name)
         source = LocalSource(agents, sessions=sessions, runs=runs, new_session=new_session)
         known = {one.name for one in agents}
@@ -83,7 +85,7 @@ def inspect(
         serve_locally(source, port=port, where=where, on_ready=ready)
 
 
-def _found(names: Any, memory: Memory | None) -> tuple[list[Journal], list[Session]]:
+def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Session]]:
     """Return the journals and the conversations of these names; one of neither ends the command, naming all."""
     runs: list[Journal] = []
     sessions: list[Session] = []
@@ -92,7 +94,7 @@ def _found(names: Any, memory: Memory | None) -> tuple[list[Journal], list[Sessi
         name = utf8(given)
         if Path(given).is_file():
             runs.append(Journal.read(given))
-        elif found := _session(memory, name):
+        elif found := _session(stores, name):
             sessions += found
         else:
             missing.append(name)
@@ -103,8 +105,6 @@ def _found(names: Any, memory: Memory | None) -> tuple[list[Journal], list[Sessi
     return runs, sessions
 
 
-def _session(memory: Memory | None, name: str) -> list[Session]:
-    if memory is None:
-        return []
-    session = own_session(memory, name)
-    return [session] if len(session.conversation) else []
+def _session(stores: list[Memory], name: str) -> list[Session]:
+    opened = [own_session(one, name) for one in stores if one.sessions(name=name)]
+    return [*[one for one in opened if len(one.conversation)][:1]]

@@ -70,7 +70,7 @@ _TEST = '''\
 from pathlib import Path
 
 from agentkit import Message, ScriptedModel, ToolCall
-from agentkit.agent_files.loaded_agent import load_agent
+from agentkit.agent_files import load_agent
 from agentkit.testing import no_real_models
 
 FILE = Path(__file__).with_name("agent.yaml")
@@ -116,4 +116,4 @@ def new(
         return
     for path in files:
         put(str(folder / path))
-    note(f"next: cd {folder} && agentkit chat --agent agent.yaml; pip install pytest && pytest")
+    note(f"next: cd {folder} && agentkit chat --agent agent.yaml; its test: python -m pytest")

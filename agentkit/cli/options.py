@@ -61,12 +61,17 @@ ChatTemplateName: TypeAlias = Annotated[
     typer.Option(
         "--chat-template",
         metavar="FILE|NAME",
-        help="Chat template of a local model: a registered name, or a file. The model is asked for raw completions.",
+        help="Chat template of a local model: a registered name (see `agentkit templates`), or a file. "
+        "The model is asked for raw completions.",
     ),
 ]
 TemplateModel: TypeAlias = Annotated[
     str | None,
-    typer.Option("--model-name", metavar="NAME", help="Model whose registered chat template is taken."),
+    typer.Option(
+        "--model-name",
+        metavar="NAME",
+        help="A model, whose registered chat template is taken; also asked, where --model names none.",
+    ),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from agentkit.cli.agent_option import AgentSource, existing_memory
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, TenantName, UserName, utf8
-from agentkit.cli.screen import note, plain, put, put_json
+from agentkit.cli.screen import degraded_note, note, plain, put, put_json
 from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
@@ -51,9 +51,9 @@ def recall(
         for row in found.explain() if why else ():
             put(str(row))
     for trouble in found.degraded:
-        note(trouble)
+        note(degraded_note(trouble))
     if not found and not found.knowledge:
-        note("nothing was found")
+        note("nothing was found" + ("" if user else "; --user NAME searches what belongs to a user, too"))
         raise typer.Exit(1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,8 +18,9 @@ from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SessionName, 
 from agentkit.cli.screen import note, put, put_json
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
+from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
-from agentkit.server.served_runs.event_form import call_form, output_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
@@ -29,7 +31,9 @@ _MAX_SHOWN = 300
 
 
 def run_once(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to ask; `-` reads it from stdin.")],
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="What to ask; `-` reads it from stdin. Not with --resume.")
+    ] = None,
     agent: AgentSource = None,
     session: SessionName = None,
     kwarg: Annotated[
@@ -39,6 +43,10 @@ def run_once(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs a person.")] = False,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the journal there; `agentkit inspect` shows it.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Go on with the run of this journal; --yes approves what it waits for."),
     ] = None,
     model: ModelName = None,
     embedder: EmbedderName = None,
@@ -52,7 +60,16 @@ def run_once(
 
     Example: agentkit run "What does Emma cost?" --agent shop.yaml --kwarg currency=CHF
     """
-    asked = sys.stdin.read() if text == "-" else utf8(text)
+    if (text is None) == (resume is None):
+        raise typer.BadParameter("give a TEXT to ask, or a journal to go on with: --resume FILE")
+    if resume is not None and (journal is not None or kwarg):
+        raise typer.BadParameter("--resume goes on in its file with what was asked: leave --journal and --kwarg out")
+    asked: UserInput | Journal
+    if resume is None:
+        asked = UserInput(sys.stdin.read() if text == "-" else utf8(text or ""), additional_kwargs=kwargs_of(kwarg))
+    else:
+        asked = Journal.read(resume)
+        session = session or asked.session
     with ExitStack() as closing:
         loaded = closing.enter_context(
             opened_agent(agent, home=home, model=model, embedder=embedder, tells=not as_json)
@@ -65,10 +82,12 @@ def run_once(
             options["journal"] = journal
         if yes:
             options["approve"] = lambda call: True
-        _ask(loaded, UserInput(asked, additional_kwargs=kwargs_of(kwarg)), options, as_json)
+        _ask(loaded, asked, options, as_json, journal or resume)
 
 
-def _ask(loaded: LoadedAgent, asked: UserInput, options: dict[str, Any], as_json: bool) -> None:
+def _ask(
+    loaded: LoadedAgent, asked: UserInput | Journal, options: dict[str, Any], as_json: bool, kept: Path | None
+) -> None:
     streams = not as_json and loaded.agent.chain.output is str
     shown: list[str] = []
 
@@ -83,12 +102,21 @@ def _ask(loaded: LoadedAgent, asked: UserInput, options: dict[str, Any], as_json
             note(_of_tool(event))
 
     try:
-        result = asyncio.run(loaded.agent.run(asked, on_event=show, **options))
+        agent = loaded.agent
+        if isinstance(asked, Journal):
+            result = asyncio.run(agent.resume(asked, on_event=show, **options))
+        else:
+            result = asyncio.run(agent.run(asked, on_event=show, **options))
     except Paused as paused:
         if as_json:
             put_json({"status": "waiting", "waiting": [call_form(call) for call in paused.calls]})
-        note("these calls need a person, and nothing of them ran: " + ", ".join(call.name for call in paused.calls))
-        note("ask again with --yes to approve them, or talk with `agentkit chat`")
+        note("these calls need a person, and nothing of them ran:")
+        for call in paused.calls:
+            note(f"  {call.name} {call.arguments}")
+        if kept is None:
+            note("ask again with --yes to approve them, or talk with `agentkit chat`")
+        else:
+            note(f"to approve them: agentkit run --resume {shlex.quote(str(kept))} --yes, with the same --agent")
         raise typer.Exit(WAITS) from None
     if as_json:
         put_json(result_form(result))
@@ -110,11 +138,9 @@ def result_form(result: RunResult[Any]) -> dict[str, Any]:
     return {
         "status": "finished",
         "run_id": result.run_id,
-        "output": output_form(result.output),
-        "finish_reason": result.finish_reason,
+        **answer_form(result),
         "steps": result.steps,
         "usage": usage_form(result.usage),
-        "citations": [{"label": one.label, "start": one.start, "end": one.end} for one in result.citations],
     }
 
 

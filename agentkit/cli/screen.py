@@ -26,6 +26,7 @@ from agentkit_tools.errors import ToolError
 __all__ = [
     "LIBRARY_ERRORS",
     "complain",
+    "degraded_note",
     "layer_table",
     "layers_form",
     "note",
@@ -43,6 +44,7 @@ LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _STEERING = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that JSON text may hold as they are, and a terminal or a line reader may not."""
+_IN_USE = re.compile(r"the index is in use by (process \d+|another process)")
 _BAR = 12
 """Characters of a bar that stands for all tokens."""
 _WIDE = 200
@@ -143,6 +145,12 @@ def _cells(row: LayerRow) -> Sequence[Text]:
         Text(plain(row.source), "dim"),
         Text(row.status, style),
     )
+
+
+def degraded_note(problem: str) -> str:
+    """Return what is shown of what kept a recall from its best: who has the index, in short, or what it is."""
+    found = _IN_USE.search(problem)
+    return problem if found is None else f"recall is simpler while {found[1]} has this folder open: BM25 alone"
 
 
 def _errors() -> Console:

@@ -117,10 +117,12 @@ def serve_agents(
 
         def ready() -> None:
             address = f"http://{host}:{running.port}"
+            inspector = f"{address}/inspector/"
             if as_json:
-                put(json.dumps({"url": address, "agents": [one.name for one in loaded]}))
+                put(json.dumps({"url": address, "inspector": inspector, "agents": [one.name for one in loaded]}))
             else:
                 put(address)
+                note(f"inspector: {inspector}")
                 note(f"agents: {', '.join([one.name for one in loaded])}; Ctrl-C ends it")
                 if known is None:
                     note("no token is asked for: only this machine is served")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agentkit.agent import Agent
-from agentkit.cli.agent_option import AgentSource, existing_memory, opened_agent, store_of
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, utf8
+from agentkit.cli.agent_option import AgentSource, loaded_agent, opened_agent, store_of
+from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory, Scope
@@ -61,7 +61,8 @@ def list_sessions(
     if found:
         Console(highlight=False).print(table)
     else:
-        note("there is no conversation")
+        whose = "no user's" if user is None else f"of the user {user}"
+        note(f"there is no conversation, {whose}; --user NAME shows those of a user, --agent those of an agent")
 
 
 @sessions_app.command()
@@ -125,8 +126,8 @@ def export_rows(
 
     Example: agentkit export --agent shop.yaml --output rows.jsonl
     """
-    with opened_agent(agent, home=home, model="offline") as loaded, store_of(loaded, home) as store:
-        memory = store.within(Scope(utf8(tenant), user=utf8(user or "")))
+    scope = Scope(utf8(tenant), user=utf8(user or ""))
+    with opened_agent(agent, home=home, model="offline") as loaded, store_of(loaded, home, scope) as memory:
         wanted = [utf8(name) for name in session or ()] or [one.name for one in _all(memory)]
         with progress_bar() as bar:
             task = bar.add_task("conversations", total=len(wanted))
@@ -182,8 +183,18 @@ def _write(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) 
         note(f"{count} lines written to {output}")
 
 
-def _opened(agent: str | None, home: Path, tenant: str, user: str | None) -> AbstractContextManager[Memory]:
-    return existing_memory(agent, home, Scope(utf8(tenant), user=utf8(user or "")))
+@contextmanager
+def _opened(agent: str | None, home: Path, tenant: str, user: str | None) -> Iterator[Memory]:
+    scope = Scope(utf8(tenant), user=utf8(user or ""))
+    with ExitStack() as closing:
+        if agent is None:
+            yield closing.enter_context(open_existing(home, scope))
+            return
+        loaded = loaded_agent(agent, home=home)
+        closing.callback(loaded.close)
+        if loaded.memory is None:  # which makes no store to look into one
+            closing.enter_context(open_existing(home, scope))
+        yield closing.enter_context(store_of(loaded, home, scope))
 
 
 def _all(memory: Memory) -> Iterator[SessionInfo]:

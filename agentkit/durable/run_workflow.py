@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from agentkit.citations import citation_form
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
 from agentkit.durable.durable_store import JOURNAL, DurableStore
@@ -180,6 +181,8 @@ class Attempt:
                 "output": output,
                 "steps": result.steps,
                 "finish_reason": result.finish_reason,
+                "citations": [citation_form(one) for one in result.citations],
+                "unknown_labels": list(result.unknown_labels),
             }
 
     async def _journal(self, request: RunRequest) -> Journal:

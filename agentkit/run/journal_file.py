@@ -156,7 +156,10 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
         if goes_on and known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
         if text and not goes_on:
-            raise JournalError(f"{keep}: there is a journal already: resume it, or name another file for this run")
+            raise JournalError(
+                f"{keep}: there is a journal already: resume it (`agent.resume`, or "
+                "`agentkit run --resume FILE`), or name another file for this run"
+            )
     except BaseException:
         file.close()
         raise

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from agentkit.agent import Agent
@@ -155,6 +155,7 @@ class Server:
 
     def _routes(self) -> list[BaseRoute]:
         own: list[BaseRoute] = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in self._endpoints]
+        own.append(Route("/", _to_inspector))  # what a person who opens the address looks for
         return [*own, *inspector_routes(self._inspected)]
 
     def _inspected(self, request: Request) -> CallerSource:
@@ -221,6 +222,10 @@ def _cors(options: ServerOptions) -> Middleware:
         allow_methods=["GET", "POST", "DELETE"],
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
     )
+
+
+async def _to_inspector(request: Request) -> Response:
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/inspector/")
 
 
 def _is_loopback(request: Request) -> bool:

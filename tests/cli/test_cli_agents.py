@@ -44,6 +44,24 @@ kwargs = Agent(
     name="kwargs",
 )
 """
+TILL = """
+from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    \"\"\"Pay.\"\"\"
+    return f"paid {amount}"
+
+
+def reply(sent):
+    if len(sent.intermediate):
+        return Message("assistant", sent.intermediate[-1].text)
+    return Message("assistant", tool_calls=(ToolCall("c", "pay", '{"amount": 30}'),))
+
+
+till = Agent(ScriptedModel.repeat(reply), tools=[pay], name="till")
+"""
 
 
 @pytest.fixture
@@ -67,6 +85,28 @@ def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) ->
     assert run("run", "Pay.", "--agent", f"{shop}:cashier", "--yes").exit_code in (0, 1)  # its script may be at its end
 
 
+def test_a_run_that_waits_names_its_calls_and_goes_on_from_its_journal(run: Run, folder: Path) -> None:
+    (folder / "till.py").write_text(TILL)
+    ask = ("run", "Pay.", "--agent", "./till.py:till", "--journal", "pay run.jsonl", "--session", "s")
+    done = run(*ask)
+    assert done.exit_code == 3 and 'pay {"amount": 30}' in done.stderr
+    assert "agentkit run --resume 'pay run.jsonl' --yes" in done.stderr
+    done = run(*ask)
+    assert done.exit_code == 1 and "agentkit run --resume" in done.stderr
+    done = run("run", "--resume", "pay run.jsonl", "--agent", "./till.py:till")
+    assert done.exit_code == 3 and 'pay {"amount": 30}' in done.stderr
+    done = run("run", "--resume", "pay run.jsonl", "--agent", "./till.py:till", "--yes", "--json")
+    assert json.loads(done.stdout)["output"] == "paid 30", done.stderr
+    for wrong in (
+        ("Hi", "--resume", "x"),
+        (),
+        ("--resume", "x", "--kwarg", "a=1"),
+        ("--resume", "x", "--journal", "y"),
+    ):
+        assert run("run", *wrong).exit_code == 2
+    assert run("run", "--resume", "nothing.jsonl").exit_code == 1
+
+
 def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
     done = run("run", "Hi", "--agent", f"{shop}:kwargs")
     assert done.exit_code == 1 and "'root'" in done.stderr and "Traceback" not in done.stderr
@@ -84,7 +124,7 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
     assert "took back 2 messages" in done.stderr and "goes on in 'other'" in done.stderr
     assert "2 turns: 14 tokens in (0 cached), 4 out; its price is not known" in done.stdout
     assert "Be brief." in done.stdout or "system" in done.stdout
-    listed = json.loads(run("sessions", "list", "--json").stdout)
+    listed = json.loads(run("sessions", "list", "--json", "--agent", f"{shop}:hello").stdout)
     assert [(one["name"], one["messages"]) for one in listed] == [("other", 4), ("s", 2)]
     taken = run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="/fork other\n")
     assert "there is a conversation 'other' already" in taken.stderr
@@ -94,12 +134,13 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
 
 def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Path) -> None:
     run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="Hi\nAgain\n")
-    assert run("sessions", "list").stdout.split()[3:5] == ["s", "4"]
-    assert run("sessions", "show", "s").stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
-    assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json").stdout)] == [1, 2, 3, 4]
-    missing = run("sessions", "show", "none")
+    own = ("--agent", f"{shop}:hello")
+    assert run("sessions", "list", *own).stdout.split()[3:5] == ["s", "4"]
+    assert run("sessions", "show", "s", *own).stdout.startswith("user: Hi\nassistant: Hello\ufffd[31m.\n")
+    assert [one["seq"] for one in json.loads(run("sessions", "show", "s", "--json", *own).stdout)] == [1, 2, 3, 4]
+    missing = run("sessions", "show", "none", *own)
     assert missing.exit_code == 1 and "there is no conversation 'none'" in missing.stderr
-    run("sessions", "export", "--output", "out.jsonl")
+    run("sessions", "export", "--output", "out.jsonl", *own)
     assert stat.S_IMODE((folder / "out.jsonl").stat().st_mode) == 0o600
     assert json.loads((folder / "out.jsonl").read_text())["messages"][0] == {"role": "user", "content": "Hi"}
     rows = [json.loads(line) for line in run("export", "--agent", f"{shop}:hello").stdout.splitlines()]
@@ -142,6 +183,8 @@ def test_serve_answers_and_ends_when_it_is_told_to(shop: str, folder: Path) -> N
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["agents"] == ["hello"]
+        page = httpx.get(ready["url"], follow_redirects=True)  # what a person opens is the inspector
+        assert page.status_code == 200 and str(page.url) == ready["inspector"] and "<html" in page.text
         assert httpx.get(ready["url"] + "/readyz").json()["status"] == "ok"
         body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
         done = httpx.post(ready["url"] + "/v1/chat/completions", json=body).json()

@@ -205,6 +205,36 @@ def test_long_tool_traffic_is_shown_in_short(run: Run, endpoint: ChatServer) -> 
     assert all(len(line) < 400 for line in done.stderr.splitlines())
 
 
+def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
+    code = 'from agentkit import tool\nORDERS = {}\ndef order_status(order: str) -> str:\n    """Tell."""\n'
+    (folder / "tools.py").write_text(f"{code}    return order\n")
+    (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:order_status']\n", "utf-8")
+    done = run("chat", "--agent", "shop.yaml", stdin="/help\n")
+    assert "try: Use order_status with order=..." in done.stderr
+    assert "/layers shows what was sent last\n/why" in done.stdout and "not a command" not in done.stderr
+    (folder / "shop.yaml").write_text("name: shop\nmodel: offline\nmemory: tru\ntools: ['./tools.py:order']\n", "utf-8")
+    done = run("chat", "--agent", "shop.yaml")
+    assert "memory: expected true, or keys such as {home: .agentkit}, got text" in done.stderr
+    (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:xyz']\n", "utf-8")
+    done = run("chat", "--agent", "shop.yaml")
+    assert "order_status" in done.stderr and "ORDERS" not in done.stderr and "tool," not in done.stderr
+
+
+def test_what_an_agent_without_memory_was_told_is_recalled_by_no_other_agent(run: Run, folder: Path) -> None:
+    (folder / "shop.yaml").write_text("name: shop\nmodel: offline\n", "utf-8")
+    own = ("--agent", "shop.yaml")
+    assert run("chat", "-s", "s", "--once", "My barn owl is called Xanthippe.", *own).exit_code == 0
+    assert run("run", "And she hunts.", "--session", "s", *own).exit_code == 0
+    assert "Xanthippe" not in run("compose", "What is my barn owl called?", "--text").stdout
+    assert "Xanthippe" not in run("recall", "What is my barn owl called?").stdout
+    listed = run("sessions", "list")
+    assert "--agent" in listed.stderr and "--user" in listed.stderr
+    assert run("sessions", "list", *own).stdout.split()[3:5] == ["s", "4"]
+    assert "Xanthippe" in run("sessions", "show", "s", *own).stdout
+    assert "Xanthippe" in run("compose", "Hm?", "--session", "s", "--text", *own).stdout
+    assert "Xanthippe" in run("export", *own).stdout
+
+
 @contextmanager
 def owned_index(folder: Path) -> Iterator[None]:
     with Memory.open(folder / ".agentkit") as memory:
@@ -216,12 +246,11 @@ def test_a_second_process_on_the_index_searches_without_it_and_says_who_has_it(
     start: Start, ingested: None, folder: Path
 ) -> None:
     with owned_index(folder):
-        done = start("chat", "--once", QUESTION)
+        done = start("chat", stdin=f"{QUESTION}\n{QUESTION}\n")
         assert done.returncode == 0
-        assert re.search(
-            r"recalled docs/owls.md:.*without the index: \S*: the index is in use by process \d+", done.stderr, re.S
-        )
-        assert start("compose", QUESTION).returncode == 0
+        assert len(re.findall(r"recalled docs/owls.md:", done.stderr)) == 2
+        assert len(re.findall(r"recall is simpler while process \d+ has this folder open", done.stderr)) == 1
+        assert "BM25 in SQL" not in done.stderr
 
 
 def test_a_locked_database_is_reported_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:

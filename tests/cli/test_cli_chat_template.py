@@ -61,6 +61,9 @@ def test_a_file_or_a_model_s_name_says_which_template(command: Run, folder: Path
 def test_an_unknown_template_is_named(command: Run) -> None:
     done = command("compose", "Hi", "--chat-template", "vicunna")
     assert done.exit_code == 1 and "did you mean 'vicuna'" in done.stderr
+    done = command("compose", "Hi", "--chat-template", "zzz")
+    assert "agentkit templates" in done.stderr and "there is:" not in done.stderr and "baichuan" not in done.stderr
+    assert {"vicuna", "qwen2d5"} <= set(command("templates").stdout.split())
 
 
 def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send(command: Run, folder: Path) -> None:

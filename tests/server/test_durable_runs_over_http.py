@@ -46,6 +46,8 @@ def reply(sent: Composition) -> Message:
         raise RuntimeError("a secret of ours")
     if "pay" in sent.user.text and not len(sent.intermediate):
         return Message("assistant", tool_calls=(ToolCall("a", "pay", '{"amount": 3}'),))
+    if sent.user.text.endswith("sky"):
+        return Message("assistant", f"Blue [{sent.context.documents[0].label}], not green [sea.md#9].")
     return Message("assistant", f"{sent.user.text} after {len(sent.conversation)}")
 
 
@@ -95,6 +97,8 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
             agent.but(memory=memory), store=records, access=Access(access), runs=partial(DurableRuns, records=records)
         ) as client,
     ):
+        (tmp_path / "sky.md").write_text("The sky is blue.", "utf-8")
+        memory.ingest(tmp_path / "sky.md")
 
         def start(text: str, token: str = acme, **more: Any) -> Any:
             key = more.pop("key", None)
@@ -144,6 +148,14 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert until(client, second, acme, "finished")["output"] == "two after 2"
         messages = client.get("/sessions/s/messages", acme).json()["messages"]
         assert messages[-1]["content"] == "two after 2"
+
+        cites = start("sky").json()["id"]
+        done = until(client, cites, acme, "finished")
+        assert [(one["start"], one["text"]) for one in done["citations"]] == [(6, "The sky is blue.")]
+        assert done["unknown_labels"] == ["sea.md#9"]
+        (last,) = [one for one in client.events(f"/runs/{cites}/events", acme) if one["event"] == "run_finished"]
+        assert json.loads(last["data"])["citations"] == done["citations"]
+        assert client.delete(f"/runs/{cites}", acme).status_code == 204
 
         failed = start("fail").json()["id"]
         assert until(client, failed, acme, "failed")["error"]["type"] == "RuntimeError"

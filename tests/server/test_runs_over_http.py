@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from agentkit import Agent, Journal, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.memory import Memory
 from agentkit.models.offline.scripted_model import Delayed
+from agentkit.prompts import Document
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
@@ -62,6 +64,31 @@ def test_events_are_resumed_behind_the_last_that_was_seen() -> None:
         assert client.get(f"/runs/{run}/events", headers={"Last-Event-ID": "x"}).status_code == 400
         journal = Journal.loads(client.get(f"/runs/{run}/journal").text)
         assert [message.text for message in journal.messages] == ["Hi", "One two three."]
+
+
+def test_what_an_answer_cites_is_of_its_run_and_of_the_last_event() -> None:
+    blue = Document("The sky is blue.", source="sky.md", title="Sky", position=0)
+    text = "Blue [sky.md#0], not green [sea.md#9]."
+    with served(Agent(ScriptedModel.repeat(text), name="a", memory=lambda query: [blue])) as client:
+        run = ended(client, client.post("/runs", {"agent": "a", "input": "Which colour?"}).json()["id"])
+        cited = {"label": "sky.md#0", "source": "sky.md", "title": "Sky", "text": blue.text, "start": 6, "end": 14}
+        assert (run["citations"], run["unknown_labels"]) == ([cited], ["sea.md#9"])
+        finished = json.loads(client.events(f"/runs/{run['id']}/events")[-2]["data"])
+        assert {name: run[name] for name in ("citations", "unknown_labels", "output")}.items() <= finished.items()
+        listed = client.get("/runs").json()["runs"]
+        assert listed == [run]
+        body = {"model": "a", "messages": [{"role": "user", "content": "Which colour?"}]}
+        client.post("/v1/chat/completions", body)
+        asked = client.get("/runs").json()["runs"][0]
+        assert asked["id"] != run["id"] and asked["citations"] == [cited]
+        paths = client.get("/openapi.json").json()["paths"]
+        schema = paths["/runs/{run}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        Draft202012Validator({**schema, "additionalProperties": False, "required": [*schema["properties"]]}).validate(
+            run
+        )
+        assert schema["properties"]["citations"]["items"]["properties"].keys() == cited.keys()
+        events = paths["/runs/{run}/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+        assert "`unknown_labels`" in events["description"]
 
 
 def test_a_listener_hears_a_run_while_it_goes_on() -> None:

@@ -57,7 +57,7 @@ def _operation(one: Endpoint, schemas: dict[str, Any], is_open: bool) -> dict[st
     name = f"{one.method.lower()}_{re.sub(r'[^a-z0-9]+', '_', one.path.lower()).strip('_')}"
     answer: dict[str, Any] = {"description": one.summary}
     if one.status != 204:
-        schema = one.answers if one.media == "application/json" else {"type": "string"}
+        schema = one.answers if one.media == "application/json" else {**one.answers, "type": "string"}
         answer["content"] = {one.media: {"schema": schema}}
     failed = {"application/json": {"schema": {"$ref": f"{_SCHEMAS}Error"}}}
     responses = {str(one.status): answer}

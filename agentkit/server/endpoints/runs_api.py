@@ -34,6 +34,54 @@ _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1,
 _CallId = Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ANSWER = {
+    "output": {"description": "The answer: text, or what the output type of the agent has as JSON."},
+    "finish_reason": _TEXT_OR_NULL,
+    "citations": {
+        "description": "The documents that the answer names by their labels in brackets, in order.",
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "label": _TEXT,
+                "start": {"type": "integer", "description": "Where the label begins in the text, in characters."},
+                "end": {"type": "integer", "description": "Where it ends there."},
+                "source": {"type": "string", "description": "The file or address that the document is from."},
+                "title": _TEXT,
+                "text": {"type": "string", "description": "The text of the document, as it was recalled."},
+            },
+        },
+    },
+    "unknown_labels": {
+        "description": "What looks like a label in the answer, and is that of no document that was sent.",
+        "type": "array",
+        "items": _TEXT,
+    },
+}
+_RUN = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("id", "agent"), _TEXT),
+        "status": {"type": "string", "enum": [*STATUSES]},
+        **dict.fromkeys(("session", "user"), _TEXT_OR_NULL),
+        **{name: {"type": "number", "description": "Seconds since 1970."} for name in ("created_at", "updated_at")},
+        "input": {"type": ["object", "null"]},
+        **_ANSWER,
+        "error": {"type": ["object", "null"], "description": "`type` and `message` of what ended it."},
+        "waiting": {"type": "array", "items": {"type": "object"}, "description": "The calls that wait for a decision."},
+        "usage": {"type": "object", "description": "Tokens, and `money` in US dollars or null."},
+    },
+}
+_EVENTS = {
+    "description": (
+        "Server-sent events, each with `id`, `event` (its kind) and `data` (JSON). The last of a run that finished is "
+        f"`run_finished`, with {', '.join(f'`{name}`' for name in _ANSWER)}, `steps` and `usage`."
+    )
+}
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -123,11 +171,12 @@ class RunEndpoints:
         events = "text_delta while the model writes, then model_replied"
         if not self._runs.has_deltas:
             events = "whole replies and results; these runs are durable, and have no text_delta"
+        page = {"type": "object", "properties": {"runs": {"type": "array", "items": _RUN}}}
         read, run = "/runs/{run}", self
         return [
-            Endpoint("POST", "/runs", run.start, "Start a run", "run", StartRun, status=202, headers=(key,)),
-            Endpoint("GET", "/runs", run.page, "Runs, the newest first", "read", query=listed),
-            Endpoint("GET", read, run.get, "A run", "read"),
+            Endpoint("POST", "/runs", run.start, "Start a run", "run", StartRun, _RUN, status=202, headers=(key,)),
+            Endpoint("GET", "/runs", run.page, "Runs, the newest first", "read", answers=page, query=listed),
+            Endpoint("GET", read, run.get, "A run", "read", answers=_RUN),
             Endpoint("DELETE", read, run.delete, "Forget a run that has ended", "run", status=204),
             Endpoint(
                 "GET",
@@ -135,12 +184,15 @@ class RunEndpoints:
                 run.events,
                 f"The events of a run, until it ends or waits: {events}",
                 "read",
+                answers=_EVENTS,
                 media="text/event-stream",
                 query=(resumed,),
             ),
             Endpoint("GET", f"{read}/journal", run.journal, "The journal of a run", "read", media="text/plain"),
-            Endpoint("POST", f"{read}/decisions", run.decide, "Decide about calls that wait", "approve", Decisions),
-            Endpoint("POST", f"{read}/cancel", run.cancel, "Cancel a run", "run"),
+            Endpoint(
+                "POST", f"{read}/decisions", run.decide, "Decide about calls that wait", "approve", Decisions, _RUN
+            ),
+            Endpoint("POST", f"{read}/cancel", run.cancel, "Cancel a run", "run", answers=_RUN),
         ]
 
     async def start(self, request: Request, caller: Caller) -> Response:
@@ -287,6 +339,8 @@ def run_form(record: RunRecord) -> dict[str, Any]:
         "updated_at": record.updated_at,
         "input": record.input,
         "output": record.output,
+        "citations": [dict(one) for one in record.citations],
+        "unknown_labels": list(record.unknown_labels),
         "finish_reason": record.finish_reason,
         "error": None if record.error is None else dict(record.error),
         "waiting": [call._asdict() for call in record.waiting],

@@ -139,6 +139,8 @@ def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) ->
         session=info.session,
         input=None if journal.goes_on else _input(journal.context.user_input),
         output=ended.get("output"),
+        citations=ended.get("citations", ()),
+        unknown_labels=ended.get("unknown_labels", ()),
         error=_error(ended) if info.state == "failed" else None,
         finish_reason=ended.get("finish_reason"),
         usage=journal.usage,

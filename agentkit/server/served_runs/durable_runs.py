@@ -278,7 +278,8 @@ def _events(journal: Journal, record: RunRecord) -> list[RunEvent]:
     last: tuple[str, dict[str, Any]] | None = None
     if record.status == "finished":
         steps = sum(entry.effect == "CallModel" for entry in journal.entries)
-        last = "run_finished", {"output": record.output, "finish_reason": record.finish_reason, "steps": steps}
+        answer = {name: getattr(record, name) for name in ("output", "finish_reason", "citations", "unknown_labels")}
+        last = "run_finished", {**answer, "steps": steps}
     elif record.status == "waiting":
         last = "run_waiting", {"calls": [call._asdict() for call in record.waiting]}
     elif record.status == "failed":

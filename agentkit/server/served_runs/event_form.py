@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
 
+from agentkit.citations import citation_form
 from agentkit.models.model import Usage
 from agentkit.run import events
 from agentkit.run.decisions import Decision, Denied
@@ -16,7 +17,7 @@ from agentkit.run.events import Event
 from agentkit.run.loop import RunResult
 from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["call_form", "event_form", "message_form", "output_form", "usage_form"]
+__all__ = ["answer_form", "call_form", "event_form", "message_form", "output_form", "usage_form"]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -102,11 +103,20 @@ def _result(event: events.ToolFinished) -> dict[str, Any]:
     }
 
 
-def _finished(event: events.RunFinished[Any]) -> dict[str, Any]:
-    result: RunResult[Any] = event.result
+def answer_form(result: RunResult[Any]) -> dict[str, Any]:
+    """Return the answer of a run: `output`, `finish_reason`, `citations` and `unknown_labels`."""
     return {
         "output": output_form(result.output),
         "finish_reason": result.finish_reason,
+        "citations": [citation_form(one) for one in result.citations],
+        "unknown_labels": list(result.unknown_labels),
+    }
+
+
+def _finished(event: events.RunFinished[Any]) -> dict[str, Any]:
+    result: RunResult[Any] = event.result
+    return {
+        **answer_form(result),
         "steps": result.steps,
         "usage": usage_form(result.usage),
     }

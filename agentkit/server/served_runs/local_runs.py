@@ -18,7 +18,7 @@ from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import OUR_ERRORS, public_error
-from agentkit.server.served_runs.event_form import output_form, usage_form
+from agentkit.server.served_runs.event_form import answer_form, usage_form
 from agentkit.server.served_runs.live_run import LiveRun
 from agentkit.server.served_runs.run_records import (
     ENDED,
@@ -289,8 +289,8 @@ class LocalRuns:
                 "run_failed",
                 public,
             )
-        answer = {"output": output_form(result.output), "finish_reason": result.finish_reason, "error": None}
-        return {"status": "finished", "decisions": {}, "usage": result.usage, **answer}, None
+        ended = {"status": "finished", "decisions": {}, "usage": result.usage, "error": None}
+        return {**ended, **answer_form(result)}, None
 
     async def _journal(self, record: RunRecord) -> Journal | None:
         """Return the journal of a run that has begun.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -69,6 +69,10 @@ class RunRecord:
     """What it was asked, as JSON data; None where it goes on with a session."""
     output: Any = None
     """The answer, as JSON data."""
+    citations: Sequence[Mapping[str, Any]] = ()
+    """The documents that the answer names by their labels; see `citation_form`."""
+    unknown_labels: Sequence[str] = ()
+    """What looks like a label in the answer, and is that of no document that was sent."""
     error: Mapping[str, Any] | None = None
     """`type` and `message` of what ended it."""
     finish_reason: str | None = None

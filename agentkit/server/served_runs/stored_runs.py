@@ -109,7 +109,9 @@ _usage = Table(
     Column("money", Float, nullable=False),
 )
 _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False))
-_BODY = ("input", "output", "error", "finish_reason", "usage", "waiting", "decisions")
+_BODY = (
+    *("input", "output", "citations", "unknown_labels", "error", "finish_reason", "usage", "waiting", "decisions"),
+)
 
 
 class StoredRunsError(AgentError):
@@ -400,7 +402,9 @@ def _row(record: RunRecord) -> dict[str, Any]:
 def _record(row: Mapping[Any, Any]) -> RunRecord:
     body = json.loads(row["body"])
     known = {name: row[name] for name in RunRecord.__dataclass_fields__ if name not in _BODY}
-    record = RunRecord(**known, **{name: body[name] for name in _BODY if name not in ("usage", "waiting")})
+    record = RunRecord(
+        **known, **{name: body[name] for name in _BODY if name in body and name not in ("usage", "waiting")}
+    )
     return replace(
         record, usage=Usage(**body["usage"]), waiting=tuple([WaitingCall(*call) for call in body["waiting"]])
     )

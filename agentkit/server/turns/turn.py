@@ -21,7 +21,7 @@ from agentkit.run.events import Event, TextDelta
 from agentkit.run.journal import Journal
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import public_error
-from agentkit.server.served_runs.event_form import output_form
+from agentkit.server.served_runs.event_form import answer_form, output_form
 from agentkit.server.served_runs.run_records import RunRecord, WaitingCall, usage_since
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict
@@ -184,8 +184,7 @@ class Turn:
         self.journal = self._whole(result.journal)
         self._ended = {
             "status": "finished",
-            "output": output_form(result.output),
-            "finish_reason": result.finish_reason,
+            **answer_form(result),
             "usage": result.usage,
         }
         output = self._ended["output"]

@@ -63,9 +63,9 @@ def _named(name: str) -> ChatTemplate:
         )
     if _exists(name):
         return _of_path(Path(name))
-    what = (
-        f"unknown chat template {name!r:.100}{nearest(name.lower(), CHAT_TEMPLATES)}; nor is it a file, and none fits"
-    )
+    near = nearest(name.lower(), CHAT_TEMPLATES)
+    near = near if "did you mean" in near else ""  # they are too many to list
+    what = f"unknown chat template {name!r:.100}{near}; nor is it a file, and none fits"
     return _of_model(name, f"{what} a model of that name")
 
 
@@ -80,8 +80,8 @@ def _of_model(model: str, problem: str) -> ChatTemplate:
         family = [name for name in CHAT_TEMPLATES if len(name) > 2 and _family(name) in last]
         fit = f" (of the same family: {', '.join(family)})" if family else ""
         raise ChatTemplateError(
-            f"{problem}{fit}. Give chat_template= a registered name ({', '.join(sorted(CHAT_TEMPLATES)[:5])}, ...: see "
-            "CHAT_TEMPLATES), or the folder or file of the template that the model ships"
+            f"{problem}{fit}. Give a registered name (CHAT_TEMPLATES has them, `agentkit templates` lists them), or "
+            "the folder or file of the template that the model ships"
         ) from None
     return CHAT_TEMPLATES.get(name)()
 
