@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -512,3 +513,13 @@ def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None
     with pytest.raises(BudgetError, match=f"needs {whole.tokens} tokens"):
         compose(layers, ctx, budget=whole.tokens - 1)
     assert compose(layers, ctx, budget=whole.tokens).user.text == "In English."
+
+
+def test_the_parts_that_a_budget_error_lists_add_up_to_what_it_needs() -> None:
+    spec = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
+    with pytest.raises(BudgetError) as caught:
+        compose(Layers("Be brief. " * 10), PromptContext(user_input="x", tools=[spec]), budget=5)
+    needed, _, parts = str(caught.value).partition(" tokens and the budget is 5: ")
+    listed = re.findall(r"(\S+) (\d+)", parts.partition(";")[0])
+    assert [name for name, _ in listed] == ["system[0]", "input[0]", "tools", "overhead"]
+    assert sum(int(tokens) for _, tokens in listed) == int(needed.rpartition(" ")[2])
