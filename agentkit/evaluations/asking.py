@@ -88,11 +88,34 @@ class Asker:
         own = getattr(self.model, "settings", None)
         return own if isinstance(own, ModelSettings) else self.settings
 
+    @property
+    def shown_settings(self) -> str:
+        """How the model is to answer, for people: its settings, and the sampling that its chat template brings."""
+        template = getattr(self.model, "chat_template", None) if isinstance(self.model, TextModel) else None
+        own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k")}
+        sent = self.sent_settings
+        shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
+        shown += [
+            f"{name}={value!r} (chat template)"
+            for name, value in own.items()
+            if value is not None and getattr(sent, name) is None
+        ]
+        if sent.temperature is None and own["temperature"] is None and self.inferencer.asks in ("gen", "dialogue"):
+            shown.append("temperature as its endpoint has it")
+        return ", ".join(shown) or "no settings"
+
     def write(self, prompt: Any) -> Any:
         """Return what is sent for a prompt: text, or messages as dicts with role and content."""
         if self.is_text:
             return self.icl.written(prompt, self._template)
         return chat_messages(self.icl.written(prompt, self._template))
+
+    def shown(self, prompt: Any) -> Any:
+        """Return what the endpoint reads of a prompt: text, with its chat template where there is one, or messages."""
+        sent = self.write(prompt)
+        if self.is_text or not isinstance(self.model, TextModel):
+            return sent
+        return self._composition(sent).to_text(self.model.chat_template)
 
     async def ask(self, sent: Any, turn: int) -> Reply:
         """Return the reply to what `write` returned."""
