@@ -15,21 +15,24 @@ from rich.text import Text
 
 from agentkit.cli.agent_option import ModelName
 from agentkit.cli.default_agent import choose_model
+from agentkit.cli.eval_inputs import chosen_datasets, meta_template_for, rows_of, with_model_entry
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
-from agentkit.cli.screen import complain, note, plain, progress_bar, put_json
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.errors import AgentDefinitionError
-from agentkit.evaluations.asking import Asker, TextModel
+from agentkit.evaluations.asking import Asker
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.evaluations.row_files import load_rows
 from agentkit.evaluations.run_evaluation import configured, run_sync
 from agentkit.evaluations.scores import score_of
+from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelError
 from agentkit.models.model_names import model as model_of_name
-from agentkit.models.settings import NO_SETTINGS
+from agentkit.models.settings import ModelSettings
 from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest
+from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config_file import load_config, load_datasets
+from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["evaluate"]
@@ -48,7 +51,7 @@ def evaluate(
         typer.Option(
             "--rows",
             "-r",
-            metavar="[SPLIT=]FILE",
+            metavar="[[DATASET:]SPLIT=]FILE",
             help="Rows: .jsonl, .json or .csv, or a folder of splits. Repeatable, with the split in front. "
             "Without it they are read from the `path` of the dataset.",
         ),
@@ -65,9 +68,19 @@ def evaluate(
         ),
     ] = None,
     score: Annotated[
-        str | None, typer.Option(metavar="NAME", help="exact, choice or numeric, in place of the `eval_cfg`.")
+        str | None,
+        typer.Option(metavar="NAME", help="exact, choice or numeric, or none, in place of the `eval_cfg`."),
     ] = None,
-    concurrency: Annotated[int | None, typer.Option(min=1, metavar="N", help="Requests at once.")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Requests at once. [default: batch_size, or 16]")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="T", help="In place of the file's. Without any, raw completions are greedy (0)."),
+    ] = None,
+    show: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Print the prompts of the first N rows; nothing is asked.")
+    ] = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     embedder: Annotated[
@@ -85,134 +98,113 @@ def evaluate(
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
     score_of(score)
-    chosen = _chosen(load_datasets(config), dataset)
-    given = _rows(rows)
-    if given is not None and len(chosen) > 1:
-        raise InContextError(
-            f"--rows: {config} has {len(chosen)} datasets: name the one of these rows with --dataset; "
-            f"there is: {', '.join(chosen)}"
-        )
-    held = _rows_of(chosen, config) if given is None else dict.fromkeys(chosen, given)
-    asked = _model(model, chat_template, model_name)
-    meta = _meta_template(config, asked)
+    chosen = chosen_datasets(load_datasets(config), dataset)
+    held = rows_of(rows, chosen, config)
+    listed = dict(load_config(config)).get("models")
+    models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    asked = with_model_entry(models, _model(model, chat_template, model_name))
+    meta = meta_template_for(models, asked)
+    settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
     vectors = embedder_named(utf8(embedder)) if embedder is not None else None
-    _check(chosen, held, asked, meta, vectors)
-    options: dict[str, Any] = {"embedder": vectors, "score": score, "concurrency": concurrency, "meta_template": meta}
-    note(f"model {asked.name}")
+    options: dict[str, Any] = {"embedder": vectors, "score": score, "meta_template": meta, "settings": settings}
+    askers = _checked(chosen, held, asked, is_shown=show is not None, **options)
+    if show is not None:
+        _show(askers, show, as_json=as_json)
+        return
+    options["concurrency"] = concurrency
+    for text, names in _settings_of(askers).items():
+        note(f"model {asked.name}: {text}" + ("" if len(names) == len(askers) else f" ({', '.join(names)})"))
     found: dict[str, Evaluation] = {}
     failed: dict[str, EvaluationFailed] = {}
+    broken: ModelError | None = None
     for name, one in chosen.items():
         try:
             found[name] = _asked(name, one, held[name], asked, {**options, "out": files.get(name)})
         except EvaluationFailed as error:
             failed[name], found[name] = error, error.evaluation
+        except ModelError as error:  # it would be the same for the other datasets
+            broken = error
+            break
     forms = {name: _form(result, failed.get(name)) for name, result in found.items()}
     if as_json:
         put_json({"model": asked.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
-    else:
+    elif forms:
         _table(forms)
+    for name, result in found.items():
+        if result.reused:
+            kept = f"{result.reused} were kept in {files[name]}"
+            note(f"{name}: {len(result.rows) - result.reused} rows asked now, {kept}; tokens are those of this run")
     for name, problem in failed.items():
-        complain(f"dataset {name}: {problem}".replace("the same out=", "the same --out"))
+        complain(f"dataset {name}: {problem}".replace("out=", "--out"))
+    if broken is not None:
+        raise broken
     if failed:
         raise typer.Exit(1)
 
 
-def _chosen(datasets: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
-    """Return the datasets that are asked, by name."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for number, one in enumerate(datasets):
-        name = str(one.get("abbr") or f"dataset-{number}")
-        if name in found:
-            raise InContextError(f"several datasets are called {name!r}; give each an `abbr` of its own")
-        found[name] = one
-    wanted = [utf8(name) for name in names or ()]
-    unknown = [f"there is no dataset {name!r}{nearest(name, found)}" for name in wanted if name not in found]
-    if unknown:
-        raise InContextError(f"--dataset: {'; '.join(unknown)}")
-    return {name: one for name, one in found.items() if not wanted or name in wanted}
-
-
-def _meta_template(config: Path, model: Model) -> Any:
-    """Return how the models of a configuration are written to, where that is for a model like this one."""
-    models = dict(load_config(config)).get("models")
-    found: list[Any] = []
-    for one in models if isinstance(models, list) else ():
-        meta = one.get("meta_template") if isinstance(one, Mapping) else None
-        if meta and meta not in found:
-            found.append(meta)
-    if len(found) == 1 and (isinstance(model, TextModel) or _is_of_api(found[0])):
-        return found[0]
-    if found:
-        why = "it is for a model that completes text" if len(found) == 1 else "there are several"
-        note(f"no meta_template of the configuration is used: {why}")
-    return None
-
-
-def _is_of_api(meta: Any) -> bool:
-    """Return whether a meta template names the roles of a chat API."""
-    turns = meta.get("round", ()) if isinstance(meta, Mapping) else meta
-    return isinstance(turns, list) and all(isinstance(one, Mapping) and "api_role" in one for one in turns)
-
-
-def _rows(given: Sequence[str] | None) -> Any:
-    """Return what `--rows` names: rows, or splits by name."""
-    if not given:
-        return None
-    splits: dict[str, Any] = {}
-    plain_files: list[str] = []
-    for text in given:
-        name, mark, path = text.partition("=")
-        if not mark or Path(text).exists():
-            plain_files.append(text)
-            continue
-        found = load_rows(path)
-        if isinstance(found, dict):
-            raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
-        if name in splits:
-            raise InContextError(f"--rows: the split {name!r} is there twice")
-        splits[name] = found
-    if plain_files and (splits or len(plain_files) > 1):
-        raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
-    return splits or load_rows(plain_files[0])
-
-
-def _rows_of(datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
-    """Return the rows that each dataset names as its `path`, beside the configuration."""
-    found: dict[str, Any] = {}
-    problems = []
-    for name, dataset in datasets.items():
-        path = dataset.get("path")
-        file = config.parent / path if isinstance(path, str) and path else None
-        try:
-            if file is None or not file.exists():
-                raise InContextError(f"its path {path!r} is no file beside {config}; name its rows with --rows FILE")
-            found[name] = load_rows(file)
-        except InContextError as error:
-            problems.append(f"dataset {name}: {error}")
-    if problems:
-        raise InContextError("\n".join(problems))
-    return found
-
-
-def _check(
+def _checked(
     datasets: Mapping[str, Mapping[str, Any]],
     rows: Mapping[str, Any],
     model: Model,
-    meta: Any,
+    *,
     embedder: Embedder | None,
-) -> None:
-    """Refuse what no dataset can be asked with, all of it, before anything is sent."""
+    score: str | None,
+    meta_template: Any,
+    settings: ModelSettings,
+    is_shown: bool,
+) -> dict[str, tuple[Asker, Sequence[Row]]]:
+    """Return what asks each dataset; refuse what none can be asked with, all of it, before anything is sent."""
     problems = []
+    found: dict[str, tuple[Asker, Sequence[Row]]] = {}
     for name, one in datasets.items():
         try:
-            icl, asked = configured(one, rows[name], embedder)
-            icl.reader.check((), asked)
-            Asker(icl, model, meta, NO_SETTINGS)
+            with warnings.catch_warnings():  # they come again when it is asked
+                warnings.simplefilter("ignore", InContextWarning)
+                icl, asked = configured(one, rows[name], embedder)
+                icl.reader.check((), asked)
+                found[name] = Asker(icl, model, meta_template, settings), asked
+                if not is_shown and score_of_rows(score, one.get("eval_cfg"), icl, asked) is None and score is None:
+                    note(f"{name}: there is no eval_cfg, so nothing is scored; give --score exact, choice or numeric")
         except (InContextError, AgentDefinitionError) as error:
             problems.append(f"dataset {name}: {error}")
     if problems:
-        raise InContextError("\n".join(problems))
+        text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
+        raise InContextError(text.replace("score='none'", "--score none"))
+    return found
+
+
+def _settings_of(askers: Mapping[str, tuple[Asker, Sequence[Row]]]) -> dict[str, list[str]]:
+    """Return the settings that answers depend on, each with the datasets that are asked so."""
+    found: dict[str, list[str]] = {}
+    for name, (asker, _) in askers.items():
+        found.setdefault(asker.shown_settings, []).append(name)
+    return found
+
+
+def _show(askers: Mapping[str, tuple[Asker, Sequence[Row]]], count: int, *, as_json: bool) -> None:
+    """Print the prompts of the first rows as the model would be sent them; of a dialogue the first."""
+    found: list[dict[str, Any]] = []
+    for name, (asker, rows) in askers.items():
+        icl = asker.icl
+        for number, ids in enumerate(icl.ids(rows)[:count]):
+            for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
+                is_dialogue = icl.inferencer.mode is not None
+                prompt = (
+                    next(icl.requests(rows[number], ids))
+                    if is_dialogue
+                    else icl.prompt(rows[number], ids, label, keep_separator=False)
+                )
+                entry = {"dataset": name, "row": number, "prompt": asker.shown(prompt)}
+                found.append(entry if label is None else {**entry, "label": label})
+    if as_json:
+        put_json(found)
+        return
+    for one in found:
+        label = f", label {one['label']}" if "label" in one else ""
+        note(f"{one['dataset']}, row {one['row']}{label}:")
+        prompt = one["prompt"]
+        put(prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt))
 
 
 def _model(name: str | None, chat_template: str | None, model_name: str | None) -> Model:
@@ -247,20 +239,35 @@ def _asked(name: str, dataset: Mapping[str, Any], rows: Any, model: Model, optio
 
         try:
             return run_sync(dataset, rows, model, progress=show, **options)
+        except KeyboardInterrupt:
+            note(f"\nstopped: {_kept(bar.tasks[task].completed, bar.tasks[task].total, options.get('out'))}")
+            raise typer.Exit(130) from None
         finally:
             bar.stop()
             for text in dict.fromkeys(str(one.message) for one in caught):
                 note(f"{name}: {text}")
 
 
+def _kept(done: float, total: float | None, out: Path | None) -> str:
+    if out is None:
+        return "nothing is kept; with --out FILE the same command would go on"
+    rows = f"{done:.0f} of {total:.0f} rows were asked" if total is not None else "no row was asked"
+    return f"{rows}; their answers are in {out}, and the same command goes on"
+
+
 def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:
     failures = {} if failed is None else failed.failures
     return {
         "rows": len(result.rows) + len(failures),
+        "reused": result.reused,
         "scored": sum(row.score is not None for row in result.rows),
         "failed": len(failures),
         "score": result.score,
         "usage": usage_form(result.usage),
+        "results": [
+            {"row": row.row, "answers": row.answers, "gold": row.gold, "score": row.score} for row in result.rows
+        ],
+        "failures": [{"row": row, "error": str(error)} for row, error in failures.items()],
     }
 
 

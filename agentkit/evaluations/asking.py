@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit.models.completion.text_score import TextScore
@@ -59,7 +60,7 @@ class Asker:
         icl: The evaluation.
         model: The model.
         meta: How the prompts are written for it, where that is not left to the model.
-        settings: How it is to answer, before what the inferencer says.
+        settings: How it is to answer, in the place of what the inferencer says.
 
     Raises:
         InContextError: The model cannot be asked like that.
@@ -76,16 +77,45 @@ class Asker:
             )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
-        self.settings = _settings(self.inferencer, model, self._template).under(settings)
+        self.settings = _greedy(_settings(self.inferencer, model, self._template).under(settings), icl, model)
         self.model = model if self.settings == NO_SETTINGS else with_settings(model, self.settings)
         self._turns: dict[int, Model] = {}
         self._known: dict[tuple[tuple[str, str, int], ...], Conversation] = {}
+
+    @property
+    def sent_settings(self) -> ModelSettings:
+        """How the model is to answer, those settings included that it was made with."""
+        own = getattr(self.model, "settings", None)
+        return own if isinstance(own, ModelSettings) else self.settings
+
+    @property
+    def shown_settings(self) -> str:
+        """How the model is to answer, for people: its settings, and the sampling that its chat template brings."""
+        template = getattr(self.model, "chat_template", None) if isinstance(self.model, TextModel) else None
+        own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k")}
+        sent = self.sent_settings
+        shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
+        shown += [
+            f"{name}={value!r} (chat template)"
+            for name, value in own.items()
+            if value is not None and getattr(sent, name) is None
+        ]
+        if sent.temperature is None and own["temperature"] is None and self.inferencer.asks in ("gen", "dialogue"):
+            shown.append("temperature as its endpoint has it")
+        return ", ".join(shown) or "no settings"
 
     def write(self, prompt: Any) -> Any:
         """Return what is sent for a prompt: text, or messages as dicts with role and content."""
         if self.is_text:
             return self.icl.written(prompt, self._template)
         return chat_messages(self.icl.written(prompt, self._template))
+
+    def shown(self, prompt: Any) -> Any:
+        """Return what the endpoint reads of a prompt: text, with its chat template where there is one, or messages."""
+        sent = self.write(prompt)
+        if self.is_text or not isinstance(self.model, TextModel):
+            return sent
+        return self._composition(sent).to_text(self.model.chat_template)
 
     async def ask(self, sent: Any, turn: int) -> Reply:
         """Return the reply to what `write` returned."""
@@ -170,6 +200,18 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
             "give an ApiMetaTemplate, or a CompletionModel"
         )
     return made
+
+
+def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:
+    """Return settings without sampling for a model of plain text whose sampling nobody chose, as the suites have it."""
+    chosen = (settings, getattr(model, "settings", NO_SETTINGS))
+    names = ("temperature", "top_p", "top_k")
+    is_chosen = any(getattr(one, name, None) is not None for one in chosen for name in names)
+    is_chosen = is_chosen or icl.inferencer.generation_kwargs.get("do_sample") is True
+    takes_text = isinstance(model, TextModel) and callable(getattr(model, "with_settings", None))
+    if is_chosen or not takes_text or icl.inferencer.asks in ("ppl", "ll"):
+        return settings
+    return replace(settings, temperature=0.0)
 
 
 def _settings(inferencer: Inferencer, model: Model, template: MetaParser | ChatTemplate) -> ModelSettings:

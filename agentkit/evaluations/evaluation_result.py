@@ -51,6 +51,8 @@ class Evaluation:
     rows: Sequence[RowResult]
     usage: Usage = NO_USAGE
     """Tokens of the requests of this run; those that a file held already count nothing."""
+    reused: int = 0
+    """Rows of which the file held an answer already."""
 
     @property
     def score(self) -> float | None:
@@ -71,13 +73,24 @@ class EvaluationFailed(AgentError):
         failures: Position of a row -> what went wrong.
     """
 
-    def __init__(self, evaluation: Evaluation, failures: Mapping[int, Exception]) -> None:
-        first = [f"row {row}: {type(error).__name__}: {error}" for row, error in [*failures.items()][:_MAX_NAMED]]
-        more = f"; and {len(failures) - _MAX_NAMED} more" if len(failures) > _MAX_NAMED else ""
+    def __init__(self, evaluation: Evaluation, failures: Mapping[int, Exception], *, kept: bool = True) -> None:
+        rows: dict[str, list[int]] = {}
+        for row, error in failures.items():
+            rows.setdefault(f"{type(error).__name__}: {error}", []).append(row)
+        first = [f"{_listed(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
+        more = f"; and {len(rows) - _MAX_NAMED} other errors" if len(rows) > _MAX_NAMED else ""
         total = len(failures) + len(evaluation.rows)
         super().__init__(
             f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. "
-            "Run it again with the same out= to ask them again"
+            + ("Run it again with the same out= to ask them again" if kept else "With out= the next run would go on")
         )
         self.evaluation = evaluation
         self.failures = dict(failures)
+
+
+def _listed(rows: list[int]) -> str:
+    """Return which rows, such as `row 3` or `rows 3, 4, 5 and 20 more`."""
+    if len(rows) == 1:
+        return f"row {rows[0]}"
+    more = f" and {len(rows) - _MAX_NAMED} more" if len(rows) > _MAX_NAMED else ""
+    return f"rows {', '.join(map(str, rows[:_MAX_NAMED]))}{more}"

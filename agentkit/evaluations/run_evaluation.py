@@ -6,14 +6,15 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json
 from agentkit.evaluations.asking import Asker, GivenMeta
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
 from agentkit.evaluations.progress_bar import OnProgress, showing
-from agentkit.evaluations.scores import Score, exact_match, score_of
-from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.evaluations.scores import Score
+from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import NO_USAGE, Model
 from agentkit.models.model_errors import (
@@ -42,6 +43,8 @@ _MAX_PAUSE = 30.0
 """Seconds between two attempts at a request, where the endpoint does not name them."""
 _ROWS_AT_A_TIME = 64
 """Rows after which others have their turn, for models that answer without waiting."""
+_MAX_UNREACHABLE = 3
+"""Rows in succession that found no connection, after which no other is asked."""
 
 
 async def run(
@@ -68,9 +71,12 @@ async def run(
         out: A file of JSON lines that holds every answer as soon as it is there. Run again with the same file, an
             evaluation goes on: what was answered is not asked again.
         score: Compares an answer with the true one: a function, or `exact`, `choice` or `numeric`. Without one, labels
-            are compared exactly, answers as the `eval_cfg` of a configuration says, and otherwise not at all.
+            are compared exactly, answers as the `eval_cfg` of a configuration says, and otherwise not at all; with
+            `none` nothing is scored.
         meta_template: How prompts are written for the model, where that is not left to it.
-        settings: How the model is to answer; what the inferencer says goes before it.
+        settings: How the model is to answer, in the place of what the inferencer says. Where neither these, the
+            inferencer nor the model have a temperature, top_p, top_k or do_sample, a model that takes plain text
+            answers greedily (temperature 0), and one behind a chat API as its endpoint does.
         concurrency: Requests at once; the `batch_size` of the inferencer, or 16, when not given.
         retries: Further attempts at a request that failed for the moment, beside those of the model itself.
         tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
@@ -81,7 +87,7 @@ async def run(
     Raises:
         InContextError: The evaluation cannot be asked like that: names everything, before anything is sent.
         EvaluationFailed: Some rows could not be asked; it has what was answered.
-        ModelError: The endpoint refuses every request.
+        ModelError: The endpoint refuses every request, or cannot be reached.
     """
     if isinstance(evaluation, InContext):
         icl, asked = evaluation, rows
@@ -94,15 +100,15 @@ async def run(
         if type(value) is not int or value < least:
             raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
     asker = Asker(icl, model, meta_template, settings)
-    scores = score_of(score)
-    if scores is None and isinstance(evaluation, Mapping):
-        scores = score_of_cfg(evaluation.get("eval_cfg"))
     icl.reader.check((), asked)
-    about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(asker.settings)}
+    scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
+    sent = replace(asker.sent_settings, headers={}, timeout=None)  # what changes no answer
+    about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(sent)}
     with ExitStack() as stack:
         file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
         listener = stack.enter_context(showing(progress))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
+        _warn_of_shown(icl, asked, ids)
         running = _Running(asker, asked, ids, file, scores, retries, tokenizer, listener)
         return await running.all(limit)
 
@@ -169,7 +175,8 @@ class _Running:
         template = getattr(asker.model, "chat_template", None) if asker.is_text else None
         self._session_len: int | None = getattr(template, "session_len", None)
         self._usage = NO_USAGE
-        self._answered = self._done = 0
+        self._answered = self._done = self._unreachable = 0
+        self._reused: set[int] = set()
 
     async def all(self, concurrency: int) -> Evaluation:
         """Ask every row, so many at once."""
@@ -180,9 +187,10 @@ class _Running:
                     group.create_task(self._work(waiting))
         except* Exception as errors:
             raise _first(errors) from None
-        found = Evaluation([one for one in self._results if one is not None], self._usage)
+        rows = [one for one in self._results if one is not None]
+        found = Evaluation(rows, self._usage, reused=len(self._reused))
         if self._failures:
-            raise EvaluationFailed(found, dict(sorted(self._failures.items())))
+            raise EvaluationFailed(found, dict(sorted(self._failures.items())), kept=self._file is not None)
         return found
 
     async def _work(self, waiting: Iterator[int]) -> None:
@@ -193,6 +201,12 @@ class _Running:
                 if isinstance(error, ModelAuthError) or (isinstance(error, ModelRequestError) and not self._answered):
                     raise  # it would be the same for every row
                 self._failures[number] = error
+                if self._is_unreachable(error):
+                    if not self._answered:
+                        raise
+                    others = [*waiting]  # which are not asked
+                    self._failures |= dict.fromkeys(others, error)
+                    self._done += len(others)
             except InContextError as error:
                 raise InContextError(f"row {number}: {error}") from error
             except Exception as error:  # such as that of a score function
@@ -203,6 +217,11 @@ class _Running:
                 self._listener(EvaluationProgress(self._done, len(self._rows), len(self._failures)))
             if count % _ROWS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
+
+    def _is_unreachable(self, error: ModelError) -> bool:
+        """Return whether so many rows in succession found no connection that no other is to be asked."""
+        self._unreachable = self._unreachable + 1 if _has_no_connection(error) else 0
+        return self._unreachable >= min(_MAX_UNREACHABLE, len(self._rows))
 
     async def _once(self, number: int) -> RowResult:
         prompt = self._fitted(number, None)
@@ -285,6 +304,7 @@ class _Running:
         sent = self._asker.write(prompt)
         shown, known = self._looked_up(number, part, sent)
         if known is not None and isinstance(known.get("answer"), str):
+            self._reused.add(number)
             return str(known["answer"])
         reply = await self._tried(lambda: self._asker.ask(sent, part))
         self._usage += reply.usage
@@ -296,6 +316,7 @@ class _Running:
     async def _text_score(self, number: int, part: int, text: str) -> TextScore:
         shown, known = self._looked_up(number, part, text)
         if known is not None and isinstance(known.get("tokens"), list):
+            self._reused.add(number)
             return TextScore(tuple(known["tokens"]), tuple(known["log_probabilities"]))
         score = await self._tried(lambda: self._asker.score(text))
         if self._file is not None:
@@ -342,21 +363,42 @@ class _Running:
                 attempt += 1
                 named = error.retry_after if isinstance(error, ModelRateLimited) else None
                 is_final = isinstance(error, ModelRateLimited) and error.is_final
-                if is_final or attempt > self._retries:
+                if is_final or attempt > self._retries or (not self._answered and _has_no_connection(error)):
                     raise
                 await asyncio.sleep(named if named is not None else min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)))
             else:
                 self._answered += 1
+                self._unreachable = 0
                 return found
 
     def _result(self, number: int, answers: tuple[str, ...]) -> RowResult:
         column = self._icl.reader.output_column
         gold = self._rows[number].get(column) if column is not None else None
-        score = self._score if self._score is not None or self._icl.mode == "gen" else exact_match
         result = RowResult(number, answers, gold)
-        if score is not None and gold is not None and answers:
-            result.score = _scored(score, answers, gold, is_dialogue=self._icl.inferencer.mode is not None)
+        if self._score is not None and gold is not None and answers:
+            result.score = _scored(self._score, answers, gold, is_dialogue=self._icl.inferencer.mode is not None)
         return result
+
+
+def _has_no_connection(error: ModelError) -> bool:
+    """Return whether an endpoint did not answer at all; the model has tried several times."""
+    return isinstance(error, ModelUnavailable) and error.status is None
+
+
+def _warn_of_shown(icl: InContext, rows: Sequence[Row], ids: Sequence[tuple[int, ...]]) -> None:
+    """Warn of rows that are asked with their own answer in front of them."""
+    answer = icl.reader.output_column
+    shown = [
+        number
+        for number, row in enumerate(rows)
+        if answer is not None and answer in row and any(icl.train[one] == row for one in ids[number])
+    ]
+    if shown:
+        warn(
+            f"{len(shown)} of {len(rows)} rows (the first is row {shown[0]}) stand among their own worked examples, "
+            "answer included, so their score means nothing; name a train_split whose rows are not asked",
+            InContextWarning,
+        )
 
 
 def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:

@@ -13,7 +13,8 @@ __all__ = ["Score", "ScoreName", "choice_match", "exact_match", "numeric_match",
 
 Score: TypeAlias = Callable[[str, Any], float]
 """Takes the answer of the model and the true one; returns how right it is, 1 or True for wholly."""
-ScoreName: TypeAlias = Literal["exact", "choice", "numeric"]
+ScoreName: TypeAlias = Literal["exact", "choice", "numeric", "none"]
+"""With `none` rows are asked and not scored."""
 
 _SPACE = re.compile(r"\s+")
 _NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s*/\s*\d+)?%?")
@@ -58,13 +59,15 @@ _SCORES: Mapping[str, Score] = {"exact": exact_match, "choice": choice_match, "n
 
 
 def score_of(score: Score | str | None) -> Score | None:
-    """Return the function that is meant.
+    """Return the function that is meant; None for `none`, and where nothing is given.
 
     Raises:
         InContextError: It is neither a function nor one of the names.
     """
     if score is None or callable(score):
         return score
+    if score == "none":
+        return None
     if isinstance(score, str) and score in _SCORES:
         return _SCORES[score]
     names = get_args(ScoreName)

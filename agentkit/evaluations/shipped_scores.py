@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match
-from agentkit_prompts.errors import InContextWarning, warn
+from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match, score_of
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.in_context import InContext
 
-__all__ = ["score_of_cfg"]
+__all__ = ["score_of_rows"]
 
 _CHOICES = ("first_option_postprocess", "last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
+_OFF = "score='none' asks the rows without scoring them"
 _NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
 
-def score_of_cfg(eval_cfg: object) -> Score | None:
-    """Return the score that an `eval_cfg` asks for; None, with a warning that names it, where it is unknown here."""
+def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
+    """Return how the answers of rows are compared: as said, as an `eval_cfg` asks for, or of labels exactly.
+
+    Raises:
+        InContextError: The score is unknown, no row has a true answer, or one cannot be compared with.
+    """
+    found = score_of(score)
+    if score == "none":
+        return None
+    if found is None:
+        found = _score_of_cfg(eval_cfg) or (exact_match if icl.mode == "ppl" else None)
+    if found is None or not len(rows):
+        return found
+    column = icl.reader.output_column
+    if column is None:
+        raise InContextError(f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}")
+    without = [number for number, row in enumerate(rows) if row.get(column) is None]
+    if len(without) == len(rows):
+        named = icl.reader.test_split
+        raise InContextError(f"no row of {named} has a column {column!r}, so nothing can be scored; {_OFF}")
+    if without:
+        some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
+        warn(f"{some}; they are asked and not scored", InContextWarning)
+    if found in (choice_match, numeric_match) and icl.inferencer.mode is None:
+        for number, row in enumerate(rows):
+            _checked(found, number, row.get(column))
+    return found
+
+
+def _checked(score: Score, number: int, gold: Any) -> None:
+    """Refuse a true answer with which nothing can be compared, before the row is asked."""
+    try:
+        if gold is not None:
+            score("", gold)
+    except InContextError as error:
+        raise InContextError(f"row {number}: {error}") from error
+
+
+def _score_of_cfg(eval_cfg: object) -> Score | None:
+    """Return the score that an `eval_cfg` asks for; None without one."""
     if not isinstance(eval_cfg, Mapping) or not eval_cfg:
         return None
     evaluator, answers, golds = (
@@ -32,8 +73,9 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _NUMBERS:
         return numeric_match
     named = ", ".join(name for name in (evaluator, answers, golds) if name)
-    warn(f"eval_cfg: {named}: nothing here scores like that, so answers are not scored; give score=", InContextWarning)
-    return None
+    raise InContextError(
+        f"eval_cfg: {named}: nothing here scores like that; give score= exact, choice or numeric, or a function; {_OFF}"
+    )
 
 
 def _type(cfg: object) -> str | None:

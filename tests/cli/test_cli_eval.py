@@ -76,6 +76,7 @@ def test_every_dataset_of_a_file_is_asked_and_scored(
     assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in whatever order
     again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
     assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "1.0000", "0", "0"]
+    assert f"few: 0 rows asked now, 2 were kept in {Path('answers', 'few.jsonl')}" in again.stderr
     assert len(server.to("eval")) == 4  # nothing was asked again
 
 
@@ -84,19 +85,25 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
     done = run("eval", "sums.py", "--dataset", "few", "--score", "exact", "--json", *named)
     assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 0.0), done.stderr
     (sums / "all.json").write_text('{"train": [{"question": "q", "answer": "a"}], "test": [{"question": "p"}]}')
-    done = run("eval", "sums.py", "-d", "few", "--rows", "all.json")
+    refused = run("eval", "sums.py", "-d", "few", "--rows", "all.json")
+    assert refused.exit_code == 1 and "no row of test has a column 'answer', so nothing can be scored" in refused.stderr
+    done = run("eval", "sums.py", "-d", "few", "--rows", "all.json", "--score", "none")
     assert done.exit_code == 0 and done.stdout.splitlines()[1].split()[3] == "none"
 
 
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        (("--rows", "few/test.csv"), "has 2 datasets: name the one of these rows with --dataset; there is: few, zero"),
+        (
+            ("--rows", "few/test.csv"),
+            "--rows few:test=FILE, or ask one alone with --dataset; there is: few, zero",
+        ),
         (("--rows", "few/test.csv", "-d", "few"), "shows row 0, and there are no training rows"),
         (("--dataset", "fewer"), "no dataset 'fewer'; did you mean 'few'"),
         (("--score", "exakt"), "did you mean 'exact'"),
         (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
         (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
+        (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
         (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: cannot be read"),
     ],
 )
@@ -190,10 +197,69 @@ def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
     first.send_signal(signal.SIGINT)
     printed, noted = first.communicate(timeout=60)
     stopped.set()
-    assert (first.returncode, printed, "stopped" in noted) == (130, "", True), noted
+    assert (first.returncode, printed) == (130, ""), noted
+    assert "stopped: 2 of 8 rows were asked; their answers are in kept.jsonl, and the same command goes on" in noted
     kept = len((sums / "kept.jsonl").read_text().splitlines()) - 1
     before = len(server.to("slow"))
     server.on("slow", good)
     done = run(*command)
     assert (done.exit_code, json.loads(done.stdout)["datasets"][0]["score"]) == (0, 1.0)
     assert 0 < kept < 8 and len(server.to("slow")) - before == 8 - kept
+
+
+def test_each_of_several_datasets_is_given_its_rows(run: Run, sums: Path) -> None:
+    named = ("--rows", "few:train=few/train.jsonl", "--rows", "few:test=zero/test.csv")
+    done = run("eval", "sums.py", *named, "--json")
+    assert done.exit_code == 0, done.stderr
+    few, zero = json.loads(done.stdout)["datasets"]
+    assert (few["rows"], zero["rows"]) == (2, 2)
+    assert [(one["row"], one["gold"], one["score"]) for one in few["results"]] == [(0, "4", 0.0), (1, "6", 0.0)]
+
+
+def test_prompts_are_shown_and_nobody_is_asked(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("unasked", answers(right))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    done = run("eval", "sums.py", "--model", "unasked", "--show", "1")
+    assert (done.exit_code, done.stdout) == (0, "user: Q: 1+1 A: 2\nQ: 2+2\nuser: Q: 2+2\n"), done.stderr
+    done = run("eval", "sums.py", "-d", "zero", "-m", "unasked", "--chat-template", "qwen", "--show", "9", "--json")
+    assert [one["row"] for one in json.loads(done.stdout)] == [0, 1]
+    assert json.loads(done.stdout)[0]["prompt"].endswith("Q: 2+2<|im_end|>\n<|im_start|>assistant\n")
+    assert not server.to("unasked")
+
+
+def test_the_settings_of_the_file_s_model_are_followed_or_named(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = "temperature=0.7, generation_kwargs=dict(top_p=0.5, seed=1), max_out_len=16"
+    entry = f"dict(type='X', abbr='m', path='p', {sampling})"
+    (sums / "own.py").write_text(f"{SUMS}\nmodels = [{entry}]\n")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    server.on("own", answers(right))
+    done = run("eval", "own.py", "-d", "zero", "-m", "own")
+    assert "not followed of the configuration's model: path, generation_kwargs.seed" in done.stderr
+    assert "model own: temperature=0.7, top_p=0.5, max_tokens=16" in done.stderr
+    body = server.to("own")[0].body
+    assert (body["temperature"], body["top_p"], body["max_tokens"]) == (0.7, 0.5, 16)
+    run("eval", "own.py", "-d", "zero", "-m", "own", "--temperature", "0.1")
+    assert server.to("own")[-1].body["temperature"] == 0.1
+    (sums / "own.py").write_text(f"{SUMS}\nmodels = [{entry}, dict(abbr='n')]\n")
+    assert "has 2 models: no setting of theirs is followed" in run("eval", "own.py", "-d", "zero", "-m", "own").stderr
+
+
+def test_an_unknown_evaluator_ends_it_and_none_at_all_is_reported(run: Run, sums: Path) -> None:
+    (sums / "odd.py").write_text(SUMS.replace("AccEvaluator", "MATHEvaluator"))
+    done = run("eval", "odd.py")
+    assert done.exit_code == 1 and done.stdout == ""
+    assert done.stderr.count("give --score exact, choice or numeric; --score none asks the rows") == 2
+    (sums / "bare.py").write_text(SUMS.replace("eval_cfg=dict(evaluator=dict(type=AccEvaluator))", ""))
+    done = run("eval", "bare.py", "-d", "zero")
+    assert done.exit_code == 0 and "zero: there is no eval_cfg, so nothing is scored" in done.stderr
+
+
+def test_a_server_that_is_not_there_is_reported_once(run: Run, sums: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = run("eval", "sums.py", "-m", "gone")
+    assert done.exit_code == 1 and done.stdout == ""
+    assert done.stderr.count("no connection") == 1 and "--out" not in done.stderr

@@ -10,6 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from agentkit import CompletionModel, ModelSettings, OpenAIModel, ScriptedModel
+from agentkit.models import ModelUnavailable
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
@@ -301,7 +302,91 @@ class TestMistakes:
             await evaluation.run(cfg(), [{"q": 1}], ScriptedModel.repeat("x"))
 
 
+class TestNothingIsScoredInSilence:
+    async def test_rows_without_any_true_answer_are_refused_unless_nothing_is_to_be_scored(self) -> None:
+        model = ScriptedModel.repeat("x")
+        rows = [{"question": "q"}, {"question": "p", "answer": None}]
+        with pytest.raises(InContextError, match="no row of test has a column 'answer', so nothing can be scored"):
+            await evaluation.run(cfg(), rows, model, score="exact")
+        with pytest.raises(InContextError, match="reader_cfg has no output_column"):
+            await evaluation.run({**cfg(), "reader_cfg": {"input_columns": ["question"]}}, rows, model, score="exact")
+        assert not model.requests
+        assert (await evaluation.run(cfg(), rows, model, score="none")).score is None
+        with pytest.warns(InContextWarning, match=r"2 of 3 rows have no 'answer' \(the first is row 0\)"):
+            found = await evaluation.run(cfg(), [*rows, ROWS[0]], model, score="exact")
+        assert [row.score for row in found.rows] == [None, None, 0.0]
+
+    async def test_a_true_answer_that_cannot_be_compared_is_reported_before_anything_is_asked(self) -> None:
+        model = ScriptedModel.repeat("2")
+        with pytest.raises(InContextError, match="row 5: numeric: the true answer holds no number"):
+            await evaluation.run(cfg(), [*ROWS, {"question": "q", "answer": "two"}], model, score="numeric")
+        assert not model.requests
+
+    @pytest.mark.parametrize("retriever", ["BM25Retriever", "RandomRetriever", "SlidingWindowRetriever"])
+    async def test_plain_rows_and_a_retriever_are_refused_before_anything_is_asked(self, retriever: str) -> None:
+        few = cfg()
+        few["infer_cfg"] |= {
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
+            "ice_template": {"template": "{question} {answer}"},
+            "retriever": {"type": retriever, "ice_num": 5},
+        }
+        model = ScriptedModel.repeat("x")
+        with pytest.raises(InContextError, match="shows 5 worked examples, and there are no training rows"):
+            await evaluation.run(few, ROWS, model)
+        assert not model.requests
+        few["reader_cfg"] = {**READER, "train_split": "test"}
+        with pytest.warns(InContextWarning, match=r"5 of 5 rows \(the first is row 0\) stand among their own"):
+            await evaluation.run(few, {"test": ROWS}, model, score="exact")
+
+
+class TestSampling:
+    @pytest.mark.parametrize(
+        ("inferencer", "own", "given", "sent"),
+        [
+            ({}, ModelSettings(), ModelSettings(), 0.0),
+            ({"temperature": 0.3}, ModelSettings(temperature=0.4), ModelSettings(), 0.3),
+            ({"temperature": 0.3}, ModelSettings(temperature=0.4), ModelSettings(temperature=0.5), 0.5),
+            ({}, ModelSettings(temperature=0.4), ModelSettings(), 0.4),
+            ({"do_sample": True}, ModelSettings(), ModelSettings(), 1.0),
+            ({}, ModelSettings(top_p=0.5), ModelSettings(), 1.0),
+        ],
+    )
+    async def test_a_local_model_answers_greedily_where_nobody_chose_otherwise(
+        self, server: ChatServer, inferencer: Any, own: ModelSettings, given: ModelSettings, sent: float
+    ) -> None:
+        name = server.on(f"sampling {inferencer} {own} {given}", answers(sums))
+        model = completions(server, name, "qwen", settings=own)
+        assert model.chat_template.temperature == 1.0
+        await evaluation.run(cfg(**inferencer), ROWS[:1], model, settings=given)
+        assert server.to(name)[0].body["temperature"] == sent
+
+    async def test_a_chat_endpoint_is_sent_no_sampling_that_nobody_chose(self, server: ChatServer) -> None:
+        server.on("unset", answers(sums))
+        await evaluation.run(cfg(), ROWS[:1], chat(server, "unset"))
+        assert "temperature" not in server.to("unset")[0].body
+
+
 class TestFailures:
+    async def test_a_server_that_is_not_there_ends_the_run_at_once(self) -> None:
+        model = OpenAIModel("gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
+        seen: list[Any] = []
+        with pytest.raises(ModelUnavailable, match="no connection"):
+            await evaluation.run(cfg(), ROWS * 20, model, concurrency=1, progress=seen.append, retries=50)
+        assert len(seen) == 2  # the third row without a connection ends it
+
+    async def test_a_server_that_goes_away_is_reported_once_and_the_rest_is_not_asked(self) -> None:
+        class Leaving(ScriptedModel):
+            async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+                if len(self.requests) >= 2:
+                    raise ModelUnavailable("no connection")
+                return await super().request(composition)
+
+        with pytest.raises(EvaluationFailed) as caught:
+            await evaluation.run(cfg(), ROWS * 20, Leaving.repeat("x"), concurrency=1, retries=0, score="exact")
+        assert len(caught.value.evaluation.rows) == 2 and len(caught.value.failures) == 98
+        reported = "98 of 100 rows could not be asked: rows 2, 3, 4, 5, 6 and 93 more: ModelUnavailable: no connection."
+        assert str(caught.value) == f"{reported} With out= the next run would go on"
+
     async def test_what_fails_for_the_moment_is_tried_again(self, server: ChatServer) -> None:
         server.on("late", in_turn(sends({"error": {"message": "busy"}}, 503), answers(lambda _: "2")))
         found = await evaluation.run(cfg(), ROWS[:1], chat(server, "late", max_retries=0), score="exact")

@@ -10,7 +10,7 @@ import pytest
 
 from agentkit import CompletionModel, OpenAIModel, ScriptedModel
 from agentkit.prompts import evaluation
-from agentkit.prompts.evaluation import InContextWarning, load_datasets
+from agentkit.prompts.evaluation import InContextError, InContextWarning, load_datasets
 from tests.evaluations.evaluation_servers import answers, likely, texts_of
 from tests.servers import ChatServer
 
@@ -88,7 +88,9 @@ async def test_a_generating_configuration_from_the_file_to_the_score(server: Cha
     server.on("exam", answers(lambda texts: "B. of course" if "white" in texts[-1] or "grey" in texts[-1] else "A"))
     made = dataset(tmp_path, GEN)
     model = OpenAIModel("exam", base_url=server.url)
-    found = await evaluation.run(made, {"dev": rows[:2], "val": rows}, model, out=tmp_path / "answers.jsonl")
+    splits = {"dev": rows[:2], "val": rows}
+    with pytest.warns(InContextWarning, match=r"2 of 4 rows .* stand among their own worked examples"):
+        found = await evaluation.run(made, splits, model, out=tmp_path / "answers.jsonl")
     assert [row.score for row in found.rows] == [1.0, 1.0, 0.0, 0.0] and found.score == 0.5
     first = next(asked for asked in server.to("exam") if "tan" in texts_of(asked)[-1])
     assert [message["role"] for message in first.body["messages"]] == ["user", "assistant"] * 2 + ["user"]
@@ -134,9 +136,11 @@ async def test_an_eval_cfg_says_how_answers_are_compared(
 async def test_an_eval_cfg_that_nothing_here_does_is_named(tmp_path: Path) -> None:
     made = {**dataset(tmp_path, PPL), "eval_cfg": {"evaluator": {"type": "MATHEvaluator"}}}
     made["infer_cfg"] = {"prompt_template": {"template": "{text}"}}
-    with pytest.warns(InContextWarning, match="MATHEvaluator: nothing here scores like that"):
-        found = await evaluation.run(made, {"train": [{"text": "x", "label": "1"}]}, ScriptedModel(["1"]))
-    assert found.score is None
+    rows, model = {"train": [{"text": "x", "label": "1"}]}, ScriptedModel(["1"])
+    with pytest.raises(InContextError, match="MATHEvaluator: nothing here scores like that; give score="):
+        await evaluation.run(made, rows, model)
+    assert not model.requests
+    assert (await evaluation.run(made, rows, model, score="none")).score is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = await evaluation.run(

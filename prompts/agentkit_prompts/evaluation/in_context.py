@@ -319,12 +319,13 @@ class InContext:
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield a fine-tuning row for each row: its prompt as a chat model is sent it, and its true answer as the reply.
+        """Yield a fine-tuning row for each row: its prompt as a chat model is sent it, and the true answer as reply.
 
         Args:
             rows: Rows with the output column.
-            chat_template: As for `Composition.to_sample`, and so are `kwargs`. The `loss_spans` are those of the reply
-                alone: the answers of worked examples are not trained on.
+            chat_template: As for `Composition.to_sample`. The `loss_spans` are those of the reply alone: the answers of
+                worked examples are not trained on.
+            kwargs: Anything else the template reads.
 
         Raises:
             InContextError: A row lacks its answer, or the evaluation scores labels or asks turn by turn.
@@ -405,13 +406,12 @@ def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: 
 
 
 def _too_few(name: str, wanted: int, there: int) -> str:
+    start = f"the retriever ({name}) shows {wanted} worked examples, and there are"
     if there:
-        return (
-            f"the retriever ({name}) shows {wanted} worked examples, and there are {there} training rows; ask for fewer"
-        )
+        return f"{start} {there} training rows; ask for fewer"
     return (
-        f"the retriever ({name}) shows {wanted} worked examples, and there are no training rows: give the rows of their "
-        "split beside those that are asked, or retrieve none (ZeroRetriever)"
+        f"{start} no training rows: give those of their split beside the rows that are asked, or retrieve none "
+        "(ZeroRetriever)"
     )
 
 

@@ -1,0 +1,143 @@
+"""What `agentkit eval` reads: datasets and models of a configuration file, and rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentkit.cli.options import utf8
+from agentkit.cli.screen import note
+from agentkit.errors import AgentDefinitionError
+from agentkit.evaluations.asking import TextModel
+from agentkit.evaluations.row_files import load_rows
+from agentkit.models.model import Model
+from agentkit.models.settings import ModelSettings, with_settings
+from agentkit_prompts.errors import InContextError, nearest
+
+__all__ = ["chosen_datasets", "meta_template_for", "rows_of", "with_model_entry"]
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+_NAMES = ("type", "abbr", "meta_template")
+"""Keys of a model that say what it is, and the one that is followed elsewhere."""
+
+
+def chosen_datasets(datasets: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
+    """Return the datasets that are asked, by name."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for number, one in enumerate(datasets):
+        name = str(one.get("abbr") or f"dataset-{number}")
+        if name in found:
+            raise InContextError(f"several datasets are called {name!r}; give each an `abbr` of its own")
+        found[name] = one
+    wanted = [utf8(name) for name in names or ()]
+    unknown = [f"there is no dataset {name!r}{nearest(name, found)}" for name in wanted if name not in found]
+    if unknown:
+        raise InContextError(f"--dataset: {'; '.join(unknown)}")
+    return {name: one for name, one in found.items() if not wanted or name in wanted}
+
+
+def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
+    """Return how the models of a configuration are written to, where that is for a model like this one."""
+    found: list[Any] = []
+    for one in models:
+        meta = one.get("meta_template")
+        if meta and meta not in found:
+            found.append(meta)
+    if len(found) == 1 and (isinstance(model, TextModel) or _is_of_api(found[0])):
+        return found[0]
+    if found:
+        why = "it is for a model that completes text" if len(found) == 1 else "there are several"
+        note(f"no meta_template of the configuration is used: {why}")
+    return None
+
+
+def _is_of_api(meta: Any) -> bool:
+    """Return whether a meta template names the roles of a chat API."""
+    turns = meta.get("round", ()) if isinstance(meta, Mapping) else meta
+    return isinstance(turns, list) and all(isinstance(one, Mapping) and "api_role" in one for one in turns)
+
+
+def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model:
+    """Return a model with the settings of the one model of a configuration, and report what is not followed."""
+    if len(models) != 1:
+        if models:
+            note(f"the configuration has {len(models)} models: no setting of theirs is followed")
+        return model
+    (entry,) = models
+    kwargs = entry.get("generation_kwargs")
+    inner = {f"generation_kwargs.{key}": value for key, value in kwargs.items()} if isinstance(kwargs, Mapping) else {}
+    given = {key: value for key, value in {**entry, **inner}.items() if value is not None and key not in _NAMES}
+    if inner:
+        del given["generation_kwargs"]
+    found: dict[str, Any] = {}
+    for key in [*given]:
+        name = key.removeprefix("generation_kwargs.")
+        if name in _SAMPLING:
+            found[name] = given.pop(key)
+        elif key == "max_out_len":
+            found["max_tokens"] = given.pop(key)
+        elif name == "do_sample" and given[key] is False:
+            del given[key]
+            found["temperature"] = 0.0
+    if found:
+        try:
+            model = with_settings(model, ModelSettings(**found))
+        except AgentDefinitionError as error:
+            note(f"the settings of the configuration's model are not followed: {error}")
+    if given:
+        note(f"not followed of the configuration's model: {', '.join(map(str, given))}")
+    return model
+
+
+def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
+    """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`."""
+    named: dict[str, dict[str, Any]] = {}
+    plain_files: list[str] = []
+    splits: dict[str, Any] = {}
+    for text in given or ():
+        name, mark, path = text.partition("=")
+        if not mark or Path(text).exists():
+            plain_files.append(text)
+            continue
+        dataset, _, split = name.rpartition(":")
+        if dataset and dataset not in datasets:
+            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, datasets)}")
+        found = load_rows(path)
+        if isinstance(found, dict):
+            raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
+        into = named.setdefault(dataset, {}) if dataset else splits
+        if split in into:
+            raise InContextError(f"--rows: the split {name!r} is there twice")
+        into[split] = found
+    if plain_files and (splits or len(plain_files) > 1):
+        raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
+    rest = [name for name in datasets if name not in named]
+    if (plain_files or splits) and (len(datasets) > 1 or not rest):
+        raise InContextError(
+            f"--rows: {config} has {len(datasets)} datasets: name the one of these rows, as in "
+            f"--rows {next(iter(datasets))}:test=FILE, or ask one alone with --dataset; "
+            f"there is: {', '.join(datasets)}"
+        )
+    if plain_files or splits:
+        return {rest[0]: splits or load_rows(plain_files[0])}
+    return {**named, **_rows_beside({name: datasets[name] for name in rest}, config)}
+
+
+def _rows_beside(datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
+    """Return the rows that each dataset names as its `path`, beside the configuration."""
+    found: dict[str, Any] = {}
+    problems = []
+    for name, dataset in datasets.items():
+        path = dataset.get("path")
+        file = config.parent / path if isinstance(path, str) and path else None
+        why = "it has no `path`" if not path else f"its path {path!r} is no file beside {config}"
+        try:
+            if file is None or not file.exists():
+                raise InContextError(f"{why}; name its rows with --rows FILE")
+            found[name] = load_rows(file)
+        except InContextError as error:
+            problems.append(f"dataset {name}: {error}")
+    if problems:
+        raise InContextError("\n".join(problems))
+    return found
