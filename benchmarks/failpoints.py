@@ -16,6 +16,7 @@ FAILPOINTS: Mapping[str, str] = {
     "document.staged": "some chunks of a document's next generation are stored, not shown",
     "document.queued": "some of them are in the outbox",
     "document.published": "the next generation is shown, the one before is still there",
+    "document.moved": "some chunks that stand elsewhere in it have their new places",
     "document.swept": "some chunks of the generation before are removed",
     "document.hidden": "a removed document is not shown, its chunks are still there",
     "edge.unnamed": "a new shard is made, its name is not",

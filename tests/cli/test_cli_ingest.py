@@ -52,7 +52,11 @@ def test_files_that_cannot_be_read_are_listed_and_the_others_stored(run: Run, fo
     assert done.stdout == "2 new; 3 chunks written to .agentkit\n"
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["image.png", "latin.txt", "nowhere"]
-    assert ["is binary" in lines[0], "is not UTF-8 text" in lines[1], "No such file" in lines[2]] == [True] * 3
+    assert [
+        "is an image, which is recalled by its alt text" in lines[0],
+        "is not UTF-8 text" in lines[1],
+        "No such file" in lines[2],
+    ] == [True] * 3
 
 
 @pytest.mark.parametrize("paths", [["nowhere"], ["image.png"], ["/proc/self/mem"]])

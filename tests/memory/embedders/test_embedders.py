@@ -555,7 +555,7 @@ def test_a_key_and_an_address_come_from_the_environment(endpoint: Endpoint, monk
         OpenAIEmbedder("m").embed(["a"])
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
     with pytest.raises(
-        EmbedderError, match=r"must be an address such as http://localhost:8000/v1, got 'localhost:8000'"
+        EmbedderError, match=r"must be an address such as http://localhost:8000/v1, .*, got something else"
     ):
         OpenAIEmbedder("m").embed(["a"])
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)

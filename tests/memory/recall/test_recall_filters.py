@@ -92,7 +92,7 @@ def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> Non
 @pytest.mark.parametrize(
     ("conditions", "problems"),
     [
-        ({"kinds": ["chunk", "picture"]}, ["kinds: expected a list out of ('chunk', 'turn', 'fact')"]),
+        ({"kinds": ["chunk", "picture"]}, ["kinds: expected a list out of ('chunk', 'image', 'turn', 'fact')"]),
         ({"kinds": "turn", "sources": "zoo"}, ["kinds: expected", "sources: expected a list of texts"]),
         ({"since": "today", "until": float("nan")}, ["since: expected a datetime", "until: expected a datetime"]),
         ({"since": 5, "until": 5}, ["expected a time after `since`"]),
