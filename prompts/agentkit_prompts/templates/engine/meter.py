@@ -37,7 +37,7 @@ class Limits:
 
     output_chars: int = 4_000_000
     """Characters of text it may produce; also the longest string it may make on the way."""
-    steps: int = 1_000_000
+    steps: int = 1_250_000
     """Steps of work: a loop over 10,000 documents whose body has 60 nodes passes, a nested-loop bomb does not."""
     seconds: float = 2.0
     """CPU time of the thread. A backstop of `steps` for slow properties and iterators of the caller's own objects;

@@ -151,12 +151,12 @@ def wordwrap(value: str, width: Any = 79, long_words: Any = True, wrapstring: An
 
 def title(value: str, *args: Any, **_: Any) -> int:
     words = len(value.split()) + sum([value.count(mark) for mark in "-({[<"])
-    return 10 + size_of(value) // 2 + 8 * words
+    return 25 + size_of(value) // 2 + 8 * words
 
 
 def indent(value: str, width: Any = 4, *args: Any, **_: Any) -> int:
     start = size_of(width) if isinstance(width, str) else _whole(width)
-    return 6 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
+    return 14 + size_of(value) // 4 + (value.count("\n") + len(value.splitlines()) + 1) * (start + 16) // 16
 
 
 def urlize(value: str, *args: Any, **_: Any) -> int:
