@@ -315,6 +315,8 @@ def _checked_url(url: object) -> sa.URL:
     if made.get_backend_name() == "sqlite":
         if made.database in (None, "", ":memory:"):
             raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
+        if made.query or made.host or made.username or made.drivername != "sqlite":
+            raise DurableError("Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db")
         database = str(Path(str(made.database)).absolute())
         return sa.URL.create("sqlite", database=database, query={"cached_statements": str(_CACHED_STATEMENTS)})
     return made
