@@ -52,7 +52,11 @@ def test_recall_shows_as_many_chunks_as_asked_for(run: Run, ingested: None) -> N
 
 def test_nothing_found_is_an_exit_code(run: Run, ingested: None) -> None:
     done = run("recall", "zebra")
-    assert (done.exit_code, done.stdout, done.stderr) == (1, "", "nothing was found\n")
+    assert (done.exit_code, done.stdout, done.stderr) == (
+        1,
+        "",
+        "nothing was found; --user NAME searches what belongs to a user, too\n",
+    )
     done = run("recall", "zebra", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout) == {"documents": [], "recalled": [], "knowledge": [], "degraded": []}

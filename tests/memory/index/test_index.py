@@ -95,7 +95,7 @@ def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs
     with Memory.open(home) as owner:
         assert owner.recall("zebra") == ()
         with Memory.open(home) as second:
-            assert second.ingest(docs).pending == 1
+            assert second.ingest(docs).pending <= 1  # none where the owner was quick
         assert len(owner.recall("zebra")) == 1
 
 
