@@ -127,7 +127,7 @@ class Chain(Generic[Output]):
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
         self.model = model
         self.prompter = None
-        if isinstance(layers, str | TextPrompt):
+        if isinstance(layers, str):
             self.layers = _layers(layers)
         elif isinstance(layers, AnyPrompt):
             self.layers = Layers(layers)
@@ -267,7 +267,7 @@ def _asking(layers: Layers, prompt: TextPrompt | None) -> Layers:
 
 
 @lru_cache(maxsize=256)
-def _layers(system: TextPrompt | str) -> Layers:
+def _layers(system: str) -> Layers:
     """Share the layers of the same text: they are immutable."""
     return Layers(system) if system else Layers()
 

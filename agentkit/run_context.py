@@ -99,7 +99,7 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
     """Return the layers of an agent: before the input of one prompt stands what it recalls and summarises."""
     recalls, compacts = memory is not None, isinstance(compaction, Summarise)
-    if not isinstance(layers, AnyPrompt) or not (recalls or compacts):
+    if not (recalls or compacts) or not isinstance(layers, AnyPrompt):
         return layers
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []
     shown += [MemoPrompt(), RecalledPrompt(), KnowledgePrompt()] if recalls else []

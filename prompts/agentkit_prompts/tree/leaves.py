@@ -85,7 +85,7 @@ def _prompt(value: Any) -> Any:
     return TextPrompt(value) if isinstance(value, Template) else value
 
 
-AnyPrompt: TypeAlias = BasePrompt | Template | str
+AnyPrompt: TypeAlias = str | Template | BasePrompt
 """One prompt: as such, or the text of one."""
 
 if TYPE_CHECKING:
