@@ -255,7 +255,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
-            ctx = as_compacted(self.compaction, ctx, session)
+            ctx = as_compacted(self.compaction, self.chain, ctx, session)
         if self._equipment.is_own:
             tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))

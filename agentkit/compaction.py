@@ -147,19 +147,14 @@ async def compacted(
     Raises:
         ModelError: The summary could not be written. Nothing was changed.
     """
-    conversation, limit = ctx.conversation, _limit(compaction, chain)
-    assert limit is not None
+    conversation = ctx.conversation
     known = await in_thread(partial(_known, compaction, conversation, session))
-    count = message_tokens(chain.tokenizer or ESTIMATE)
-    if conversation[known.messages :].total(count) <= limit:
-        return known
-    keep = limit // 2 if compaction.keep is None else compaction.keep
-    first = _first_kept(conversation, known.messages, keep, count)
+    first, limit = _due(compaction, chain, conversation, known.messages)
     if first == known.messages:
         return known
     made = Compacted(first)
     if isinstance(compaction, Summarise):
-        made = known
+        made, count = known, message_tokens(chain.tokenizer or ESTIMATE)
         while made.messages < first:  # a conversation that was long before is summarised in parts
             last = _end_of_part(conversation, made.messages, first, 2 * limit, count)
             before = made
@@ -175,10 +170,25 @@ async def compacted(
     return made
 
 
-def as_compacted(compaction: Compaction, ctx: PromptContext, session: Session | None) -> PromptContext:
-    """Return the context with what was compacted before, which takes no model."""
+def as_compacted(
+    compaction: Compaction, chain: Chain[Any], ctx: PromptContext, session: Session | None
+) -> PromptContext:
+    """Return the context as the next run would send it, but for a summary that a model would have to write first."""
     known = _known(compaction, ctx.conversation, session)
+    if isinstance(compaction, Trim):
+        known = Compacted(_due(compaction, chain, ctx.conversation, known.messages)[0])
     return ctx.evolve(conversation=ctx.conversation[known.messages :], summary=known.summary)
+
+
+def _due(compaction: Compaction, chain: Chain[Any], conversation: Conversation, first: int) -> tuple[int, int]:
+    """Return the first message to show where those from `first` on have grown too long, and the limit."""
+    limit = _limit(compaction, chain)
+    assert limit is not None
+    count = message_tokens(chain.tokenizer or ESTIMATE)
+    if conversation[first:].total(count) <= limit:
+        return first, limit
+    keep = limit // 2 if compaction.keep is None else compaction.keep
+    return _first_kept(conversation, first, keep, count), limit
 
 
 def _known(compaction: Compaction, conversation: Conversation, session: Session | None) -> Compacted:

@@ -103,7 +103,7 @@ def serve_agents(
             loaded,
             memory=memory,
             store=store,
-            access=Access(known, tenant=TENANT),
+            access=None if known is None else Access(known),
             options=options,
             runs=durable,
         )

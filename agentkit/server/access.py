@@ -124,6 +124,7 @@ class Access:
         self.path = path
         self.problem: str | None = None
         """Why the file that is there now is not the one in use."""
+        self.tenant = tenant
         self._anyone = Caller(tenant)
         self._callers: Mapping[str, Caller] = {}
         self._stamp: tuple[int, int, int] | None = None

@@ -60,7 +60,8 @@ class Server:
         agents: The agents. Those with a memory share one store.
         memory: Where conversations are kept, where no agent has a memory; None keeps them in this process.
         store: Where runs are kept; None keeps them in this process.
-        access: The tokens; None asks for none and refuses whoever does not come from this machine.
+        access: The tokens; None asks for none and refuses whoever does not come from this machine: callers are then
+            the tenant whose memory the agents have.
         options: What the server allows.
         runs: Makes what starts runs, of this server; `LocalRuns` where it is None.
 
@@ -91,7 +92,12 @@ class Server:
             raise AgentDefinitionError(f"Server: runs: expected a function of the server, got {runs!r:.60}")
         self.options = options
         self.agents = ServedAgents(agents)
-        self.access = access or Access()
+        self.access = access or Access(tenant=next(iter(self.agents.tenants), "local"))
+        if self.access.is_open and self.agents.tenants - {self.access.tenant}:
+            raise AgentDefinitionError(
+                f"server: without tokens every caller is the tenant {self.access.tenant!r}, and agents have the memory "
+                f"of {', '.join(sorted(self.agents.tenants))}: give tokens, or agents the memory of one tenant"
+            )
         self._owns_store = store is None
         self.store = StoredRuns() if store is None else store
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)

@@ -49,6 +49,14 @@ class ServedAgents:
             )
         self.memory: Memory | None = next(iter(stores.values()), None)
         """The store of the agents that have one."""
+        scopes = {one.name: one.agent.memory.scope for one in loaded if isinstance(one.agent.memory, Memory)}
+        if narrow := [f"{name} has that of {scope}" for name, scope in scopes.items() if scope != Scope(scope.tenant)]:
+            raise AgentDefinitionError(
+                f"server: {', '.join(narrow)}: each request says whose memory is read, so give agents the memory of a "
+                "whole tenant"
+            )
+        self.tenants: frozenset[str] = frozenset([scope.tenant for scope in scopes.values()])
+        """The tenants whose memory the agents were given."""
         self._bound: OrderedDict[tuple[str, str], Agent[Any, Any]] = OrderedDict()
 
     def __iter__(self) -> Iterator[LoadedAgent]:

@@ -62,8 +62,12 @@ def test_trimming_shows_the_newest_whole_turns_and_stores_everything(session: An
     talked(session, 10)
     agent = Agent(ScriptedModel(["ok"] * 3), compaction=Trim(tokens=600, keep=300))
     events: list[Any] = []
+    composed = agent.compose("And now?", session=session)
     result = agent.run_sync("And now?", session=session, on_event=events.append)
     shown = result.composition.conversation
+    assert composed.to_openai() == result.composition.to_openai()
+    row = next(row for row in result.composition.explain() if row.layer == "conversation")
+    assert (row.status, row.why) == ("trimmed", "the first 32 messages were left out before")
     assert shown[0].text == "Question 8." and shown.complete() is shown
     assert [event.messages for event in events if isinstance(event, ConversationCompacted)] == [32]
     assert len(session.conversation) == 42 and session.conversation[0].text == "Question 0."

@@ -66,6 +66,25 @@ def test_two_tenants_with_a_session_of_one_name_never_see_each_other(tmp_path: P
             assert done.choices and "4711" not in "".join(one.text for one in model.requests[-1].messages)
 
 
+def test_without_tokens_callers_are_the_tenant_whose_memory_the_agents_have(tmp_path: Path) -> None:
+    model = ScriptedModel.repeat("Noted.")
+    with Memory.open(tmp_path / "home", scope="acme") as memory:
+        memory.documents.add("The code of the gate is 4711.", source="gate.md")
+        with served(Agent(model, "You note.", name="notes", memory=memory)) as client:
+            client.openai().chat.completions.create(
+                model="notes", messages=[{"role": "user", "content": "What is the code of the gate?"}]
+            )
+        assert "4711" in model.requests[-1].text
+        others = Agent(model, name="others", memory=memory.within(Scope("bolt")))
+        agent = Agent(model, name="notes", memory=memory)
+        with pytest.raises(AgentDefinitionError, match="have the memory of acme, bolt"):
+            Server([agent, others])
+        with pytest.raises(AgentDefinitionError, match="'local', and agents have the memory of acme"):
+            Server([agent], access=Access())
+        with pytest.raises(AgentDefinitionError, match="adas has that of .*ada.*: each request says"):
+            Server([Agent(model, name="adas", memory=memory.within(Scope("acme", user="ada")))])
+
+
 THEIRS = [
     ("GET", "/runs/{}"),
     ("GET", "/runs/{}/events"),

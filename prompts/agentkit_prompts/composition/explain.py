@@ -118,12 +118,19 @@ def layer_table(composition: Contents) -> LayerTable:
     framing = total - sum(row[3] for row in rows)
     if framing:
         rows.append(("overhead", "message framing", "", framing))
-    return LayerTable(
-        LayerRow(*row, row[3] / (total or 1), "trimmed" if row[3] else trim.status, trim.why)
-        if (trim := composition.trims.get(row[0]))
-        else LayerRow(*row, row[3] / (total or 1))
-        for row in rows
-    )
+    return LayerTable(LayerRow(*row, row[3] / (total or 1), *_fate(composition, row[0], row[3])) for row in rows)
+
+
+def _fate(composition: Contents, layer: str, tokens: int) -> tuple[Status, str]:
+    """Return what became of a layer and why: by the budget, or because the context has the end of a conversation."""
+    trim = composition.trims.get(layer)
+    before = composition.context.conversation.start if layer == "conversation" else 0
+    why = [f"the first {before} messages were left out before"] if before else []
+    if trim is not None:
+        why.append(trim.why)
+    if not why:
+        return "kept", ""
+    return "trimmed" if tokens or trim is None else trim.status, "; ".join(why)
 
 
 def _shows_kwarg(prompt: BasePrompt, name: str) -> bool:
