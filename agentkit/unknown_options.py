@@ -29,7 +29,9 @@ _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_st
 C = TypeVar("C", bound=type)
 
 
-def check_names(where: str, given: Iterable[str], names: Iterable[str], meant: Mapping[str, str] = {}) -> None:
+def check_names(
+    where: str, given: Iterable[str], names: Iterable[str], meant: Mapping[str, str] = {}, *, also: str = ""
+) -> None:
     """Refuse options that would be ignored.
 
     Args:
@@ -37,6 +39,7 @@ def check_names(where: str, given: Iterable[str], names: Iterable[str], meant: M
         given: The names of the options that were given.
         names: The names there are.
         meant: Which of them is meant by names that are not like it, such as those of other frameworks.
+        also: What else may have been meant.
 
     Raises:
         UnknownOption: Names all of them.
@@ -44,7 +47,7 @@ def check_names(where: str, given: Iterable[str], names: Iterable[str], meant: M
     known = [*names]
     problems = [f"there is no option {name!r}{_hint(name, known, meant)}" for name in given if name not in known]
     if problems:
-        raise UnknownOption(f"{where}: {'; '.join(problems)}" if where else "; ".join(problems))
+        raise UnknownOption((f"{where}: " if where else "") + "; ".join(problems) + also)
 
 
 def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:

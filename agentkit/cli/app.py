@@ -24,12 +24,14 @@ from agentkit.cli.memory_commands import memory_app
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
     HOME,
+    TENANT,
     AsJson,
     ChatTemplateName,
     EmbedderName,
     Home,
     SessionName,
     TemplateModel,
+    UserName,
     has_memory,
     open_memory,
     own_session,
@@ -58,7 +60,7 @@ from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Scope
 from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput
@@ -170,7 +172,7 @@ def ingest(
     if as_json:
         put_json(_report_form(report))
     else:
-        _show_report(report, agent or str(home))
+        _show_report(report, f"the memory of {agent}" if agent else str(home))
     if report.errors or not report.files:
         raise typer.Exit(1)
 
@@ -197,6 +199,7 @@ def _show_report(report: IngestReport, place: str) -> None:
 def chat(
     agent: AgentSource = None,
     session: SessionName = None,
+    user: UserName = None,
     model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
     kwarg: Annotated[
@@ -233,7 +236,7 @@ def chat(
             chat_template=chat_template,
             model_name=model_name,
         ) as loaded,
-        store_of(loaded, home) as memory,
+        store_of(loaded, home, Scope(TENANT, user=utf8(user or ""))) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
@@ -271,6 +274,7 @@ def compose(
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     session: SessionName = None,
+    user: UserName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -289,10 +293,11 @@ def compose(
         asks = loaded.agent
         if agent and template:
             asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
+        scope = Scope(TENANT, user=utf8(user or ""))
         if session is None or (loaded.memory is None and not has_memory(home)):
-            composition = asks.compose(asked)
+            composition = asks.compose(asked, scope=None if user is None else scope)
         else:
-            with store_of(loaded, home) as memory:
+            with store_of(loaded, home, scope) as memory:
                 composition = asks.compose(asked, session=own_session(memory, utf8(session)))
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)

@@ -45,7 +45,7 @@ TenantName: TypeAlias = Annotated[
     str, typer.Option("--tenant", metavar="NAME", help="A tenant of the store, where a program named one.")
 ]
 UserName: TypeAlias = Annotated[
-    str | None, typer.Option("--user", metavar="NAME", help="A user of the store, where a program wrote for several.")
+    str | None, typer.Option("--user", metavar="NAME", help="Whose memory and conversations, where several have some.")
 ]
 EmbedderName: TypeAlias = Annotated[
     str | None,

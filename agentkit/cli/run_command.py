@@ -14,13 +14,14 @@ import typer
 
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
-from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, SessionName, own_session, utf8
+from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, SessionName, UserName, own_session, utf8
 from agentkit.cli.screen import note, put, put_json
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
 from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
+from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
@@ -36,6 +37,7 @@ def run_once(
     ] = None,
     agent: AgentSource = None,
     session: SessionName = None,
+    user: UserName = None,
     kwarg: Annotated[
         list[str] | None,
         typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
@@ -70,14 +72,18 @@ def run_once(
     else:
         asked = Journal.read(resume)
         session = session or asked.session
+        user = user or (asked.scope[1] if asked.scope else None)
     with ExitStack() as closing:
         loaded = closing.enter_context(
             opened_agent(agent, home=home, model=model, embedder=embedder, tells=not as_json)
         )
         options: dict[str, Any] = {}
+        scope = Scope(TENANT, user=utf8(user or ""))
         if session is not None:
-            memory = closing.enter_context(store_of(loaded, home))
+            memory = closing.enter_context(store_of(loaded, home, scope))
             options["session"] = own_session(memory, utf8(session))
+        elif user is not None and resume is None:
+            options["scope"] = scope
         if journal is not None:
             options["journal"] = journal
         if yes:

@@ -110,6 +110,7 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
 
 
 _MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
+_INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
 CHANGES = frozenset(Changes.__annotations__)
 
 
@@ -121,4 +122,4 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     """
     names = known.__annotations__
     if not names.keys() >= options.keys():
-        check_names("", options, names, _MEANT)
+        check_names("", options, names, _MEANT, also="" if known is Changes else _INPUT)

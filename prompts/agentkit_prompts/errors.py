@@ -151,7 +151,10 @@ class KwargsError(PromptError):
             f"{name!r}: {what} (needed by {', '.join(paths)})" if paths else f"{name!r}: {what}"
             for name, (what, paths) in problems.items()
         )
-        super().__init__(f"additional_kwargs of the user input are not what the prompts need: {listed}")
+        super().__init__(
+            f"additional_kwargs of the user input are not what the prompts need: {listed}. Give them with the input, "
+            "UserInput(text, additional_kwargs={...}), or for a whole session with keep_kwargs"
+        )
         self.problems = dict(problems)
 
 

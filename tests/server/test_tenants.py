@@ -81,7 +81,7 @@ def test_without_tokens_callers_are_the_tenant_whose_memory_the_agents_have(tmp_
             Server([agent, others])
         with pytest.raises(AgentDefinitionError, match="'local', and agents have the memory of acme"):
             Server([agent], access=Access())
-        with pytest.raises(AgentDefinitionError, match="adas has that of .*ada.*: each request says"):
+        with pytest.raises(AgentDefinitionError, match=r"adas has that of .*ada.*: each request says"):
             Server([Agent(model, name="adas", memory=memory.within(Scope("acme", user="ada")))])
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
-from agentkit_prompts.errors import KwargsError, PromptError
+from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError, warn
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, to_json_schema
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
-from agentkit_prompts.tree.leaves import default_template
+from agentkit_prompts.tree.leaves import FIELD, default_template
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["AdditionalInfoPrompt"]
@@ -43,6 +43,12 @@ class AdditionalInfoPrompt(BasePrompt):
                     f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
                     "the context uses it; choose another name"
                 )
+        text = self.template.text
+        if not self.template.names and isinstance(text, str) and (field := FIELD.search(text)):
+            warn(
+                f"{field[0][:60]!r} is sent as it is: a variable of a template is written {{{{ {field[1][:60]} }}}}",
+                LiteralTextWarning,
+            )
 
     @property
     def _properties(self) -> Mapping[str, Any]:

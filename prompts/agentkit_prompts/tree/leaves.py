@@ -41,7 +41,7 @@ _BULLET = (
 )
 """What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
 _SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
-_FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
+FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
 """A field of `str.format`, as other frameworks write the variables of a prompt; braces of code and JSON hold more."""
 
 
@@ -74,7 +74,7 @@ def _prompt(value: Any) -> Any:
                 f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...)",
                 LiteralTextWarning,
             )
-        elif field := _FIELD.search(value):
+        elif field := FIELD.search(value):
             name = field[1][:60]
             warn(
                 f"{field[0][:60]!r} is sent as it is: a str is literal text. For a variable write {{{{ {name} }}}} in "

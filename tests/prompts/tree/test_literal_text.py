@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agentkit import Agent, Chain, ScriptedModel
 from agentkit.prompts import (
+    AdditionalInfoPrompt,
     Layers,
     LiteralTextWarning,
     PromptContext,
@@ -64,6 +65,15 @@ def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str)
     with pytest.warns(LiteralTextWarning) as caught:
         Agent(ScriptedModel([]), f"{text} {id(caught)}")
     assert caught[0].filename == __file__
+
+
+def test_a_field_of_another_framework_in_a_template_without_variables_warns() -> None:
+    with pytest.warns(LiteralTextWarning, match=r"'\{goods\}' is sent as it is: .* written \{\{ goods \}\}") as caught:
+        AdditionalInfoPrompt("You sell {goods}.")
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AdditionalInfoPrompt("Write {goods} for {{ goods }}.")
 
 
 @pytest.mark.parametrize(
