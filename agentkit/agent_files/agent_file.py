@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag, field_validator
 from pydantic_core import PydanticCustomError
 
+from agentkit.agent_files.yaml_lines import IMPORT
+
 __all__ = [
     "AgentFile",
     "AgentTool",
@@ -24,12 +26,11 @@ __all__ = [
     "is_import_path",
 ]
 
-_IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 ImportPath: TypeAlias = Annotated[
     str,
-    StringConstraints(pattern=_IMPORT),
+    StringConstraints(pattern=IMPORT),
     Field(description="`package.module:name`, or `./file.py:name` beside the agent file.", examples=["./tools.py:add"]),
 ]
 
@@ -175,4 +176,4 @@ def agent_file_schema() -> dict[str, Any]:
 
 def is_import_path(text: str) -> bool:
     """Whether a text names an object of a module, as opposed to a file."""
-    return re.match(_IMPORT, text) is not None and not text.endswith((".yaml", ".yml"))
+    return re.match(IMPORT, text) is not None and not text.endswith((".yaml", ".yml"))

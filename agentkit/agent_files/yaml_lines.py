@@ -14,12 +14,16 @@ from pydantic_core import ErrorDetails
 from agentkit_prompts.errors import brief, nearest
 from agentkit_prompts.strict_yaml import strict_loader
 
-__all__ = ["Place", "Problem", "YamlFile", "read_yaml"]
+__all__ = ["IMPORT", "Place", "Problem", "YamlFile", "read_yaml"]
 
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
 M = TypeVar("M", bound=BaseModel)
 
+IMPORT = r"^\S[^:]*:[A-Za-z_][\w.]*$"
+"""What names an object of a module or a file."""
+_FORMS = {IMPORT: "MODULE:NAME or FILE:NAME, such as ./tools.py:add"}
+"""What is expected in the place of a text that does not match a pattern."""
 _MAX_BYTES = 1 << 20
 _CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
 """Something stands where a mapping or a list was expected: it may be an address with a password, or a key."""
@@ -94,6 +98,8 @@ class YamlFile:
             return place, f"unknown key{nearest(str(place[-1]), _names(model, error['loc'][:-1]))}", False
         if error["type"] == "missing":
             return (*place, error["loc"][-1]), "is missing", False
+        if (form := _FORMS.get(error.get("ctx", {}).get("pattern", ""))) is not None:
+            return place, f"expected {form}", True
         text = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
         text = re.sub(r" or instance of \w+$", "", text)
         return place, text if error["type"] in ("value_error", "assertion_error") else f"expected {text}", True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from errno import EPIPE
 from pathlib import Path
@@ -189,7 +189,7 @@ def _show_report(report: IngestReport, place: str) -> None:
     if files:
         put(f"{files}; {report.chunks} chunks written to {place}")
     if report.pending:
-        note(f"{report.pending} chunks wait for the process that has the index open")
+        note(f"{report.pending} chunks and messages wait for the process that has the index open")
     for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:
@@ -253,7 +253,9 @@ def chat(
 def _call_of(tool: ToolSpec) -> str:
     """Return what has the offline stand-in call a tool."""
     required: Sequence[str] = tool.parameters.get("required", ())
-    arguments = " and ".join([f"{name}=..." for name in required])
+    properties = tool.parameters.get("properties", {})
+    texts = {name for name, one in properties.items() if isinstance(one, Mapping) and one.get("type") == "string"}
+    arguments = " and ".join([f'{name}="..."' if name in texts else f"{name}=..." for name in required])
     return f"Use {tool.name}{f' with {arguments}' if arguments else ''}."
 
 

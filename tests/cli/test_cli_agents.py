@@ -79,6 +79,18 @@ def test_run_answers_and_shows_nothing_that_steers_a_terminal(run: Run, shop: st
     assert "\x1b" not in done.stdout
 
 
+def test_a_user_has_memory_and_conversations_of_their_own(run: Run, shop: str) -> None:
+    assert run("run", "I live in Oslo, by the harbour.", "--user", "ada", "--session", "monday").exit_code == 0
+    asked = "Where do I live: by which harbour?"
+    assert "Oslo" in run("run", asked, "--user", "ada").stdout
+    assert "Oslo" in run("compose", asked, "--user", "ada", "--json").stdout
+    assert "Oslo" in run("chat", "--once", asked, "--user", "ada", "--session", "friday").stdout
+    for user in (["--user", "bob"], []):
+        assert "Oslo" not in run("run", asked, *user).stdout + run("compose", asked, "--json", *user).stdout
+    done = run("run", "Hi", "--agent", f"{shop}:hello", "--user", "ada")
+    assert done.exit_code == 1 and "the agent has no memory, so the scope would be ignored" in done.stderr
+
+
 def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) -> None:
     done = run("run", "Pay.", "--agent", f"{shop}:cashier", "--json")
     assert (done.exit_code, json.loads(done.stdout)["waiting"][0]["name"]) == (3, "pay")
@@ -166,6 +178,12 @@ def test_an_agent_file_that_is_broken_is_reported_line_by_line(run: Run, folder:
         done = run(*command, "--agent", "a.yaml")
         assert (done.exit_code, "Traceback" in done.stderr) == (1, False)
         assert "a.yaml, line 2: toolz: unknown key" in done.stderr and "a.yaml, line 3: limits.steps" in done.stderr
+
+
+def test_an_error_about_a_tool_without_a_place_says_what_to_write(run: Run, folder: Path) -> None:
+    (folder / "agent.yaml").write_text("name: a\nmodel: offline\ntools: [open_ticket]\n")
+    done = run("schema", "--agent", "agent.yaml")
+    assert "expected MODULE:NAME or FILE:NAME, such as ./tools.py:add" in done.stderr
 
 
 def test_a_token_is_shown_once_and_works(run: Run, folder: Path) -> None:
