@@ -12,6 +12,7 @@ import pytest
 from agentkit import Agent, Chain, Limits, RecallOptions, ScriptedModel, Summarise, Trim
 from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import Price
+from agentkit.prompts import ContextError
 
 MODEL: Any = ScriptedModel(["x"])
 ANY: Any = {"agent": Agent, "limits": Limits}
@@ -48,6 +49,14 @@ def test_the_error_says_which_was_meant(make: Callable[[], Any], problems: list[
     assert isinstance(found.value, AgentDefinitionError) and isinstance(found.value, TypeError)
     assert [problem for problem in problems if problem not in str(found.value)] == []
     assert str(pickle.loads(pickle.dumps(found.value))) == str(found.value)
+
+
+def test_what_goes_into_the_input_is_named() -> None:
+    agent = Agent(MODEL)
+    with pytest.raises(UnknownOption, match=r"UserInput\(text, additional_kwargs=\{\.\.\.\}\)"):
+        agent.run_sync("Hi", company="acme")  # type: ignore[call-arg]
+    with pytest.raises(ContextError, match="the messages before it as history= or session="):
+        agent.run_sync({"messages": []})
 
 
 def test_signatures_and_values_are_what_they_were() -> None:
