@@ -104,6 +104,8 @@ async def run(
     scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
     sent = replace(asker.sent_settings, headers={}, timeout=None)  # what changes no answer
     about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(sent)}
+    if (digest := asker.template_digest) is not None:
+        about["chat_template"] = digest
     with ExitStack() as stack:
         file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
         listener = stack.enter_context(showing(progress))

@@ -129,14 +129,19 @@ class CompletionModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)
-        text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        body: dict[str, Any] = {"model": self.name, "prompt": self.prompt(composition), "max_tokens": _MAX_TOKENS}
         if self.session_len is not None:
             body["max_tokens"] = min(_MAX_TOKENS, self.session_len - composition.tokens)
         if composition.output_schema is not None:
             schema = {"name": "answer", "schema": composition.output_schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
+
+    def prompt(self, composition: Composition) -> str:
+        """Return the text that is sent for a composition that is `fitted`. Raises like `Composition.to_text`."""
+        return clean(
+            composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
+        )
 
     def fitted(self, composition: Composition) -> Composition:
         """Return what of a composition is sent: what fits into the `session_len` beside a reply.
