@@ -52,7 +52,7 @@ class AnswerFile:
         about: What the answers depend on beside the prompts, such as the model; it has to be the same each time.
 
     Raises:
-        InContextError: The file is of another evaluation or damaged, cannot be written, or another process writes to it.
+        InContextError: It is of another evaluation or damaged, cannot be written, or another process writes to it.
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
