@@ -23,8 +23,8 @@ class TextScore:
     """The log probabilities of a text, token by token."""
 
     tokens: tuple[str, ...]
-    """As the endpoint cuts the text, which they make up together: empty in front of it, and where a character that another
-    token began ends."""
+    """As the endpoint cuts the text; together they are the text. One in front of it is empty, and so is one that ends a
+    character which another began."""
     log_probabilities: tuple[float | None, ...]
     """Natural logarithms; None for a first token, which nothing stands before."""
 
