@@ -47,7 +47,7 @@ _REPLY = "Qreply"
 """Stands for a reply that no template looks into."""
 _OPENING = 8
 """Characters by which what opens a call is known again."""
-_TOOL = ToolSpec("look", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
+_TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -106,10 +106,9 @@ class CompletionModel(EndpointModel):
         """Whether the chat template writes tools; where it does not, a prompt has to show them."""
         render, asked = self.chat_template.render, [{"role": "user", "content": "?"}]
         try:
-            render(asked, [_TOOL], **self._template_kwargs)
+            return _TOOL.name in render(asked, [_TOOL], **self._template_kwargs)
         except ChatTemplateError:
             return False
-        return True
 
     @property
     def stop_words(self) -> tuple[str, ...]:

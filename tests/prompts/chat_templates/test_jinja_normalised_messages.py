@@ -136,13 +136,17 @@ ROLES = "{% for m in messages %}{% if m.role in ('user', 'assistant') %}{{ m.con
 @pytest.mark.parametrize(
     ("source", "messages", "lost"),
     [
-        (FIRST_ONLY, [USER, {"role": "user", "content": "Second"}], r"messages\[1\]: what the user says"),
-        (ROLES, [{"role": "system", "content": "Be kind."}, USER], r"messages\[0\]: what the system says"),
-        (ROLES, [USER, call("{}"), {"role": "tool", "content": "found"}], r"the tool call 'f'.*what the tool says"),
+        (FIRST_ONLY, [USER, {"role": "user", "content": "Second"}], r"messages\[1\]: the content of the user"),
+        (ROLES, [{"role": "system", "content": "Be kind."}, USER], r"messages\[0\]: the content of the system"),
+        (
+            ROLES,
+            [USER, call("{}"), {"role": "tool", "content": "found"}],
+            r"the tool call 'f'.*the content of the tool",
+        ),
         (
             "{% for m in messages %}{{ m.content[-1].text }}{% endfor %}",
             [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}],
-            "what the user says",
+            "the content of the user",
         ),
         (
             "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
@@ -191,7 +195,7 @@ BOTH = "{{ c.function | tojson }}"
             DECLARED.replace("CALLS", EACH.replace("BODY", BOTH)).replace(
                 "{{ m.content }}", "{{ m.content if m.role != 'tool' }}"
             ),
-            r"messages\[2\]: what the tool says",
+            r"messages\[2\]: the content of the tool",
         ),
     ],
 )
@@ -247,7 +251,7 @@ FLOW = (
 def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: str) -> None:
     template = JinjaChatTemplate(source)
     for _ in range(2):
-        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: what the user says"):
+        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: the content of the user"):
             template.render([{"role": "user", "content": "Unheard"}])
 
 
@@ -260,7 +264,7 @@ def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
     dropping = WALK.replace("{{ said }}", "{{ said if loop.index != 5 }}")
     template = JinjaChatTemplate(dropping)
     for _ in range(2):
-        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: what the user says"):
+        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: the content of the user"):
             template.render(talk)
 
 

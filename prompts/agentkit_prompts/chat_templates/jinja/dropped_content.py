@@ -174,14 +174,14 @@ def _changed(
     """Return a conversation with each of its values changed, visited always in the same order."""
     made: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
-        says = f"messages[{index}]: what the {message['role']} says"
+        what = f"messages[{index}]: the content of the {message['role']}"
         content = message["content"]
         if type(content) is str:
             spoken = _spoken(message, content)
-            content = change(_Value("content", says, spoken)) if spoken else content
+            content = change(_Value("content", what, spoken)) if spoken else content
         else:
             content = [
-                {**part, "text": change(_Value("content", says, part["text"].strip()))}
+                {**part, "text": change(_Value("content", what, part["text"].strip()))}
                 if (part.get("text") or "").strip()
                 else part
                 for part in content

@@ -73,8 +73,8 @@ def with_written(message: Message, text: str) -> Message:
 
 
 def _digest(message: Message) -> str:
-    said = [message.text, *(part for call in message.tool_calls for part in (call.name, call.arguments))]
-    return hashlib.blake2b(json.dumps(said).encode(), digest_size=12).hexdigest()
+    parts = [message.text, *(part for call in message.tool_calls for part in (call.name, call.arguments))]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
 
 
 def _texts(text: str) -> Iterable[str]:
