@@ -97,6 +97,19 @@ def test_the_next_prompt_goes_on_with_what_the_model_wrote(server: ChatServer, t
     assert second.startswith(f"{first} {text}{call}</s>USER: <tool_response>") and result.output == "It is 5."
 
 
+@pytest.mark.parametrize(
+    "template",
+    [JinjaChatTemplate(JINJA, lossy=True), JinjaChatTemplate(JINJA.replace("]{{", "]{{ m.tool_calls or '' }}{{"))],
+    ids=["leaves calls out", "writes calls and no tools"],
+)
+def test_calls_stay_text_where_only_a_prompt_shows_the_tools(server: ChatServer, template: Any) -> None:
+    call = 'So.\n\n<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>'
+    name = server.on(f"jinja {template.lossy}", in_turn(completes(call), completes("It is 5.")))
+    Agent(CompletionModel(name, template, base_url=server.url), shown(), tools=[add]).run_sync("What is 2+3?")
+    first, second = (one.body["prompt"] for one in server.to(name))
+    assert second.startswith(f"{first.removesuffix('[A]')}[assistant]{call}[user]<tool_response>")
+
+
 def test_calls_that_were_changed_are_written_as_they_are_now() -> None:
     call = ToolCall("1", "add", '{"a": 2, "b": 3}')
     kept = with_written(Message("assistant", "So:", (call,)), 'So:{"name":"add","arguments":{"a":2,"b":3}}')

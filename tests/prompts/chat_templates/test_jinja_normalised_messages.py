@@ -213,6 +213,22 @@ def test_what_also_stands_elsewhere_is_lost_where_its_own_place_is_missing(sourc
     assert "'a'" not in JinjaChatTemplate(whole).render(talk, [{"function": function}])
 
 
+@pytest.mark.parametrize(
+    "content", ["So.", "So.\n", " So.", "<think>Hm.</think>\n\nSo.", [{"type": "text", "text": "So. "}]]
+)
+@pytest.mark.parametrize("arguments", ['{"a":2}', '{"a": 2, "b": 3}', {"a": 2, "b": [3, None, True]}, "{}"])
+def test_a_call_is_lost_whatever_the_text_beside_it_looks_like(content: Any, arguments: Any) -> None:
+    call = {"id": "123456789", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    talk = [
+        {"role": "system", "content": "There is add."},
+        {"role": "user", "content": "2+3? null true "},
+        {"role": "assistant", "content": content, "tool_calls": [call]},
+        {"role": "tool", "content": "5", "tool_call_id": "123456789", "name": "add"},
+    ]
+    with pytest.raises(ChatTemplateError, match=r"messages\[2\]: the tool call 'add'"):
+        JinjaChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}").render(talk)
+
+
 def test_text_that_a_template_rewrites_is_not_lost() -> None:
     said = {"role": "user", "content": " one\ntwo "}
     for source in ("{{ messages[0].content | trim | replace('\n', ' / ') }}", "{{ messages[0].content | tojson }}"):
