@@ -76,20 +76,21 @@ def test_an_agent_calls_its_tools_through_such_a_template(server: ChatServer, te
     assert "<tool_response>\nadd: 5\n</tool_response>" in second or "<tool_response>\n5\n</tool_response>" in second
 
 
-@pytest.mark.parametrize("text", ["", "Let me see.", "<think>So.</think>  \n"])
 @pytest.mark.parametrize(
-    "call",
+    ("text", "call"),
     [
-        '{"name":"add","arguments":{"a":2,"b":3}}',
-        '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n',
-        '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n<tool_call>{"name":"add","arguments":{}}'
-        "</tool_call>",
-        "```tool_code\nadd(a=2,b=3)\n``` That is all.",
+        ("", '{"name":"add","arguments":{"a":2,"b":3}}'),
+        ("<think>So.</think>  \n", '[{"name":"add","arguments":{"a":2,"b":3}}]'),
+        ("Let me see.", '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n'),
+        (
+            "Let me see.\n\n",
+            '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n'
+            '<tool_call>{"name":"add","arguments":{}}</tool_call>',
+        ),
+        ("Let me see.", "```tool_code\nadd(a=2,b=3)\n``` That is all."),
     ],
 )
 def test_the_next_prompt_goes_on_with_what_the_model_wrote(server: ChatServer, text: str, call: str) -> None:
-    if text == "Let me see." and call.startswith("{"):
-        call = f"<tool_call>{call}</tool_call>"  # alone it is text behind text
     name = server.on(f"written {text} {call}", in_turn(completes(f" {text}{call}"), completes(" It is 5.")))
     agent = Agent(CompletionModel(name, "vicuna", base_url=server.url), shown(), tools=[add])
     result = agent.run_sync("What is 2+3?")
