@@ -15,6 +15,7 @@ from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
@@ -69,6 +70,7 @@ class Chain(Generic[Output]):
 
     __slots__ = (
         "_asks",
+        "_declares",
         "_fenced",
         "_sent",
         "answer",
@@ -147,6 +149,7 @@ class Chain(Generic[Output]):
         self._sent = _asking(self.layers, self.answer.prompt)
         self._fenced: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
+        self._declares: bool | None = None  # whether tools are sent beside the messages
 
     @property
     def output_schema(self) -> JsonSchema | None:
@@ -191,6 +194,10 @@ class Chain(Generic[Output]):
 
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
         """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
+        declares = self._declares
+        if declares is None:
+            has_place: bool = getattr(self.model, "has_place_for_tools", True)
+            declares = self._declares = has_place if shows_tools(self._sent) else True
         composition = compose(
             self._sent,
             ctx,
@@ -198,6 +205,7 @@ class Chain(Generic[Output]):
             tokenizer=self.tokenizer,
             memo=memo,
             output_schema=self.answer.request,
+            declares_tools=declares,
         )
         return fitted(self.model, composition if self.redact is None else self.redact(composition))
 

@@ -12,7 +12,6 @@ from agentkit.models.model_names import is_full_name, model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit_memory import Memory
-from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt, ToolPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
@@ -110,11 +109,7 @@ def has_place_for_tools(model: Model) -> bool:
         return True
     asked = [{"role": "user", "content": "?"}]
     model.chat_template.render(asked)
-    try:
-        model.chat_template.render(asked, tools=[calculate.spec])
-    except ChatTemplateError:
-        return False
-    return True
+    return model.has_place_for_tools
 
 
 def full_name(name: str) -> str:

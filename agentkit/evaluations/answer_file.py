@@ -52,13 +52,18 @@ class AnswerFile:
         about: What the answers depend on beside the prompts, such as the model; it has to be the same each time.
 
     Raises:
-        InContextError: The file is of another evaluation, is damaged, or another process writes to it.
+        InContextError: It is of another evaluation or damaged, cannot be written, or another process writes to it.
     """
 
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
-        private_file(self.path)
-        self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
+        try:
+            private_file(self.path)
+            number = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise InContextError(f"out: {path}: {reason}; name a file that can be written") from error
+        self._file = FileIO(number, "r+")
         self._number = self._file.fileno()
         try:
             if not locked(self._file.fileno()):

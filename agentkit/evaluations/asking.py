@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -14,7 +16,7 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.inferencer import ASKED, Inferencer
 from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
@@ -113,9 +115,24 @@ class Asker:
     def shown(self, prompt: Any) -> Any:
         """Return what the endpoint reads of a prompt: text, with its chat template where there is one, or messages."""
         sent = self.write(prompt)
-        if self.is_text or not isinstance(self.model, TextModel):
-            return sent
-        return self._composition(sent).to_text(self.model.chat_template)
+        return sent if self.is_text or self._prompt is None else self._prompt(self._composition(sent))
+
+    @property
+    def _prompt(self) -> Callable[[Composition], str] | None:
+        """What writes messages as the text of a local model; None where the endpoint takes messages."""
+        return getattr(self.model, "prompt", None) if isinstance(self.model, TextModel) else None
+
+    @property
+    def template_digest(self) -> str | None:
+        """What tells one chat template around the messages from another; None where the endpoint has its own."""
+        if self.is_text or self._prompt is None:
+            return None
+        roles = ("system", "user", "assistant", "user")
+        for talk in (roles, roles[1:]):  # some templates have no place for a system message
+            with suppress(ChatTemplateError):
+                text = self._prompt(self._composition([{"role": role, "content": role} for role in talk]))
+                return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+        return None
 
     async def ask(self, sent: Any, turn: int) -> Reply:
         """Return the reply to what `write` returned."""

@@ -27,7 +27,7 @@ from agentkit.models.model_errors import (
 )
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.sync_driver import run_blocking
-from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.evaluation.infer_cfg import read_reader, shows_examples
@@ -89,6 +89,7 @@ async def run(
         EvaluationFailed: Some rows could not be asked; it has what was answered.
         ModelError: The endpoint refuses every request, or cannot be reached.
     """
+    _check(rows, model, tokenizer)
     if isinstance(evaluation, InContext):
         icl, asked = evaluation, rows
         if isinstance(asked, Mapping):
@@ -104,6 +105,8 @@ async def run(
     scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
     sent = replace(asker.sent_settings, headers={}, timeout=None)  # what changes no answer
     about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(sent)}
+    if (digest := asker.template_digest) is not None:
+        about["chat_template"] = digest
     with ExitStack() as stack:
         file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
         listener = stack.enter_context(showing(progress))
@@ -111,6 +114,22 @@ async def run(
         _warn_of_shown(icl, asked, ids)
         running = _Running(asker, asked, ids, file, scores, retries, tokenizer, listener)
         return await running.all(limit)
+
+
+def _check(rows: object, model: object, tokenizer: object) -> None:
+    """Refuse what is no rows, model or tokenizer; names everything."""
+    splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
+    problems = [
+        f"rows{f'[{name!r}]' if name else ''}: expected a list of dicts, got {brief(held)}"
+        for name, held in splits
+        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__"))
+    ]
+    if not callable(getattr(model, "request", None)):
+        problems.append(f"model: expected a model, such as OpenAIModel(...), got {brief(model)}")
+    if not callable(getattr(tokenizer, "count", None)):
+        problems.append(f"tokenizer: expected something with a method `count`, got {brief(tokenizer)}")
+    if problems:
+        raise InContextError("; ".join(problems))
 
 
 def run_sync(

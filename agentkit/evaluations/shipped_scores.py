@@ -20,7 +20,7 @@ _NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
 
 def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
-    """Return how the answers of rows are compared: as said, as an `eval_cfg` asks for, or of labels exactly.
+    """Return how the answers of rows are compared: as asked for, as an `eval_cfg` asks for, or of labels exactly.
 
     Raises:
         InContextError: The score is unknown, no row has a true answer, or one cannot be compared with.

@@ -136,6 +136,22 @@ async def test_answers_to_other_prompts_models_or_settings_are_not_mixed(tmp_pat
     assert out.read_bytes() == before
 
 
+async def test_answers_through_another_chat_template_are_not_mixed(server: ChatServer, tmp_path: Path) -> None:
+    name, out = server.on("templates", answers(lambda texts: "x")), tmp_path / "x"
+
+    async def asked(template: str, **options: Any) -> int:
+        model = CompletionModel(name, template, base_url=server.url, **options)
+        await evaluation.run(cfg(), ROWS[:1], model, out=out)
+        return len(server.to(name))
+
+    assert [await asked("qwen"), await asked("qwen")] == [1, 1]
+    with pytest.raises(InContextError, match=r"chat_template was '[0-9a-f]+' and is '[0-9a-f]+'; name another file"):
+        await asked("vicuna")
+    with pytest.raises(InContextError, match="chat_template was"):
+        await asked("interns1", template_kwargs={"enable_thinking": True})
+    assert len(server.to(name)) == 1
+
+
 async def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     out = tmp_path / "x"
     await evaluation.run(cfg(), ROWS[:3], ScriptedModel.repeat("x"), out=out)

@@ -289,11 +289,19 @@ class TestMistakes:
             ({"retries": -1}, "retries: expected a whole number"),
             ({"meta_template": MetaTemplate(META)}, "takes messages: give an ApiMetaTemplate"),
             ({"meta_template": "qwen"}, "the chat template of a local model is given to CompletionModel"),
+            ({"out": "."}, r"out: \.: .*name a file that can be written"),
+            (
+                {"rows": None, "model": "openai:x", "tokenizer": 5},
+                "rows: expected a list of dicts, got None; model: expected a model, .*'openai:x'; tokenizer: expected",
+            ),
+            ({"rows": iter(ROWS)}, "rows: expected a list of dicts, got <list_iterator"),
+            ({"rows": {"test": "x", "train": 5}}, r"rows\['test'\]: expected .*; rows\['train'\]: expected"),
         ],
     )
     async def test_options_that_have_no_meaning(self, options: dict[str, Any], problem: str) -> None:
+        given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
         with pytest.raises(InContextError, match=problem):
-            await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), **options)
+            await evaluation.run(cfg(), **given)
 
     async def test_a_configuration_without_its_parts(self) -> None:
         with pytest.raises(InContextError, match="it has no infer_cfg and no reader_cfg"):

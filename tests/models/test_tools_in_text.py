@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, CompletionModel, Layers, PromptContext, tool
+from agentkit import Agent, CompletionModel, Layers, Message, PromptContext, ToolCall, tool
 from agentkit.prompts import TextPrompt, ToolPrompt, WrapPrompt, compose
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
+from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written
+from agentkit_prompts.context.messages import MESSAGES
 from tests.servers import ChatServer, completes, in_turn, serve
 
 META = {
@@ -68,9 +71,72 @@ def test_an_agent_calls_its_tools_through_such_a_template(server: ChatServer, te
     name = server.on(f"agent {call[:9]} {type(template).__name__}", in_turn(completes(call), completes("It is 5.")))
     agent = Agent(CompletionModel(name, template, base_url=server.url), shown(), tools=[add])
     assert agent.run_sync("What is 2+3?").output == "It is 5."
-    second = server.to(name)[1].body["prompt"]
-    assert '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>' in second
+    first, second = (one.body["prompt"] for one in server.to(name))
+    assert first.count("Add two numbers.") == 1 and call in second
     assert "<tool_response>\nadd: 5\n</tool_response>" in second or "<tool_response>\n5\n</tool_response>" in second
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("", '{"name":"add","arguments":{"a":2,"b":3}}'),
+        ("<think>So.</think>  \n", '[{"name":"add","arguments":{"a":2,"b":3}}]'),
+        ("Let me see.", '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n'),
+        (
+            "Let me see.\n\n",
+            '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n'
+            '<tool_call>{"name":"add","arguments":{}}</tool_call>',
+        ),
+        ("Let me see.", "```tool_code\nadd(a=2,b=3)\n``` That is all."),
+    ],
+)
+def test_the_next_prompt_goes_on_with_what_the_model_wrote(server: ChatServer, text: str, call: str) -> None:
+    name = server.on(f"written {text} {call}", in_turn(completes(f" {text}{call}"), completes(" It is 5.")))
+    agent = Agent(CompletionModel(name, "vicuna", base_url=server.url), shown(), tools=[add])
+    result = agent.run_sync("What is 2+3?")
+    first, second = (one.body["prompt"] for one in server.to(name))
+    assert second.startswith(f"{first} {text}{call}</s>USER: <tool_response>") and result.output == "It is 5."
+
+
+@pytest.mark.parametrize(
+    "template",
+    [JinjaChatTemplate(JINJA, lossy=True), JinjaChatTemplate(JINJA.replace("]{{", "]{{ m.tool_calls or '' }}{{"))],
+    ids=["leaves calls out", "writes calls and no tools"],
+)
+def test_calls_stay_text_where_only_a_prompt_shows_the_tools(server: ChatServer, template: Any) -> None:
+    call = 'So.\n\n<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>'
+    name = server.on(f"jinja {template.lossy}", in_turn(completes(call), completes("It is 5.")))
+    Agent(CompletionModel(name, template, base_url=server.url), shown(), tools=[add]).run_sync("What is 2+3?")
+    first, second = (one.body["prompt"] for one in server.to(name))
+    assert second.startswith(f"{first.removesuffix('[A]')}[assistant]{call}[user]<tool_response>")
+
+
+def test_calls_that_were_changed_are_written_as_they_are_now() -> None:
+    call = ToolCall("1", "add", '{"a": 2, "b": 3}')
+    kept = with_written(Message("assistant", "So:", (call,)), 'So:{"name":"add","arguments":{"a":2,"b":3}}')
+    assert calls_as_text(kept).text == 'So:{"name":"add","arguments":{"a":2,"b":3}}'
+    changed = replace(kept, tool_calls=(replace(call, arguments='{"a": 9}'),))
+    shorter = replace(kept, content="")
+    assert '"a": 9' in calls_as_text(changed).text and "So:" not in calls_as_text(shorter).text
+    assert MESSAGES.validate_json(MESSAGES.dump_json(kept)) == kept
+
+
+def test_tools_that_only_a_prompt_shows_are_counted_once(server: ChatServer) -> None:
+    name = server.on("counted", completes(" 5."))
+    context = PromptContext(user_input="1+1?", tools=[add.spec])
+    declared, alone = compose(shown(), context), compose(shown(), context, declares_tools=False)
+    assert (
+        declared.tokens - alone.tokens
+        == compose(Layers("S"), context).tokens - compose(Layers("S"), context.evolve(tools=[])).tokens
+    )
+    assert "tools" in declared.to_openai() and "tools" not in alone.to_openai()
+    assert declared.to_text("vicuna") == alone.to_text("vicuna")
+    model = CompletionModel(name, "vicuna", base_url=server.url, session_len=alone.tokens * 4 // 3 + 2)
+    agent = Agent(model, shown(), tools=[add], budget=alone.tokens)
+    assert agent.compose("1+1?").tokens == alone.tokens == model.fitted(declared).tokens
+    assert agent.run_sync("1+1?").output == "5."
+    placed = CompletionModel("qwen2.5-7b", base_url=server.url)  # which writes them a second time
+    assert Agent(placed, shown(), tools=[add]).compose("1+1?").tokens == declared.tokens
 
 
 def test_what_a_tool_returns_cannot_forge_a_turn(server: ChatServer) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
@@ -22,7 +24,8 @@ from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
-from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools
+from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools, with_written
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
@@ -40,8 +43,11 @@ __all__ = ["CompletionModel"]
 
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _MAX_TOKENS = 1024
+_REPLY = "Qreply"
+"""Stands for a reply that no template looks into."""
 _OPENING = 8
 """Characters by which what opens a call is known again."""
+_TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -95,6 +101,15 @@ class CompletionModel(EndpointModel):
         self._template_kwargs = dict(template_kwargs or {})
         super().__init__(model, client=client, **options)
 
+    @cached_property
+    def has_place_for_tools(self) -> bool:
+        """Whether the chat template writes tools; where it does not, a prompt has to show them."""
+        render, asked = self.chat_template.render, [{"role": "user", "content": "?"}]
+        try:
+            return _TOOL.name in render(asked, [_TOOL], **self._template_kwargs)
+        except ChatTemplateError:
+            return False
+
     @property
     def stop_words(self) -> tuple[str, ...]:
         """What ends its replies: of its settings, as it was made with, or else of its chat template."""
@@ -113,8 +128,7 @@ class CompletionModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         composition = self.fitted(composition)
-        text = composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
-        body: dict[str, Any] = {"model": self.name, "prompt": clean(text), "max_tokens": _MAX_TOKENS}
+        body: dict[str, Any] = {"model": self.name, "prompt": self.prompt(composition), "max_tokens": _MAX_TOKENS}
         if self.session_len is not None:
             body["max_tokens"] = min(_MAX_TOKENS, self.session_len - composition.tokens)
         if composition.output_schema is not None:
@@ -122,14 +136,23 @@ class CompletionModel(EndpointModel):
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return body
 
+    def prompt(self, composition: Composition) -> str:
+        """Return the text that is sent for a composition that is `fitted`. Raises like `Composition.to_text`."""
+        return clean(
+            composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
+        )
+
     def fitted(self, composition: Composition) -> Composition:
         """Return what of a composition is sent: what fits into the `session_len` beside a reply.
 
-        Of the history the oldest turns are left out, as far as that is needed.
+        Of the history the oldest turns are left out, as far as that is needed. Tools that only a prompt shows are
+        not declared, and so not counted, beside it.
 
         Raises:
             ModelRequestError: It does not fit without any history either.
         """
+        if composition.tools and shows_tools(composition.layers) and not self.has_place_for_tools:
+            composition = composition.without_tools()
         most = self.session_len
         if most is None:
             return composition
@@ -175,10 +198,32 @@ class CompletionModel(EndpointModel):
         return without_usage(self._clients, error)
 
     def _reader(self, composition: Composition) -> ReplyReader:
-        schemas = {tool.name: tool.parameters for tool in composition.tools}
+        is_shown = shows_tools(composition.layers)
         # A prompt that shows the tools says how they are called, and any form that there is is recognised.
-        is_free = self._format != HARMONY and shows_tools(composition)
-        return _CompletionReader(schemas, None if is_free else self._format, self._space_before)
+        is_free = self._format != HARMONY and is_shown
+        tools = (*composition.context.tools, *composition.tools) if is_shown else composition.tools
+        schemas = {tool.name: tool.parameters for tool in tools}
+        keeps_text = is_shown and not self.has_place_for_tools
+        return _CompletionReader(
+            schemas,
+            None if is_free else self._format,
+            self._space_before,
+            opening=self._space_of_reply,
+            keeps_text=keeps_text,
+        )
+
+    @cached_property
+    def _space_of_reply(self) -> str:
+        """The white space that the next prompt has in front of a reply, and the prompt that asks for it has not."""
+        asked = [{"role": "user", "content": "a"}]
+        replied = [*asked, {"role": "assistant", "content": _REPLY}]
+        try:
+            before = self.chat_template.render(asked, **self._template_kwargs)
+            after = self.chat_template.render(replied, None, False, **self._template_kwargs)
+        except ChatTemplateError:
+            return ""
+        space = after[len(before) : after.find(_REPLY, len(before))]
+        return space if after.startswith(before) and space.isspace() else ""
 
     def _space_before(self, text: str, call: ToolCall, opening: str) -> str:
         """Return the white space that the next prompt has between the text of a reply and what opens its call."""
@@ -199,10 +244,20 @@ class _CompletionReader(ReplyReader):
     """Reads completions: text instead of messages, and what the format of the model has in it beside text."""
 
     def __init__(
-        self, schemas: Schemas, format: str | None, space_before: Callable[[str, ToolCall, str], str] | None = None
+        self,
+        schemas: Schemas,
+        format: str | None,
+        space_before: Callable[[str, ToolCall, str], str] | None = None,
+        *,
+        opening: str = "",
+        keeps_text: bool = False,
     ) -> None:
         super().__init__()
+        self._opening = opening
+        """White space that the template writes in front of every reply."""
         self._space_before = space_before
+        self._written: list[str] | None = [] if keeps_text else None
+        """The text that calls are read from, where the next prompt has it as it is."""
         self._space: list[str] = []
         """White space at the end of the text, until it is known what follows."""
         self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
@@ -214,11 +269,16 @@ class _CompletionReader(ReplyReader):
             self._inside = TextToolCalls(schemas, format)
 
     def _delta(self, choice: dict[str, Any]) -> object:
-        return {"content": choice.get("text")}
+        text = choice.get("text")
+        if self._opening and isinstance(text, str) and text:
+            text, self._opening = text.removeprefix(self._opening), ""
+        return {"content": text}
 
     def _spoken(self, text: str, *, last: bool) -> str:
         if self._inside is None:
             return text
+        if self._written is not None:
+            self._written.append(text)
         text = self._inside.add(text)
         if not isinstance(self._inside, TextToolCalls):
             return text + self._inside.end() if last else text
@@ -258,4 +318,7 @@ class _CompletionReader(ReplyReader):
         self.end()
         if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
             self._kept[REASONING[0]] = thought
-        return super().reply(model)
+        reply = super().reply(model)
+        if self._written is None or not reply.message.tool_calls:
+            return reply
+        return replace(reply, message=with_written(reply.message, clean("".join(self._written))))

@@ -65,6 +65,7 @@ def compose(
     tokenizer: TokenCounter | None = None,
     memo: Memo | None = None,
     output_schema: OutputRequest | JsonSchema | None = None,
+    declares_tools: bool = True,
 ) -> Composition:
     """Render `layers` over `ctx` into everything that would be sent.
 
@@ -76,6 +77,8 @@ def compose(
         memo: Fragments of earlier turns of the same session, reused where their inputs are the same objects.
         output_schema: JSON Schema the answer must follow, for targets that can ask the model for it; or how else it is
             asked for.
+        declares_tools: Whether the model gets the tools beside the messages. Not so where a prompt shows them and the
+            model has no other place for them: then they are neither sent nor counted a second time.
 
     Raises:
         PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.
@@ -114,7 +117,8 @@ def compose(
         if reads is not None and not inputs and all(type(fragment[2]) is Plain for fragment in section.fragments):
             plan.fixed[slot] = known[slot]  # it holds nothing of the context
         sections.append(section)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, memo.declarations(ctx.tools, output_schema))
+    declared = memo.declarations(ctx.tools if declares_tools else (), output_schema)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared)
     if budget is None and not plan.has_maximum:
         return composition
     limit = _budget(budget) if type(budget) is int else budget

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
@@ -144,6 +145,13 @@ class Contents:
     def closing(self) -> Rendered:
         """The message after the tool traffic; empty when there is no traffic."""
         return self.sections[2] if len(self.intermediate) else NOTHING
+
+    def without_tools(self) -> Self:
+        """Return the same with no tools declared, for a model that reads them in the text of a prompt alone."""
+        made = copy(self)
+        made.declarations = Declarations((), self.output)
+        made._tokens = None
+        return made
 
     @property
     def messages(self) -> tuple[Message, ...]:

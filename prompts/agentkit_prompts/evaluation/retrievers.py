@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import InContextError, PromptError, brief
+from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.ranking.embedder import give_up
-from agentkit_prompts.tree.example_selectors import KeywordSelector
 from agentkit_prompts.tree.examples import ExampleSelector
 
 __all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "retrieve"]
@@ -18,24 +18,41 @@ _STATE_WORDS = 624
 _WORD = 0xFFFFFFFF
 
 
-class BM25Selector(KeywordSelector):
-    """The `k` examples that share most with the query by BM25, best first; of equal ones the later row, as `rank_bm25`
-    has them.
+class BM25Selector:
+    """The `k` examples that share most with the query by BM25, best first, with the scores of `rank_bm25`: evaluations
+    that were run by OpenCompass show the same examples here. Of equal ones the later row comes first.
 
     Args:
         k: How many; all, when there are fewer.
+        tokenize: Cuts text into terms; by default as `nltk.word_tokenize` does, which may be given for the last
+            abbreviation.
     """
 
-    __slots__ = ()
+    __slots__ = ("_index", "_texts", "k", "tokenize")
 
-    def __init__(self, k: int = 1) -> None:
-        super().__init__(k)
+    def __init__(self, k: int = 1, *, tokenize: Callable[[str], Sequence[str]] = terms) -> None:
+        self.k = _whole("BM25Selector: k", k)
+        if not callable(tokenize):
+            raise InContextError(f"BM25Selector: tokenize: expected a function, got {brief(tokenize)}")
+        self.tokenize = tokenize
+        self._texts: tuple[str, ...] = ()
+        self._index = Okapi(())
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the best examples."""
-        scores = self.index(examples).scores(query)
-        order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
-        return tuple([examples[position] for position in order[: self.k]])
+        return self.select_all([query], examples)[0]
+
+    def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
+        """Return the best examples for each query."""
+        texts = tuple([example.input for example in examples])
+        if texts != self._texts:
+            self._texts, self._index = texts, Okapi(texts, self.tokenize)
+        found: list[tuple[Example, ...]] = []
+        for query in queries:
+            scores = self._index.scores(query)
+            order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
+            found.append(tuple([examples[position] for position in order[: self.k]]))
+        return found
 
 
 class RandomSelector:

@@ -17,7 +17,7 @@ __all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector"]
 
 _Selection: TypeAlias = tuple[Example, ...]
 _Likeness: TypeAlias = Callable[[int, int], float]
-_MOST_INDEXES = 16
+_MAX_INDEXES = 16
 
 
 class LengthSelector:
@@ -71,7 +71,7 @@ class KeywordSelector:
         texts = tuple([example.input for example in examples])
         index = self._pools.get(texts)
         if index is None:
-            if len(self._pools) >= _MOST_INDEXES:
+            if len(self._pools) >= _MAX_INDEXES:
                 self._pools.clear()
             index = self._pools[texts] = BM25(texts, tokenize=self.tokenize)
         return index

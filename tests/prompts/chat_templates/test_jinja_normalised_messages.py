@@ -136,13 +136,17 @@ ROLES = "{% for m in messages %}{% if m.role in ('user', 'assistant') %}{{ m.con
 @pytest.mark.parametrize(
     ("source", "messages", "lost"),
     [
-        (FIRST_ONLY, [USER, {"role": "user", "content": "Second"}], r"messages\[1\]: what the user says"),
-        (ROLES, [{"role": "system", "content": "Be kind."}, USER], r"messages\[0\]: what the system says"),
-        (ROLES, [USER, call("{}"), {"role": "tool", "content": "found"}], r"the tool call 'f'.*what the tool says"),
+        (FIRST_ONLY, [USER, {"role": "user", "content": "Second"}], r"messages\[1\]: the content of the user"),
+        (ROLES, [{"role": "system", "content": "Be kind."}, USER], r"messages\[0\]: the content of the system"),
+        (
+            ROLES,
+            [USER, call("{}"), {"role": "tool", "content": "found"}],
+            r"the tool call 'f'.*the content of the tool",
+        ),
         (
             "{% for m in messages %}{{ m.content[-1].text }}{% endfor %}",
             [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}],
-            "what the user says",
+            "the content of the user",
         ),
         (
             "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
@@ -191,7 +195,7 @@ BOTH = "{{ c.function | tojson }}"
             DECLARED.replace("CALLS", EACH.replace("BODY", BOTH)).replace(
                 "{{ m.content }}", "{{ m.content if m.role != 'tool' }}"
             ),
-            r"messages\[2\]: what the tool says",
+            r"messages\[2\]: the content of the tool",
         ),
     ],
 )
@@ -207,6 +211,22 @@ def test_what_also_stands_elsewhere_is_lost_where_its_own_place_is_missing(sourc
         JinjaChatTemplate(source).render(talk, [{"function": function}])
     whole = DECLARED.replace("CALLS", EACH.replace("BODY", BOTH))
     assert "'a'" not in JinjaChatTemplate(whole).render(talk, [{"function": function}])
+
+
+@pytest.mark.parametrize(
+    "content", ["So.", "So.\n", " So.", "<think>Hm.</think>\n\nSo.", [{"type": "text", "text": "So. "}]]
+)
+@pytest.mark.parametrize("arguments", ['{"a":2}', '{"a": 2, "b": 3}', {"a": 2, "b": [3, None, True]}, "{}"])
+def test_a_call_is_lost_whatever_the_text_beside_it_looks_like(content: Any, arguments: Any) -> None:
+    call = {"id": "123456789", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    talk = [
+        {"role": "system", "content": "There is add."},
+        {"role": "user", "content": "2+3? null true "},
+        {"role": "assistant", "content": content, "tool_calls": [call]},
+        {"role": "tool", "content": "5", "tool_call_id": "123456789", "name": "add"},
+    ]
+    with pytest.raises(ChatTemplateError, match=r"messages\[2\]: the tool call 'add'"):
+        JinjaChatTemplate("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}").render(talk)
 
 
 def test_text_that_a_template_rewrites_is_not_lost() -> None:
@@ -247,7 +267,7 @@ FLOW = (
 def test_a_loop_over_the_messages_that_can_pass_one_over_is_found_out(source: str) -> None:
     template = JinjaChatTemplate(source)
     for _ in range(2):
-        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: what the user says"):
+        with pytest.raises(ChatTemplateError, match=r"messages\[0\]: the content of the user"):
             template.render([{"role": "user", "content": "Unheard"}])
 
 
@@ -260,7 +280,7 @@ def test_a_conversation_is_whole_wherever_its_messages_stand() -> None:
     dropping = WALK.replace("{{ said }}", "{{ said if loop.index != 5 }}")
     template = JinjaChatTemplate(dropping)
     for _ in range(2):
-        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: what the user says"):
+        with pytest.raises(ChatTemplateError, match=r"messages\[4\]: the content of the user"):
             template.render(talk)
 
 

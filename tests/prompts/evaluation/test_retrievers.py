@@ -9,6 +9,7 @@ import pytest
 
 from agentkit.prompts import Example, ExamplesPrompt, Layers, PromptContext, compose
 from agentkit.prompts.evaluation import (
+    BM25Selector,
     DatasetReader,
     InContext,
     InContextError,
@@ -18,6 +19,7 @@ from agentkit.prompts.evaluation import (
 )
 from agentkit.prompts.example_selectors import ExampleSelector, KeywordSelector, StaticSelector, VectorSelector
 from agentkit_prompts.evaluation.dataset_reader import part_of
+from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.evaluation.retrievers import retrieve
 
 POOL = tuple(Example(f"q{number}", f"a{number}", id=str(number)) for number in range(5))
@@ -222,6 +224,37 @@ def test_equal_scores_come_out_as_rank_bm25_has_them() -> None:
     assert icl.ids([{"q": "red"}, {"q": "nothing"}, {"q": "blue"}]) == [(3, 1, 0, 2), (3, 2, 1, 0), (2, 3, 1, 0)]
 
 
+def test_scores_are_those_of_rank_bm25_over_the_words_of_nltk() -> None:
+    texts = [
+        "The cat doesn't see the dog, or: the end.",
+        "the dog",
+        "A dog -- the cat's dog (3.5 kg, 1,000 g)...",
+        '"Dog?" he said.',
+        "the the the dog",
+        "the",
+    ]
+    index = Okapi(texts)  # the numbers are those that rank_bm25 0.2.2 printed
+    assert index.scores("the dog") == [
+        *(0.4893492718986457, 0.7831526047544733, 0.4530805779759143, 0.0, 0.8251979658356872, 0.43255521774229644)
+    ]
+    assert index.scores("DOG dog?") == [
+        *(0.1917512820919458, 0.3915763023772367, 0.27761006511819025, 1.2992829841302609, 0.3292013161578539, 0.0)
+    ]
+    assert index.scores("doesn't he") == [1.8752537915282115, 0.0, 0.0, 1.2992829841302609, 0.0, 0.0]
+    assert terms(texts[0]) == ["The", "cat", "does", "n't", "see", "the", "dog", ",", "or", ":", "the", "end", "."]
+    assert terms(texts[2])[2:] == ["--", "the", "cat", "'s", "dog", "(", "3.5", "kg", ",", "1,000", "g", ")", "..."]
+    assert terms(texts[3]) == ["``", "Dog", "?", "''", "he", "said", "."]
+    assert terms("So Mr. K. left. He did") == ["So", "Mr.", "K.", "left", ".", "He", "did"]
+
+
+def test_words_may_be_cut_in_another_way() -> None:
+    pool = [Example(text, "", id=str(at)) for at, text in enumerate(("a-b", "b", "c"))]
+    assert retrieve(BM25Selector(1), ["a"], pool) == [(2,)]  # nothing is shared: the last row
+    assert retrieve(BM25Selector(1, tokenize=lambda text: text.split("-")), ["a"], pool) == [(0,)]
+    with pytest.raises(InContextError, match="BM25Selector: tokenize: expected a function, got 5"):
+        BM25Selector(1, tokenize=5)  # type: ignore[arg-type]
+
+
 def test_a_negative_row_number_counts_from_the_end() -> None:
     def fixed(*numbers: int) -> InContext:
         return InContext.from_cfg(
@@ -256,7 +289,7 @@ def test_one_prompt_shows_the_examples_of_its_retriever() -> None:
         "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
         "retriever": {"type": "BM25Retriever", "ice_num": 1},
     }
-    train = [{"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
+    train = [{"q": "star", "a": "3"}, {"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
     icl = InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=train)
     assert icl.prompt({"q": "sun"}) == icl.final({"q": "sun"}) == "sun 1\nsun "
     assert icl.final({"q": "sun"}, ids=()) == "\nsun "
@@ -269,7 +302,7 @@ def test_fine_tuning_rows_are_the_prompts_of_an_evaluation_and_train_on_the_repl
         "ice_template": {"template": {"round": turns}},
         "retriever": {"type": "BM25Retriever", "ice_num": 2},
     }
-    train = [{"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
+    train = [{"q": "star", "a": "3"}, {"q": "sun", "a": "1"}, {"q": "moon", "a": "2"}]
     icl = InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=train)
     for template, learned in (("qwen", "<b><|im_end|>"), (None, "<b>")):
         (row,) = icl.samples([{"q": "sun", "a": "<b>"}], template)

@@ -159,7 +159,7 @@ class JinjaChatTemplate:
             if is_sure or holds_all(text, data):
                 return text
         prompt = bool(add_generation_prompt)
-        lost = losses(data, given, text, lambda said, declared: self.run(source, said, declared, prompt, variables))
+        lost = losses(data, given, text, lambda changed, tools: self.run(source, changed, tools, prompt, variables))
         if lost:
             raise ChatTemplateError(
                 f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}; diagnose() says what the "

@@ -171,17 +171,20 @@ class _Words:
 def _changed(
     messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, change: Callable[[_Value], str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Return a conversation with each of its values changed, visited always in the same order."""
+    """Return a conversation with each of its values changed, visited always in the same order.
+
+    What `change` leaves as it is stays so to the character, with white space at its ends and thoughts in front.
+    """
     made: list[dict[str, Any]] = []
     for index, message in enumerate(messages):
-        says = f"messages[{index}]: what the {message['role']} says"
+        what = f"messages[{index}]: the content of the {message['role']}"
         content = message["content"]
         if type(content) is str:
             spoken = _spoken(message, content)
-            content = change(_Value("content", says, spoken)) if spoken else content
+            content = _swapped(content, _Value("content", what, spoken), change) if spoken else content
         else:
             content = [
-                {**part, "text": change(_Value("content", says, part["text"].strip()))}
+                {**part, "text": _swapped(part["text"], _Value("content", what, part["text"].strip()), change)}
                 if (part.get("text") or "").strip()
                 else part
                 for part in content
@@ -195,6 +198,11 @@ def _changed(
     return made, [_tool(tool, change) for tool in tools]
 
 
+def _swapped(held: Any, value: _Value, change: Callable[[_Value], str]) -> Any:
+    changed = change(value)
+    return held if changed == value.text else changed
+
+
 def _call(call: dict[str, Any], where: str, change: Callable[[_Value], str]) -> dict[str, Any]:
     function = call["function"]
     what = f"{where}the tool call {function['name']!r}"
@@ -206,13 +214,15 @@ def _call(call: dict[str, Any], where: str, change: Callable[[_Value], str]) -> 
         if isinstance(value, list | tuple):
             return [argument(item) for item in value]
         text = value if isinstance(value, str) else json.dumps(value)
-        return change(_Value("call", f"{where}the arguments of the tool call {function['name']!r}", text))
+        named = f"{where}the arguments of the tool call {function['name']!r}"
+        return _swapped(value, _Value("call", named, text), change)
 
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         arguments = argument(arguments) if arguments else arguments
     elif isinstance(read := _json(arguments), dict | list):
-        arguments = json.dumps(argument(read), ensure_ascii=False) if read else arguments
+        made = argument(read)
+        arguments = arguments if made == read else json.dumps(made, ensure_ascii=False)
     elif arguments.strip():
         arguments = argument(arguments)
     return {**call, "function": {**function, "name": name, "arguments": arguments}}

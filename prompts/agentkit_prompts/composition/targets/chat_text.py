@@ -66,14 +66,15 @@ def chat_text(
     """
     template = chat_template_of(chat_template, composition.context.now)
     kwargs["add_generation_prompt"] = add_generation_prompt
-    if getattr(template, "writes_tools", None) is False and shows_tools(composition):
+    is_declared = bool(composition.declarations.given) or not composition.context.tools
+    if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
         composition = with_tools_as_text(composition)
     try:
         return _text(composition, template, control_tokens, kwargs)
     except ControlTokenError:
         raise
     except ChatTemplateError:
-        if not shows_tools(composition):
+        if not shows_tools(composition.layers):
             raise
     return _text(with_tools_as_text(composition), template, control_tokens, kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,22 +11,25 @@ from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ToolPrompt
 
-__all__ = ["calls_as_text", "shows_tools", "with_tools_as_text"]
+__all__ = ["calls_as_text", "shows_tools", "with_tools_as_text", "with_written"]
+
+_PROVIDER = "completion"
+"""Under which a message keeps the text that its calls were read from."""
 
 
-def shows_tools(composition: Contents) -> bool:
-    """Whether a prompt of the composition shows the tools in its text."""
-    return any(
-        isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in composition.layers.walk()
-    )
+def shows_tools(layers: Layers) -> bool:
+    """Whether a prompt shows the tools in its text."""
+    return any(isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in layers.walk())
 
 
 def with_tools_as_text(composition: Contents) -> Contents:
     """Return a composition without declared tools, in which calls and results are text of their messages.
 
-    A call is JSON between `<tool_call>` tags, a result the user's, between `<tool_response>` tags.
+    Calls are as the model wrote them, where they were read from its text, or else JSON between `<tool_call>` tags; a
+    result is the user's, between `<tool_response>` tags.
     """
     return Contents(
         composition.context,
@@ -53,7 +57,24 @@ def calls_as_text(message: Message) -> Message:
         return Message("user", f"<tool_response>\n{name}{message.text}\n</tool_response>")
     if not message.tool_calls:
         return message
-    return replace(message, content="\n".join([*_texts(message.text), *map(_call, message.tool_calls)]), tool_calls=())
+    kept = message.opaque.get(_PROVIDER, {})
+    text = kept.get("text") if kept.get("of") == _digest(message) else None
+    if text is None:
+        text = "\n".join([*_texts(message.text), *map(_call, message.tool_calls)])
+    return replace(message, content=text, tool_calls=())
+
+
+def with_written(message: Message, text: str) -> Message:
+    """Return a message that keeps the text which its calls were read from, for as long as they stay what they are.
+
+    So the next prompt goes on with what the model wrote, to the character, and the server's prefix cache holds it.
+    """
+    return replace(message, opaque={**message.opaque, _PROVIDER: {"text": text, "of": _digest(message)}})
+
+
+def _digest(message: Message) -> str:
+    parts = [message.text, *(part for call in message.tool_calls for part in (call.name, call.arguments))]
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
 
 
 def _texts(text: str) -> Iterable[str]:
