@@ -125,7 +125,7 @@ class Worker:
         removals: bool = False,
         scope: int | None = None,
     ) -> None:
-        self.name = str(uuid.uuid4())
+        self.name = uuid.uuid4().hex[:12]
         """Marks its leases."""
         self._database = database
         self._index = index
