@@ -131,7 +131,8 @@ class RecallLogs:
 
 def used_items(candidates: object) -> list[str]:
     """Return the ids of what was used, of the candidates of a stored log; none where these are damaged."""
-    return [each.item for each in _read(candidates, _candidates, (), "", []) if each.used]
+    found = _read(candidates, _candidates, tuple[Candidate, ...](), "candidates", [])
+    return [each.item for each in found if each.used]
 
 
 def _logs(connection: Connection, which: Select[Any], bound: dict[str, Any]) -> list[RecallLog]:
