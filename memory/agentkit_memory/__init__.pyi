@@ -39,7 +39,6 @@ from agentkit_memory.recall.scorers import DateScorer as DateScorer
 from agentkit_memory.recall.scorers import QuestionScorer as QuestionScorer
 from agentkit_memory.recall.scorers import RecencyScorer as RecencyScorer
 from agentkit_memory.recall.scorers import Scorer as Scorer
-from agentkit_memory.recall.scorers import SittingScorer as SittingScorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope

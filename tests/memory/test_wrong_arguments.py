@@ -35,6 +35,7 @@ ENDLESS = 10**400
         (("store",), {"index": 5}, "index: expected a folder, the address of a Qdrant server, or .*got 5"),
         (("store",), {"clock": 5}, "clock: expected a function that returns seconds since 1970, got 5"),
         (("store",), {"timeout": "long"}, "timeout: expected seconds .*got 'long'"),
+        (("store",), {"index": "mysql://root:secret@localhost"}, "index: expected a folder, .* got another address"),
         (("store",), {"index": "\0"}, r"index: expected a folder, got '\\x00'"),
         (("store",), {"index": Path("store/\ud800")}, r"index: expected a folder, got 'store/\\ud800'"),
     ],
@@ -43,8 +44,9 @@ def test_what_cannot_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: Any, options: Any, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidArgument, match=message):
+    with pytest.raises(InvalidArgument, match=message) as caught:
         Memory.open(*arguments, **options)
+    assert "secret" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 

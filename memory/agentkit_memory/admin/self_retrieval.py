@@ -89,10 +89,12 @@ def _by_vector(database: Database, index: VectorIndex, space: Space, row: Any) -
     """Search for an item by its kept vector, where it has one."""
     if not space.model:
         return True
-    names = [row.content_hash, content_hash(indexed_text(row.title, row.text))]  # the first is that of an image
+    names = [row.content_hash] if row.kind == IMAGE else []  # which has that of its alt text, or of its own
+    names.append(content_hash(indexed_text(row.title, row.text)))
+    packed = None
     with database.read() as connection:
-        kept = [connection.scalar(_KEPT, {"its_model": space.model, "hash": name}) for name in names]
-    packed = kept[0] if row.kind == IMAGE and kept[0] is not None else kept[1]
+        for name in names:
+            packed = packed or connection.scalar(_KEPT, {"its_model": space.model, "hash": name})
     if packed is None or len(packed) != 4 * space.dimensions:
         return True
     vector = array("f")

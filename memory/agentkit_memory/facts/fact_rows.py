@@ -17,6 +17,7 @@ from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
+    CHANGE,
     FACT,
     NAMESPACE,
     forget_embeddings,
@@ -77,29 +78,10 @@ _SUPERSEDE = (
     .where(items.c.id.in_(bindparam("ids", expanding=True)), items.c.superseded_by.is_(None))
     .values(superseded_by=bindparam("new"))
 )
-_RENEW = (
-    update(items)
-    .where(items.c.id == bindparam("item"))
-    .values(valid_from=bindparam("since"), valid_to=bindparam("until"), superseded_by=None, version=items.c.version + 1)
-)
-
-
-_CHANGE = (
-    update(items)
-    .where(items.c.id == bindparam("item"))
-    .values(
-        valid_from=bindparam("since"),
-        valid_to=bindparam("until"),
-        meta=bindparam("new_meta"),
-        created_at=bindparam("now"),
-        version=items.c.version + 1,
-    )
-)
-_CHANGE_TEXT = (
-    update(items)
-    .where(items.c.id == bindparam("item"))
-    .values({name: bindparam(f"new_{name}") for name in text_columns("")})
-)
+_RETIME = CHANGE.values(valid_from=bindparam("since"), valid_to=bindparam("until"), version=items.c.version + 1)
+_RENEW = _RETIME.values(superseded_by=None)
+_CHANGE = _RETIME.values(meta=bindparam("new_meta"), created_at=bindparam("now"))
+_CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_columns("")})
 
 
 def _as_new(columns: Mapping[str, object]) -> dict[str, object]:

@@ -9,7 +9,6 @@ or loses a turn.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -24,7 +23,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
-from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause, worker_name
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.spaces import FACTS
@@ -140,7 +139,7 @@ class FactWorker:
         self._extract = extract
         self._most = most
         self._lease = lease
-        self._who = {"this": FACTS, "me": str(uuid.uuid4())}
+        self._who = {"this": FACTS, "me": worker_name()}
         self._asked = False
 
     def run_once(self) -> int:

@@ -7,7 +7,6 @@ the items again, since it may have overwritten a newer version.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
-from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause
+from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause, worker_name
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text
 
@@ -125,7 +124,7 @@ class Worker:
         removals: bool = False,
         scope: int | None = None,
     ) -> None:
-        self.name = str(uuid.uuid4())
+        self.name = worker_name()
         """Marks its leases."""
         self._database = database
         self._index = index

@@ -6,7 +6,7 @@ import os
 from urllib.parse import quote
 
 from agentkit_memory.checks import expanded, is_address
-from agentkit_memory.errors import InvalidArgument, StoreUnavailable
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.index.vector_index import IndexOpener, VectorIndex
 
 __all__ = ["edge_indexes", "index_opener", "qdrant_indexes"]
@@ -21,7 +21,7 @@ def index_opener(index: str | os.PathLike[str] | IndexOpener) -> IndexOpener:
     if isinstance(index, str) and index.lower().startswith(("http://", "https://")):
         return qdrant_indexes(index)
     if isinstance(index, str) and is_address(index):
-        raise StoreUnavailable(
+        raise InvalidArgument(
             "index: expected a folder, or the address of a Qdrant server such as http://localhost:6333, got another "
             "address; it is not shown, as it may hold a password. A folder of such a name is ./NAME"
         )

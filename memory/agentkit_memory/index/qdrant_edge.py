@@ -233,14 +233,15 @@ class EdgeIndex:
             self._mutex.release()
         found: dict[str, dict[int, float]] = {}
         wanted = frozenset(terms)
+        names = {int(each.replace("-", ""), 16): each for each in ids}  # the text of a UUID takes as long as the rest
         for record in records:
-            held = record.vector
+            held, number = record.vector, record.id
             vector = held.get(SPARSE) if isinstance(held, dict) else None
-            if isinstance(vector, edge.SparseVector):
+            if isinstance(vector, edge.SparseVector) and isinstance(number, uuid.UUID):
                 indices = vector.indices
                 shared = wanted.intersection(indices)
                 values = vector.values if shared else []
-                found[str(record.id)] = {term: values[indices.index(term)] for term in shared}
+                found[names[number.int]] = {term: values[indices.index(term)] for term in shared}
         return found
 
     def versions(self) -> Iterator[tuple[str, int]]:

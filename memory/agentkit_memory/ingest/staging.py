@@ -17,7 +17,7 @@ from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import CHUNK, IMAGE, content_hash, forget_items
+from agentkit_memory.store.item_rows import CHANGE, CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
 from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
@@ -60,16 +60,12 @@ _UNQUEUED = (
     .order_by(items.c.position)
     .limit(BATCH)
 )
-PLACE = (
-    update(items)
-    .where(items.c.id == bindparam("item"))
-    .values(
-        position=bindparam("at"),
-        start=bindparam("first"),
-        end=bindparam("last"),
-        line=bindparam("row"),
-        meta=bindparam("its_meta"),
-    )
+PLACE = CHANGE.values(
+    position=bindparam("at"),
+    start=bindparam("first"),
+    end=bindparam("last"),
+    line=bindparam("row"),
+    meta=bindparam("its_meta"),
 )
 """Writes the place of a chunk into its row, see `place_of`."""
 _moves_of_this = chunk_moves.c.document_id == bindparam("this")
@@ -100,7 +96,7 @@ _HIDDEN = select(documents.c.id).where(documents.c.generation < 0, documents.c.s
 _AHEAD = select(items.c.id).where(_this_document, items.c.first_generation > bindparam("shown")).limit(BATCH)
 _ANY = select(items.c.id).where(_this_document).limit(BATCH)
 _STAY = update(items).where(_this_document, items.c.last_generation.is_not(None)).values(last_generation=None)
-_LAST = update(items).where(items.c.id == bindparam("item")).values(last_generation=bindparam("generation"))
+_LAST = CHANGE.values(last_generation=bindparam("generation"))
 _ADD = insert(items)
 _FIND = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("this"))
 _CLAIM = update(documents).where(documents.c.id == bindparam("this")).values(stage=bindparam("mine"))

@@ -19,8 +19,6 @@ __all__ = ["Pool", "ScoredItem", "Slot"]
 Slot: TypeAlias = Literal["documents", "conversation", "knowledge"]
 
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_MAX_PAUSE = 6 * 3600.0
-"""Seconds between two turns of one sitting; a longer pause begins another sitting."""
 _LONG = 60
 """Words of a text that is understood without its neighbours."""
 
@@ -73,8 +71,6 @@ class Pool:
 
     def __init__(self, candidates: Iterable[ScoredItem]) -> None:
         self.candidates: Sequence[ScoredItem] = tuple(candidates)
-        self.base: list[float] = [0.0] * len(self.candidates)
-        """The fused scores of the retrievers, once they are known."""
         self.floors: dict[str, float] = {}
         """Per retriever, the highest score that an item it did not find can have."""
         self.stored_weights: Callable[[Sequence[str]], Mapping[str, Mapping[int, float]]] | None = None
@@ -125,25 +121,6 @@ class Pool:
     def ends_asking(self) -> list[bool]:
         """Per candidate whether it is a turn that ends with a question."""
         return [each.item.kind == TURN and each.item.text.rstrip().endswith("?") for each in self.candidates]
-
-    @cached_property
-    def sittings(self) -> list[int]:
-        """Per candidate the number of its sitting: turns of a branch without hours between them.
-
-        A candidate of another kind has a negative number of its own.
-        """
-        numbers = [-1 - number for number in range(len(self))]
-        turns = [number for number, each in enumerate(self.candidates) if each.item.kind == TURN]
-        turns.sort(key=lambda number: self.candidates[number].place)
-        sitting, before = 0, None
-        for number in turns:
-            item = self.candidates[number].item
-            if before is not None and (
-                item.branch_id != before.branch_id or abs((item.said_at or 0.0) - (before.said_at or 0.0)) > _MAX_PAUSE
-            ):
-                sitting += 1
-            numbers[number], before = sitting, item
-        return numbers
 
 
 def _asking(text: str) -> float:

@@ -19,7 +19,6 @@ from agentkit_memory.recall.scorers import (
     DateScorer,
     QuestionScorer,
     Scorer,
-    SittingScorer,
     SpeakerScorer,
 )
 from agentkit_prompts.errors import brief
@@ -44,7 +43,7 @@ class RecallPolicy:
     name: str = "default"
     retrievers: tuple[Retriever, ...] = (BM25Retriever(), DenseRetriever())
     """Those that the index cannot serve are left out: without a model there is no dense retrieval."""
-    scorers: tuple[Scorer, ...] = (SpeakerScorer(), DateScorer(), SittingScorer(), AnswerScorer(), QuestionScorer())
+    scorers: tuple[Scorer, ...] = (SpeakerScorer(), DateScorer(), AnswerScorer(), QuestionScorer())
     candidates: int = 24
     """How many each retriever finds."""
     around: int = 6
@@ -104,7 +103,6 @@ class RecallPolicy:
             scale = 1.0 / deviation if deviation else 0.0
             columns = {name: [value * scale for value in values] for name, values in columns.items()}
             sums = [total * scale for total in sums]
-        pool.base = sums
         for scorer in self.scorers:
             (values,) = self._scores(scorer, 1, question, pool)
             columns[scorer.name] = values

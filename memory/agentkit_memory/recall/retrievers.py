@@ -37,7 +37,7 @@ _MAX_NUMBER = 1e6
 _MIN_DEVIATION = 1e-12
 """A smaller standard deviation counts as 0."""
 _MAX_SWEEPS = 16
-_MIN_STEP = 1e-3
+_MIN_STEP = 1e-2
 """Of the average weight of a term: once no term moves by more, the sweeps end."""
 _MAX_SAMPLE = 24
 """Hits from which the weights of terms are estimated."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from types import MappingProxyType
 from typing import Protocol
 
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question, answers_number, answers_time
-from agentkit_memory.recall.retrievers import PolicyPart, z_scores
+from agentkit_memory.recall.retrievers import PolicyPart
 from agentkit_memory.store.records import TURN
 
-__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SittingScorer", "SpeakerScorer"]
+__all__ = ["AnswerScorer", "DateScorer", "QuestionScorer", "RecencyScorer", "Scorer", "SpeakerScorer"]
 
 _DAY = 86_400.0
 
@@ -63,28 +62,6 @@ class DateScorer(PolicyPart):
             else 0.0
             for each in pool.candidates
         ]
-
-
-@dataclass(frozen=True)
-class SittingScorer(PolicyPart):
-    """Raises turns of a sitting that holds other good ones: turns without hours between them share a subject."""
-
-    weight: float = 0.3
-    best: int = 3
-    """How many of its best turns represent a sitting."""
-    minimum = MappingProxyType({"best": 1})
-    name = "sitting"
-
-    def scores(self, question: Question, pool: Pool) -> Sequence[float]:
-        """Return the weight times the mean of the sitting's best turns, as a z-score; 0.0 for other kinds."""
-        members: dict[int, list[float]] = {}
-        for sitting, score in zip(pool.sittings, pool.base, strict=True):
-            if sitting >= 0:
-                members.setdefault(sitting, []).append(score)
-        means = {sitting: fmean(sorted(scores)[-self.best :]) for sitting, scores in members.items()}
-        turns = [sitting for sitting in pool.sittings if sitting >= 0]
-        of_turns = iter(z_scores([means[sitting] for sitting in turns]))
-        return [self.weight * next(of_turns) if sitting >= 0 else 0.0 for sitting in pool.sittings]
 
 
 @dataclass(frozen=True)

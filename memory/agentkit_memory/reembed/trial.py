@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from sqlalchemy import bindparam, select
@@ -15,6 +14,7 @@ from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, wanted
+from agentkit_memory.store.recall_logs import used_items
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
@@ -119,12 +119,13 @@ def _recent_recalls(database: Database, asked: _Queried, gate: Gate) -> GateChec
     """Repeat recent questions in their scopes: the items that were used then should be found now."""
     database.deferred.settle()
     with database.read() as connection:
-        recent = connection.execute(_RECENT, {"most": gate.sample}).all()
+        rows = connection.execute(_RECENT, {"most": gate.sample}).all()
+    recent = [row for row in rows if isinstance(row.query, str)]  # the others are damaged
     vectors = asked.vectors([row.query for row in recent])
     tried, missed = 0, []
     with database.read() as connection:
         for row, vector in zip(recent, vectors, strict=True):
-            used = [each["item"] for each in json.loads(row.candidates) if each["used"]]
+            used = used_items(row.candidates)
             held = set(connection.scalars(_HELD, {"this": asked.space.name, "ids": used}))
             scope_ids = readable_ids(connection, Scope(row.tenant, row.user, row.session, row.agent))
             tried += len(held)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
-__all__ = ["code_of", "translate"]
+__all__ = ["code_of", "is_undecodable", "translate"]
 
 
 def code_of(cause: object) -> str:
@@ -21,6 +21,13 @@ _RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recov
 _MAX_QUOTED = 200
 """Characters of a database's message that are quoted; for a damaged file it may be very long."""
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
+
+
+def is_undecodable(error: Exception) -> bool:
+    """Whether the driver of SQLite met a text that is not UTF-8."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(cause, SQLiteError) and str(cause).startswith(_UNDECODABLE)
+
 
 _SQLITE: tuple[tuple[str, type[StoreError], str], ...] = (
     (
@@ -57,7 +64,7 @@ def translate(error: Exception, where: str) -> StoreError:
     cause: Any = error.orig if isinstance(error, DBAPIError) else error
     code = code_of(cause)
     message = (str(cause).strip().split("\n")[0] or type(cause).__name__)[:_MAX_QUOTED]
-    if isinstance(cause, SQLiteError) and message.startswith(_UNDECODABLE):
+    if is_undecodable(error):
         return StoreCorrupt(f"{where}: {message.split(' with text')[0]}; {_RESTORE}")
     table = _SQLITE if code.startswith("SQLITE") else _POSTGRES
     for prefix, kind, advice in table:

@@ -10,9 +10,10 @@ from itertools import islice
 from sqlite3 import OperationalError as SQLiteError
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.exc import OperationalError
 
+from agentkit_memory.store.driver_errors import is_undecodable
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
@@ -31,6 +32,7 @@ from agentkit_memory.terms.bm25_vectors import indexed_text
 from agentkit_prompts.context.items import Speaker
 
 __all__ = [
+    "CHANGE",
     "CHUNK",
     "FACT",
     "IMAGE",
@@ -178,6 +180,8 @@ _AT_PLACES = Prepared(
         *_VALID,
     )
 )
+CHANGE = update(items).where(items.c.id == bindparam("item"))
+"""Changes one `item`, given `values`."""
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
 _TEXTS = select(items.c.title, items.c.text, items.c.content_hash).where(_THESE)
@@ -254,7 +258,7 @@ def _readable(
     try:
         rows = which.rows(connection, bound) if isinstance(which, Prepared) else connection.execute(which, bound).all()
     except (OperationalError, SQLiteError) as error:
-        if _UNDECODABLE not in str(error):
+        if not is_undecodable(error):
             raise
         if which is _READ and len(bound["ids"]) == 1:
             unreadable[bound["ids"][0]] = "it is not UTF-8 text"
@@ -300,7 +304,6 @@ _ROLES = frozenset(get_args(Speaker))
 _sound: set[tuple[type, ...]] = set()
 """Types of columns that were checked before; there are few."""
 _MAX_SOUND = 256
-_UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code
 _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     *(

@@ -9,6 +9,7 @@ tried again from then on.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
@@ -34,6 +35,7 @@ __all__ = [
     "reset",
     "retry_pause",
     "withdraw",
+    "worker_name",
 ]
 
 MAX_LEASE = 86_400.0
@@ -107,6 +109,11 @@ FAILED = (
     .values(leased_by=None, leased_until=bindparam("again"), attempts=bindparam("times"), problem=bindparam("error"))
 )
 """To be tried again, not before `again`."""
+
+
+def worker_name() -> str:
+    """Return a name for leases: short, as SQLite keeps the room that rows take with it while they are leased."""
+    return uuid.uuid4().hex[:12]
 
 
 def hold_spaces(connection: Connection, *, change: bool = False) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
 
 from pydantic_core import PydanticSerializationError, to_json
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select
+from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.checks import is_whole
-from agentkit_memory.errors import InvalidArgument, StoreCorrupt
+from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope
+from agentkit_memory.store.driver_errors import is_undecodable
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
@@ -19,7 +22,9 @@ from agentkit_memory.store.scope_rows import number_of, required
 from agentkit_memory.store.tables import recall_logs, scopes
 from agentkit_prompts.errors import brief
 
-__all__ = ["RecallLogs"]
+__all__ = ["RecallLogs", "used_items"]
+
+T = TypeVar("T")
 
 _END = 2**62
 _TRIM_EVERY = 64
@@ -103,8 +108,9 @@ class RecallLogs:
     ) -> tuple[RecallLog, ...]:
         """Return logs in order: the first after a number, the last before one, or with neither the newest.
 
+        Of a damaged one, `problem` names what could not be read.
+
         Raises:
-            StoreCorrupt: A stored log is damaged.
             InvalidArgument: No scope was given, the limit is less than 1, or a number is invalid.
         """
         if not is_whole(limit, 1):
@@ -119,27 +125,79 @@ class RecallLogs:
             "most": limit,
         }
         with self.database.read() as connection:
-            rows = connection.execute(_NEWEST_FIRST if after is None else _OLDEST_FIRST, bound).all()
-        try:
-            logs = [
-                RecallLog(
-                    row.query,
-                    json.loads(row.policy),
-                    tuple(Candidate(**each) for each in json.loads(row.candidates)),
-                    row.took_us,
-                    row.conversation,
-                    tuple(json.loads(row.degraded)),
-                    row.id,
-                    row.at,
-                )
-                for row in rows
-            ]
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StoreCorrupt(
-                f"{self.database.where}: a recall log is damaged ({type(error).__name__}); restore a backup, or read "
-                "others with `after` and `before`"
-            ) from error
+            logs = _logs(connection, _NEWEST_FIRST if after is None else _OLDEST_FIRST, bound)
         return tuple(logs if after is not None else reversed(logs))
+
+
+def used_items(candidates: object) -> list[str]:
+    """Return the ids of what was used, of the candidates of a stored log; none where these are damaged."""
+    found = _read(candidates, _candidates, tuple[Candidate, ...](), "candidates", [])
+    return [each.item for each in found if each.used]
+
+
+def _logs(connection: Connection, which: Select[Any], bound: dict[str, Any]) -> list[RecallLog]:
+    """Read logs, each by itself where the driver cannot decode one of them."""
+    try:
+        return [_log(row) for row in connection.execute(which, bound).all()]
+    except OperationalError as error:
+        if not is_undecodable(error):
+            raise
+    numbers = connection.scalars(which.with_only_columns(recall_logs.c.id), bound).all()
+    if len(numbers) == 1:
+        return [RecallLog("", {}, (), 0, id=numbers[0], problem="damaged: it is not UTF-8 text")]
+    alone = [bound | {"after": number - 1, "before": number + 1} for number in numbers]
+    return [log for one in alone for log in _logs(connection, which, one)]
+
+
+def _log(row: Any) -> RecallLog:
+    """Return a stored log; what of it is damaged is empty, and named in its `problem`."""
+    wrong: list[str] = []
+    made = RecallLog(
+        _checked(row.query, str, "", "query", wrong),
+        _read(row.policy, dict, dict[str, object](), "policy", wrong),
+        _read(row.candidates, _candidates, (), "candidates", wrong),
+        _checked(row.took_us, int, 0, "took_us", wrong),
+        _checked(row.conversation, str, "", "conversation", wrong),
+        _read(row.degraded, _texts, (), "degraded", wrong),
+        row.id,
+        float(_checked(row.at, (int, float), 0.0, "at", wrong)),
+    )
+    return replace(made, problem=f"damaged: {', '.join(wrong)}") if wrong else made
+
+
+def _checked(value: Any, kind: type[T] | tuple[type[T], ...], empty: T, name: str, wrong: list[str]) -> T:
+    if isinstance(value, kind):
+        return value
+    wrong.append(name)
+    return empty
+
+
+def _read(stored: Any, make: Callable[[Any], T], empty: T, name: str, wrong: list[str]) -> T:
+    try:
+        return make(json.loads(stored))
+    except (TypeError, ValueError, RecursionError):
+        wrong.append(name)
+        return empty
+
+
+def _candidates(stored: Any) -> tuple[Candidate, ...]:
+    found = tuple(Candidate(**each) for each in stored)
+    for each in found:
+        texts = (each.item, each.kind, each.why, each.slot)
+        numbers = (each.score, *dict(each.scores).values())
+        if not _are(str, texts) or not _are((int, float), numbers) or not isinstance(each.used, bool):
+            raise TypeError("a field of a candidate has the wrong type")
+    return found
+
+
+def _texts(stored: Any) -> tuple[str, ...]:
+    if not isinstance(stored, list) or not _are(str, stored):
+        raise TypeError("expected a list of texts")
+    return tuple(stored)
+
+
+def _are(kind: type | tuple[type, ...], values: Iterable[object]) -> bool:
+    return all(isinstance(each, kind) for each in values)
 
 
 def _json(value: object) -> str:

@@ -157,6 +157,8 @@ class RecallLog:
     """Grows from recall to recall; 0 until it is written."""
     at: float = 0.0
     """When it was written, in seconds since 1970."""
+    problem: str = ""
+    """What of it is damaged, could not be read and is empty here."""
 
 
 @dataclass(frozen=True, slots=True)

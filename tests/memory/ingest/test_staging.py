@@ -329,6 +329,14 @@ def opened(place: tuple[str, str]) -> Memory:
     return Memory.open(place[0], index=place[1] or None)
 
 
+def zebra_file(place: tuple[str, str], docs: Path) -> Path:
+    file = docs / "a.md"
+    file.write_text(manual("zebra"))
+    with opened(place) as memory:
+        memory.ingest(docs)
+    return file
+
+
 FAILPOINTS = [
     "document.staged",
     "document.staged:4",
@@ -342,10 +350,7 @@ FAILPOINTS = [
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str, str], docs: Path) -> None:
-    file = docs / "a.md"
-    file.write_text(manual("zebra"))
-    with opened(place) as memory:
-        memory.ingest(docs)
+    file = zebra_file(place, docs)
     words = ["zebra", "violin"]
     for number, failpoint in enumerate(FAILPOINTS):
         old, new = words[number % 2], words[(number + 1) % 2]
@@ -363,10 +368,7 @@ def test_killed_between_any_two_writes_it_is_the_old_or_the_new(place: tuple[str
 @pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
 def test_killed_while_chunks_move_they_end_in_their_places(place: tuple[str, str], docs: Path) -> None:
-    file = docs / "a.md"
-    file.write_text(manual("zebra"))
-    with opened(place) as memory:
-        memory.ingest(docs)
+    file = zebra_file(place, docs)
     for number, failpoint in enumerate(("document.staged:3", "document.published", "document.moved")):
         file.write_text(manual("zebra", inserted=f"violin number{number}\n\n" * (number + 1)))
         assert child(place[0], docs, place[1], failpoint).wait() == -signal.SIGKILL, failpoint

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit.memory import IngestOptions, Memory
+from agentkit.memory import Gate, IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
+from agentkit_memory.store.records import RecallLog
+from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
 
 
-def damage(home: Path, column: str, value: object, where: str = "text LIKE '%poison%'") -> None:
-    connection = sqlite3.connect(home / "memory.db")
-    assert connection.execute(f"UPDATE items SET {column} = {value} WHERE {where}").rowcount >= 1
-    connection.commit()
-    connection.close()
+def alter(home: Path, statement: str) -> None:
+    with closing(sqlite3.connect(home / "memory.db")) as connection, connection:
+        assert connection.execute(statement).rowcount >= 1
+
+
+def damage(home: Path, column: str, value: object) -> None:
+    alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%'")
 
 
 @pytest.fixture
@@ -107,18 +113,49 @@ def test_a_record_with_metadata_that_is_too_deep_is_refused_by_itself(tmp_path: 
         assert [found.text for found in memory.recall("zebra")] == ["zebra flat"]
 
 
-@pytest.mark.parametrize("column", ["policy", "degraded"])
-def test_a_damaged_recall_log_is_an_error_with_a_way_around_it(home: Path, column: str) -> None:
+STRANGE = '"kind": "turn", "score": 1, "used": true, "why": ""'
+DAMAGES = [
+    *[("candidates", f"'{stored}'") for stored in ("[", "[1]", '[{"shot": 1}]', "7", "[" * 100_000)],
+    ("candidates", f"""'[{{"item": 1, {STRANGE}}}]'"""),
+    ("candidates", f"""'[{{"item": "1", {STRANGE}, "scores": {{"a": "b"}}}}]'"""),
+    ("policy", "'[1]'"),
+    ("degraded", "'\"text\"'"),
+    ("query", "x'ff'"),
+    ("took_us", "'long'"),
+    ("at", "'today'"),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), DAMAGES)
+def test_a_damaged_recall_log_is_returned_with_its_problem_beside_the_others(
+    home: Path, column: str, value: str
+) -> None:
     with Memory.open(home) as memory:
-        memory.recall("zebra")
-    connection = sqlite3.connect(home / "memory.db")
-    assert connection.execute(f"UPDATE recall_logs SET {column} = ?", ("[" * 100_000,)).rowcount
-    connection.execute("UPDATE conversations SET expires_at = 'soon'")
-    connection.commit()
-    connection.close()
+        for query in ("heron", "zebra", "eel"):
+            memory.recall(query)
+        before = memory.recall_logs()
+        alter(home, f"UPDATE recall_logs SET {column} = {value} WHERE query = 'zebra'")
+        first, damaged, last = memory.recall_logs()
+        assert (first, last) == (before[0], before[2])
+        empty = type(getattr(before[1], column))()
+        assert damaged == replace(before[1], problem=f"damaged: {column}", **{column: empty})
+        assert memory.admin.reembed(Words(), gate=Gate(self_retrieval=0.0)).flipped  # its check reads logs
+
+
+def test_a_recall_log_that_is_not_utf_8_is_named_beside_the_others(home: Path) -> None:
     with Memory.open(home) as memory:
-        with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
-            memory.recall_logs()
+        for query in ("heron", "zebra", "eel"):
+            memory.recall(query)
+        before = memory.recall_logs()
+        alter(home, "UPDATE recall_logs SET query = CAST(x'ff' AS TEXT) WHERE query = 'zebra'")
+        bad = RecallLog("", {}, (), 0, id=before[1].id, problem="damaged: it is not UTF-8 text")
+        assert memory.recall_logs() == (before[0], bad, before[2])
+        assert memory.recall_logs(after=before[0].id, limit=1) == (bad,)
+
+
+def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: Path) -> None:
+    alter(home, "UPDATE conversations SET expires_at = 'soon'")
+    with Memory.open(home) as memory:
         with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
             memory.session("s")
         memory.session("other").append(Message("user", "zebra"))

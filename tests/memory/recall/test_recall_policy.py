@@ -17,7 +17,7 @@ from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import POLICIES
 from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, term_weights
-from agentkit_memory.recall.scorers import RecencyScorer, SittingScorer
+from agentkit_memory.recall.scorers import RecencyScorer
 from agentkit_prompts.context.messages import Message
 
 DEFAULT = POLICIES["default"]
@@ -172,7 +172,6 @@ class OddRetriever(Odd):
         (lambda: DenseRetriever(share=-1.0), "share"),
         (lambda: RecencyScorer(math.nan), "weight: expected a number, got nan"),
         (lambda: RecencyScorer(half_life=0.0), "half_life"),
-        (lambda: SittingScorer(best=0), "best: expected a number from 1 up"),
         (lambda: replace(DEFAULT, candidates=10**30), "candidates: expected 1 to 10,000"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Recalling turns: neighbours, speakers, dates, sittings, and what a reader sees anyway."""
+"""Recalling turns: neighbours, speakers, dates, and what a reader sees anyway."""
 
 from __future__ import annotations
 

@@ -201,16 +201,6 @@ def test_an_id_that_is_none_any_more_is_reported(home: Path) -> None:
         assert len(memory.recall("zebra").knowledge) == 1
 
 
-@pytest.mark.parametrize("stored", ["[", "[1]", '[{"shot": 1}]', "7"])
-def test_a_recall_log_that_is_none_any_more_is_reported(home: Path, stored: str) -> None:
-    with Memory.open(home) as memory:
-        memory.recall("zebra")
-        assert len(memory.recall_logs()) == 1
-        damage(home, f"UPDATE recall_logs SET candidates = '{stored}'")
-        with pytest.raises(StoreCorrupt, match="a recall log is damaged"):
-            memory.recall_logs()
-
-
 @pytest.mark.parametrize("column", ["writes", "model", "dimensions", "index_id", "state"])
 def test_a_damaged_row_of_a_space_is_reported(home: Path, column: str) -> None:
     with Memory.open(home) as memory:
