@@ -27,6 +27,7 @@ __all__ = [
     "Reader",
     "ReplyReader",
     "brief",
+    "check_cut",
     "count_of",
     "error_in",
     "is_json",
@@ -93,6 +94,11 @@ class Reader(ABC):
     @abstractmethod
     def add(self, document: object) -> list[Delta]:
         """Take a document in, and return the pieces that it adds."""
+
+    def _take_model(self, data: _Object) -> None:
+        """Keep who answers, where the server names it."""
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
 
     def end(self) -> list[Delta]:
         """Return the pieces that `add` held back."""
@@ -166,8 +172,7 @@ class ReplyReader(Reader):
         if (error := error_in(document)) is not None:
             raise error
         data = object_of(document, "the reply")
-        if isinstance(model := data.get("model"), str) and model:
-            self.model = model
+        self._take_model(data)
         if data.get("usage"):
             self._usage = _usage(object_of(data["usage"], "usage"))
         choices = data.get("choices") or []
@@ -190,8 +195,9 @@ class ReplyReader(Reader):
         seen: set[str] = set()
         calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
         reason = self.finish_reason
-        if reason == "length" and calls and not is_json(calls[-1].arguments):
-            raise IncompleteCall(f"inside the arguments of the tool {calls[-1].name!r}")
+        if reason == "length":
+            last = (calls[-1].name, calls[-1].arguments) if calls else None
+            check_cut(last, is_empty=not calls and not self._text)
         if calls and reason in (None, "stop", "function_call"):
             reason = "tool_calls"  # several servers say "stop" here
         elif self._refused and reason in (None, "stop"):
@@ -202,8 +208,6 @@ class ReplyReader(Reader):
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""
-        if reason == "length":
-            raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
         if reason in (None, "stop", "tool_calls", "function_call") and not self._has_content:
             thought = ", only what the model thought" if thought_in(self._kept) else ""
             what = f"neither text nor tool calls{thought}" if self._has_message else "no message"
@@ -392,6 +396,22 @@ def is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
+    """Refuse a reply that reached its limit of tokens too early to be used.
+
+    Args:
+        call: The name and the arguments of the tool call in which it ends; None where it ends in something else.
+        is_empty: Whether there are neither text nor calls.
+
+    Raises:
+        IncompleteCall: It was cut inside the arguments, or before anything that can be read.
+    """
+    if call is not None and not is_json(call[1]):
+        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
+    if is_empty:
+        raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
 
 
 def _keep(data: Mapping[str, Any], known: frozenset[str], kept: _Object) -> None:
