@@ -13,8 +13,7 @@ from agentkit_prompts.errors import MessageError
 
 __all__ = ["checked_calls", "messages_in"]
 
-_ARGUMENTS = {"tool_use": "input", "function_call": "arguments"}
-"""Type of a tool call -> the key of its arguments."""
+_CALLS = ("tool_use", "function_call")
 
 
 def checked_calls(
@@ -32,11 +31,11 @@ def checked_calls(
         IncompleteCall: It was cut too early to be used.
         ProtocolError: A call names no tool.
     """
-    calls = [block for block in blocks if block.get("type") in _ARGUMENTS]
+    calls = [block for block in blocks if block.get("type") in _CALLS]
     if is_cut:
         last = None
         if calls and blocks[-1] is calls[-1]:
-            given = calls[-1].get(_ARGUMENTS[calls[-1]["type"]])
+            given = calls[-1].get("input" if calls[-1]["type"] == "tool_use" else "arguments")
             last = str(calls[-1].get("name") or ""), given if isinstance(given, str) else ""
         check_cut(last, is_empty=not calls and not has_text)
     seen: set[str] = set()

@@ -6,18 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.reply_checks import checked_calls, messages_in
-from agentkit.models.http.reply_reader import (
-    ErrorReply,
-    PieceJoiner,
-    ProtocolError,
-    Reader,
-    brief,
-    count_of,
-    error_in,
-    object_of,
-    sendable,
-)
+from agentkit.models.http.reply_reader import PieceJoiner, ProtocolError, Reader, brief, count_of, object_of, sendable
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
 from agentkit_prompts.context.messages import Message, Thinking, ToolCall
 from agentkit_prompts.context.parts import Part
