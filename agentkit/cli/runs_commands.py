@@ -282,21 +282,24 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
         note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
 
 
-def _show_journal(journal: Journal) -> None:
-    put(f"user: {journal.context.user_input.text}")
+def _show_journal(journal: Journal, indent: str = "") -> None:
+    """Print what a run did so far; what agents inside it did stands under the calls that ask them."""
+    put(f"{indent}user: {journal.context.user_input.text}")
     for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
             message = answer.message
             if message.text:
-                put(f"model: {message.text}")
+                put(f"{indent}model: {message.text}")
             for call in message.tool_calls:
-                put(f"model calls {call.name} {call.arguments} ({call.id})")
+                put(f"{indent}model calls {call.name} {call.arguments} ({call.id})")
+                if (inner := journal.inner.get(call.id)) is not None:
+                    _show_journal(inner, f"{indent}  ")
         elif effect == "CallTools":
             result = answer[0]
-            put(f"{result.name} ({result.call_id}) {result.status}: {result.message.text}")
+            put(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}")
         elif effect == "AskApproval":
             for call, made in answer.items():
-                put(f"decided about {call}: {json.dumps(decision_data(made))}")
+                put(f"{indent}decided about {call}: {json.dumps(decision_data(made))}")
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:

@@ -71,6 +71,14 @@ class DurableStore:
         self._lock = threading.Lock()
         self._opened: tuple[Any, RunTables] | None = None
 
+    @property
+    def address(self) -> str:
+        """What DBOS connects to: the database, with its password and how connections are made."""
+        url = self.url
+        if url.get_backend_name() == "sqlite":
+            url = url.set(query={"cached_statements": str(_CACHED_STATEMENTS)})
+        return url.render_as_string(hide_password=False)
+
     @contextmanager
     def answering(self, again: str = "then ask again") -> Iterator[None]:
         """Within it, a database that does not answer is a `DatabaseUnavailable`.
@@ -275,7 +283,7 @@ class DurableStore:
         if self._opened is None:
             with self._lock:
                 if self._opened is None:
-                    self._opened = _opened(self.url)
+                    self._opened = _opened(self.url, self.address)
         return self._opened
 
     def _status(self, run_id: str, *, load_input: bool = False) -> Status:
@@ -317,8 +325,7 @@ def _checked_url(url: object) -> sa.URL:
             raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
         if made.query or made.host or made.username or made.drivername != "sqlite":
             raise DurableError("Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db")
-        database = str(Path(str(made.database)).absolute())
-        return sa.URL.create("sqlite", database=database, query={"cached_statements": str(_CACHED_STATEMENTS)})
+        return sa.URL.create("sqlite", database=os.path.realpath(str(made.database)))  # one file, one worker and name
     return made
 
 
@@ -328,14 +335,13 @@ def _scheme(url: object) -> str:
     return f"{scheme[:40]}://..." if found else f"{type(url).__name__} that is no address"
 
 
-def _opened(url: sa.URL) -> tuple[Any, RunTables]:
+def _opened(url: sa.URL, address: str) -> tuple[Any, RunTables]:
     """Open a database, and make the tables that are missing."""
     try:
         from dbos import DBOS, DBOSClient
         from dbos._serialization import DBOSPortableJSON
     except ImportError as error:
         raise DurableError("durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'") from error
-    address = url.render_as_string(hide_password=False)
     logger = logging.getLogger("dbos")
     level = logger.level
     if level == logging.NOTSET:

@@ -25,6 +25,9 @@ Made = TypeVar("Made")
 
 _PAGE = 500
 _MAX_LISTED = 10
+_MAX_RUNS = 1_000_000
+"""At once, or in a second: what no database of runs reaches."""
+_MIN_RATE = 0.000_001
 _MIN_WAIT, _MAX_WAIT = 0.05, 1.0
 _LIMITS = ("global_concurrency", "partition_concurrency", "worker_concurrency")
 _CONCURRENCY, _POLL = 20, 0.2
@@ -107,13 +110,13 @@ def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapO
     """
     problems: list[str] = []
     check_name("name", name, problems)
-    for option, lowest in (("concurrency", 1), ("tenant_concurrency", 1)):
+    for option in ("concurrency", "tenant_concurrency"):
         value: Any = options.get(option)
-        if value is not None and not (type(value) is int and value >= lowest):
-            problems.append(f"{option}={value!r:.40}: expected an int from {lowest}, or None")
+        if value is not None and not (type(value) is int and 1 <= value <= _MAX_RUNS):
+            problems.append(f"{option}={value!r:.40}: expected an int from 1 to {_MAX_RUNS:,}, or None")
     rate = options.get("rate")
-    if rate is not None and not (isinstance(rate, int | float) and rate > 0):
-        problems.append(f"rate={rate!r:.40}: expected runs in a second, above 0, or None")
+    if rate is not None and not (type(rate) in (int, float) and _MIN_RATE <= rate <= _MAX_RUNS):
+        problems.append(f"rate={rate!r:.40}: expected runs in a second, {_MIN_RATE:f} to {_MAX_RUNS:,}, or None")
     if isinstance(inputs, str | bytes | Mapping):
         problems.append(f"inputs: expected several inputs, got one: {inputs!r:.40}")
     if problems:
@@ -165,9 +168,9 @@ def _begin(
 ) -> None:
     """Set the limits, and store the runs that are new."""
     rate, limits = options.get("rate"), dict[str, Any]()
-    if rate is not None:  # DBOS counts whole runs in a window
-        period = max(1.0, 1 / rate)
-        limits["limiter"] = {"limit": max(1, round(rate * period)), "period": period}
+    if rate is not None:  # DBOS counts whole runs in a window of time
+        limit = max(1, int(rate))
+        limits["limiter"] = {"limit": limit, "period": limit / rate}
     limits |= {
         "global_concurrency": options.get("concurrency"),
         "partition_concurrency": options.get("tenant_concurrency"),

@@ -115,7 +115,7 @@ class RunTables:
     def __init__(self, url: sa.URL) -> None:
         self.is_sqlite = url.get_backend_name() == "sqlite"
         if self.is_sqlite:
-            self._engine = sa.create_engine(url, poolclass=sa.NullPool)
+            self._engine = self._leases = sa.create_engine(url, poolclass=sa.NullPool)
             event.listen(self._engine, "connect", _prepare_sqlite)
             self._now: Any = sa.literal_column("(julianday('now') - 2440587.5) * 86400.0", sa.Float)
         else:
@@ -123,6 +123,8 @@ class RunTables:
             if "connect_timeout" not in url.query:
                 url = url.update_query_dict({"connect_timeout": str(_SECONDS_CONNECT)})
             self._engine = sa.create_engine(url, pool_size=2, max_overflow=4, pool_pre_ping=True)
+            # What waits for a lock may have all of those: a lease is renewed beside them.
+            self._leases = sa.create_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
             self._now = sa.literal_column("extract(epoch from clock_timestamp())", sa.Float)
 
     def create(self) -> None:
@@ -139,6 +141,7 @@ class RunTables:
     def close(self) -> None:
         """Close the connections."""
         self._engine.dispose()
+        self._leases.dispose()
 
     # Workers
 
@@ -155,7 +158,7 @@ class RunTables:
             .where(_workers.c.id == id, _workers.c.state == "alive")
             .values(beat=_workers.c.beat + 1, beat_at=self._now)
         )
-        with self._engine.begin() as connection:
+        with self._leases.begin() as connection:
             return connection.execute(changed).rowcount > 0
 
     def end_worker(self, id: str, state: str, beat: int | None = None) -> bool:

@@ -1,7 +1,6 @@
 """`Worker`: does the runs of its agents, and goes on with those of workers that died.
 
-A worker renews its lease by counting up in its row. The others watch the count on clocks of their own, so that no clock
-that jumps matters, and a worker stops acting before its lease has ended. DBOS refuses what it stores after that.
+It acts while it has its lease; DBOS refuses what it stores after that.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
+from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled
 from agentkit.run.journal_file import locked, unlock
@@ -33,8 +33,6 @@ __all__ = ["Worker"]
 
 T = TypeVar("T")
 
-_SAFE = 0.6
-"""Which part of its lease a worker acts in without having renewed it."""
 _MIN_SECONDS_ORPHANED = 5.0
 """How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
 _SECONDS_KEPT = 86_400.0
@@ -98,19 +96,22 @@ class Worker:
             raise WorkerError(f"worker: {'; '.join(problems)}")
         self._store, self._agents = store, agents
         self._concurrency, self._tenant_concurrency = concurrency, tenant_concurrency
-        self._lease, self._grace, self._poll = lease, grace, poll
+        self._seconds, self._grace, self._poll = lease, grace, poll
         self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
         """Unique: no two workers ever have the same."""
         self._attempts: dict[str, Attempt] = {}
         self._watched: dict[str, tuple[int, float]] = {}
         self._orphans: dict[str, float] = {}
-        self._renewed = 0.0
-        self._is_stopping = threading.Event()
-        self.is_lost = False
-        """Whether the others took it for dead: it does nothing any more."""
-        self._beating: threading.Thread | None = None
+        self._lease: Lease | None = None
+        self._is_stopping, self._has_stopped = threading.Event(), threading.Event()
+        self._caring: threading.Thread | None = None
         self._lock_file: int | None = None
         self._dbos: Any = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the others took it for dead: it does nothing any more."""
+        return self._lease is not None and self._lease.is_lost
 
     # Start and stop
 
@@ -131,6 +132,8 @@ class Worker:
                 self._lock()
                 _elsewhere(self._launch)
         except BaseException:
+            if self._lease is not None:
+                self._lease.end()
             with _current_lock:
                 _current = None
             self._unlock()
@@ -170,12 +173,13 @@ class Worker:
 
         _register()
         tables, added = self._store.tables, self._agents.all
-        tables.add_worker(self.id, [one.key for one in added], self._lease, socket.gethostname(), os.getpid())
-        self._renewed = _now()
+        tables.add_worker(self.id, [one.key for one in added], self._seconds, socket.gethostname(), os.getpid())
+        self._lease = Lease(tables, self.id, self._seconds, self._leave_all)
+        self._lease.begin()
         self._dbos = DBOS(
             config={
                 "name": APPLICATION,
-                "system_database_url": self._store.url.render_as_string(hide_password=False),
+                "system_database_url": self._store.address,
                 "executor_id": self.id,
                 "application_version": VERSION,
                 "serializer": DBOSPortableJSONSerializer(),
@@ -194,8 +198,8 @@ class Worker:
             for other in tables.workers():
                 if other.state == "alive" and other.id != self.id:
                     tables.end_worker(other.id, "dead")
-        self._beating = threading.Thread(target=self._beat, name="agentkit-worker", daemon=True)
-        self._beating.start()
+        self._caring = threading.Thread(target=self._care, name="agentkit-worker", daemon=True)
+        self._caring.start()
 
     def _queues(self, queue: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the queues of an agent, with their limits."""
@@ -218,12 +222,14 @@ class Worker:
                 with suppress(RuntimeError):  # it has not begun, and will see that there is nothing to do
                     thread.join(_SECONDS_LEFT)
         self._wait_for_attempts(self._grace)
-        for attempt in [*self._attempts.values()]:
-            attempt.leave(is_taken=True)
+        self._leave_all()
         self._wait_for_attempts(_SECONDS_LEFT)
         DBOS.destroy()
-        if self._beating is not None:
-            self._beating.join()
+        self._has_stopped.set()
+        if self._caring is not None:
+            self._caring.join()
+        if self._lease is not None:
+            self._lease.end()
         if not self.is_lost:
             try:
                 self._hand_over([self.id])
@@ -232,8 +238,8 @@ class Worker:
                 _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
 
     def _wait_for_attempts(self, seconds: float) -> None:
-        until = _now() + seconds
-        while self._attempts and _now() < until and not self.is_lost:
+        until = seconds_now() + seconds
+        while self._attempts and seconds_now() < until and not self.is_lost:
             time.sleep(0.02)
 
     # Attempts
@@ -263,35 +269,25 @@ class Worker:
 
     def _check_lease(self) -> None:
         """Refuse to act where another worker may go on with the runs of this one."""
-        if self.is_lost or _now() - self._renewed > self._lease * _SAFE:
+        if self._lease is None or not self._lease.is_held:
             raise TakenOver
 
-    # The lease, and who looks after the runs of others
+    def _leave_all(self) -> None:
+        """End all attempts: others go on with their runs."""
+        for attempt in [*self._attempts.values()]:
+            attempt.leave(is_taken=True)
 
-    def _beat(self) -> None:
-        """Renew the lease until the worker has stopped, and look after runs meanwhile."""
-        pause = min(1.0, self._lease / 6)
-        while not (self._is_stopping.is_set() and not self._attempts):
+    # Who looks after the runs of others
+
+    def _care(self) -> None:
+        """Look after runs until the worker has stopped."""
+        while not self.is_lost:
             try:
-                self._renew()
-                if not self.is_lost:
-                    self._look_after()
+                self._look_after()
             except Exception as error:
                 _log.warning("worker %s: the database does not answer: %s", self.id, error)
-            if self.is_lost or _now() - self._renewed > self._lease * _SAFE:
-                for attempt in [*self._attempts.values()]:
-                    attempt.leave(is_taken=True)
-            if self.is_lost:
+            if self._has_stopped.wait(min(1.0, self._seconds / 6)):
                 return
-            time.sleep(pause)
-
-    def _renew(self) -> None:
-        at = _now()
-        if self._store.tables.beat(self.id):
-            self._renewed = at
-        else:
-            self.is_lost = True
-            _log.error("worker %s: the others took it for dead; it does nothing any more", self.id)
 
     def _look_after(self) -> None:
         self._leave_cancelled()
@@ -317,7 +313,7 @@ class Worker:
 
     def _bury(self) -> None:
         """Go on with the runs of workers whose lease has ended."""
-        tables, now = self._store.tables, _now()
+        tables, now = self._store.tables, seconds_now()
         ended: list[str] = []
         for worker in tables.workers():
             if worker.state == "alive":
@@ -344,14 +340,14 @@ class Worker:
 
     def _find_orphans(self) -> None:
         """Begin again with runs of this worker that nobody does, as where a step could not be stored."""
-        client, now = self._store.client, _now()
+        client, now = self._store.client, seconds_now()
         found = client.list_workflows(
             name=WORKFLOW, status="PENDING", executor_id=self.id, load_input=False, load_output=False
         )
         own = {status.workflow_id for status in found} - self._attempts.keys()
         self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
         for run_id, since in self._orphans.items():
-            if now - since > max(self._lease, _MIN_SECONDS_ORPHANED) and run_id not in self._attempts:
+            if now - since > max(self._seconds, _MIN_SECONDS_ORPHANED) and run_id not in self._attempts:
                 client._sys_db.reenqueue_for_recovery(run_id, [self.id], _INTERNAL_QUEUE)
 
     # One worker per SQLite file
@@ -379,11 +375,6 @@ class Worker:
         if file is not None:
             unlock(file)
             os.close(file)
-
-
-def _now() -> float:
-    """Return seconds that go on while the machine sleeps, where it can be known."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def _elsewhere(work: Callable[[], T]) -> T:

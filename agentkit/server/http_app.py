@@ -36,6 +36,7 @@ from agentkit.server.openai_endpoints.openai_api import OpenAIEndpoints
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.local_runs import LocalRuns
+from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.served_runs.tenant_limits import TenantLimits
 from agentkit.server.server_errors import AccessDenied, BadRequest, ServerError
@@ -63,7 +64,7 @@ class Server:
         access: The tokens; None asks for none and refuses whoever does not come from this machine: callers are then
             the tenant whose memory the agents have.
         options: What the server allows.
-        runs: Makes what starts runs, of this server; `LocalRuns` where it is None.
+        runs: Makes what starts background runs; `LocalRuns` where it is None.
 
     Raises:
         AgentDefinitionError: There is no agent, or two do not go together.
@@ -77,7 +78,7 @@ class Server:
         store: StoredRuns | None = None,
         access: Access | None = None,
         options: ServerOptions = _OPTIONS,
-        runs: Callable[[Server], BackgroundRuns] | None = None,
+        runs: Callable[[RunServices], BackgroundRuns] | None = None,
     ) -> None:
         check_types(
             AgentDefinitionError,
@@ -89,7 +90,7 @@ class Server:
             options=(options, ServerOptions, "ServerOptions"),
         )
         if runs is not None and not callable(runs):
-            raise AgentDefinitionError(f"Server: runs: expected a function of the server, got {runs!r:.60}")
+            raise AgentDefinitionError(f"Server: runs: expected what makes background runs, got {runs!r:.60}")
         self.options = options
         self.agents = ServedAgents(agents)
         self.access = access or Access(tenant=next(iter(self.agents.tenants), "local"))
@@ -103,12 +104,11 @@ class Server:
         self.sessions = SessionStore(self.agents.memory or memory, options.sessions_in_memory)
         self.limits = TenantLimits(options, self.store)
         self.measures = Measures()
-        self.runs: BackgroundRuns = (
-            LocalRuns(self.agents, self.store, self.sessions, self.limits, options) if runs is None else runs(self)
-        )
+        services = RunServices(self.agents, self.store, self.sessions, self.limits, options)
+        self.runs: BackgroundRuns = (runs or LocalRuns)(services)
         self._turns = Turns(self.store, self.limits, options)
         self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
-        self.run_endpoints = RunEndpoints(self.agents, self.runs, self.store, self.sessions, self.limits, options)
+        self.run_endpoints = RunEndpoints(services, self.runs)
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
         )

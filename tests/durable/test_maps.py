@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,9 @@ class Counting(ScriptedModel):
         super().__init__(["unused"])
         self.now = self.most = 0
         self.asked: list[str] = []
-        self.began: list[float] = []
 
     async def request(self, composition: Composition, **_: Any) -> Reply:
         self.asked.append(composition.user.text)
-        self.began.append(time.monotonic())
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0.02)
@@ -74,15 +72,14 @@ async def test_answers_and_errors_are_written_in_order_and_asking_again_does_not
 async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp_path: Path) -> None:
     model = Counting()
     agent = Agent(model, "You answer.", name="mapper")
-    working(agent)
+    runs = working(agent)
     inputs = [f"{tenant}{number}" for number in range(4) for tenant in "ab"]
     await agent.map(inputs, name="tenants", out=tmp_path / "t", tenant=lambda text: text[0], tenant_concurrency=1)
     assert model.most <= 2
-    model.began.clear()
-    await agent.map([f"r{number}" for number in range(7)], name="rate", out=tmp_path / "r", rate=2)
-    assert (
-        model.began[-1] - model.began[0] >= 1
-    )  # of at least two: SQLite counts whole seconds, and a worker may be slow to begin
+    await agent.map([f"r{number}" for number in range(3)], name="rate", out=tmp_path / "r", rate=1.5)
+    ids = [f"rate/{number}" for number in range(3)]
+    begun = sorted(one.dequeued_at for one in runs.store.client.list_workflows(workflow_ids=ids))
+    assert all(later - before >= 666 for before, later in pairwise(begun)), begun  # by the clock that begins them
 
 
 def test_the_command_line_maps_a_file_and_names_its_bad_lines(url: str, tmp_path: Path) -> None:
@@ -111,6 +108,8 @@ async def test_inputs_that_cannot_be_run_are_named_before_anything_is_started(ru
         await agent.map(["a", 1.5, "b", 2.5], name="m", out=tmp_path / "out")  # type: ignore[list-item]
     with pytest.raises(DurableError, match=r"concurrency=0: .*rate=-1: .*expected several inputs, got one"):
         await agent.map("abc", name="m", out=tmp_path / "out", concurrency=0, rate=-1)
+    with pytest.raises(DurableError, match=r"concurrency=1000001: .*rate=inf: expected runs in a second"):
+        await agent.map(["a"], name="m", out=tmp_path / "out", concurrency=1_000_001, rate=float("inf"))
     with pytest.raises(UnknownOption, match="limit"):
         await agent.map(["a"], name="m", out=tmp_path / "out", limit=3)  # type: ignore[call-arg]
     assert await runs.list_runs() == []

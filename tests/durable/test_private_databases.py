@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentkit import Runs
-from agentkit.durable import DurableError
+from agentkit.durable import DatabaseUnavailable, DurableError
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
@@ -18,6 +18,17 @@ def test_a_database_and_its_folder_are_private(empty_database: Path) -> None:
     found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in empty_database.parent.iterdir()}
     assert found
     assert set(found.values()) == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
+def test_what_is_no_file_keeps_its_rights(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    store = Runs(f"sqlite:///{pipe}").store
+    with pytest.raises(DatabaseUnavailable, match="disk I/O error"), store.answering():
+        assert store.tables
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o666
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
-"""A database that does not answer: whoever asks it is told by a typed error, and whoever waits goes on waiting."""
+"""A database that does not answer: who asks it gets a typed error, and who waits goes on waiting."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Agent, Runs, ScriptedModel
+from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.cli.app import app
 from agentkit.durable import DatabaseUnavailable, RunCancelled
+from agentkit.memory import Memory
+from agentkit_prompts import Composition
+from tests.durable.eventually import eventually
 from tests.postgres import stopped
 
 WAIT = 60.0
@@ -67,6 +73,95 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
         await results
     assert await followed is None
     runs.close()
+
+
+async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    acts, attempts = dict[str, str](), list[str]()
+
+    @tool
+    async def act(name: str, context: ToolContext[None]) -> str:
+        """Act once per key."""
+        attempts.append(name)
+        acts[context.idempotency_key] = name
+        await asyncio.sleep(0.05)
+        return f"acted for {name}"
+
+    def reply(sent: Composition) -> Message:
+        if len(sent.intermediate):
+            return Message("assistant", sent.intermediate[-1].text)
+        return Message("assistant", tool_calls=(ToolCall("a", "act", json.dumps({"name": sent.user.text})),))
+
+    runs, agent = Runs(postgres_url), Agent(ScriptedModel.repeat(reply), tools=[act], name="mapper")
+    runs.add(agent)
+    inputs, out = [f"input {number}" for number in range(12)], tmp_path / "out.jsonl"
+    with runs.worker(lease=1, poll=0.02, grace=0):
+        mapping = asyncio.create_task(agent.map(inputs, name=f"away-{os.getpid()}", out=out, concurrency=2))
+        await eventually(lambda: len(attempts) >= 4)
+        with stopped(postgres_url):
+            assert not mapping.done()
+        report = await asyncio.wait_for(mapping, WAIT)
+    assert (report.finished, report.failed) == (12, 0)
+    answers = [json.loads(line)["output"] for line in out.read_text().splitlines()]
+    assert answers == [f"acted for {one}" for one in inputs]
+    assert sorted(acts.values()) == sorted(inputs)
+    runs.close()
+
+
+def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_after_that(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("starlette", reason="needs the extra `server`")
+    from agentkit.server.served_runs.durable_records import DurableRecords
+    from agentkit.server.served_runs.durable_runs import DurableRuns
+    from tests.server.serving_agents import served
+
+    monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    goes_on = threading.Event()
+
+    @tool(timeout=WAIT)
+    def hold() -> str:
+        """Hold on."""
+        return str(goes_on.wait(WAIT))
+
+    def reply(sent: Composition) -> Message:
+        if len(sent.intermediate):
+            return Message("assistant", "held")
+        return Message("assistant", tool_calls=(ToolCall("a", "hold", "{}"),))
+
+    agent = Agent(ScriptedModel.repeat(reply), "You hold.", tools=[hold], name="holder")
+    records = DurableRecords(Runs(postgres_url))
+    options = {"store": records, "runs": partial(DurableRuns, records=records)}
+    with Memory.open(tmp_path / "home", scope="acme") as memory, served(agent.but(memory=memory), **options) as client:
+        run = client.post("/runs", {"agent": "holder", "input": "Go."}).json()["id"]
+        with client.http.stream("GET", f"/runs/{run}/events") as stream:
+            lines = stream.iter_lines()
+            while next(lines) != "event: model_replied":
+                pass
+            with stopped(postgres_url):
+                asked = {
+                    "start": client.post("/runs", {"agent": "holder", "input": "Again."}),
+                    "page": client.get("/runs"),
+                    "run": client.get(f"/runs/{run}"),
+                    "events": client.get(f"/runs/{run}/events"),
+                    "journal": client.get(f"/runs/{run}/journal"),
+                    "decide": client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}),
+                    "cancel": client.post(f"/runs/{run}/cancel"),
+                    "delete": client.delete(f"/runs/{run}"),
+                }
+                for name, answer in asked.items():
+                    assert (answer.status_code, answer.headers.get("retry-after")) == (503, "5"), (name, answer.text)
+                    assert answer.json()["error"]["code"] == "store_unavailable"
+                    assert "postgresql" not in answer.text, "it tells no address"
+            goes_on.set()
+            rest = [line for line in lines if line.startswith("event: ")]
+        assert rest[-2:] == ["event: run_finished", "event: end"]
+        assert client.get(f"/runs/{run}").json()["output"] == "held"
+    records.close()
 
 
 async def test_a_database_that_cannot_be_opened_is_named_without_its_password(tmp_path: Path) -> None:

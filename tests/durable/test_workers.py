@@ -161,8 +161,10 @@ async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and
 
 
 def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, agents: Callable[[str], Any]) -> None:
+    other_name = tmp_path / "other.db"
+    other_name.symlink_to(url.removeprefix("sqlite:///"))
     with site(url, tmp_path / "site") as here, agents(url).runs.worker(grace=0):
-        _, said = here.worker().communicate(timeout=WAIT)
+        _, said = here.worker(DURABLE_TEST_URL=f"sqlite:///{other_name}").communicate(timeout=WAIT)
         assert f"process {os.getpid()} works on" in said
         assert "a SQLite file takes one worker" in said
 

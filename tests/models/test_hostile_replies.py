@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, InMemorySession, ModelError, tool
-from agentkit.models.http.reply_reader import ErrorReply, IncompleteCall, ProtocolError, Reader
+from agentkit.models.http.error_reply import ErrorReply
+from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Reader
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN
 from tests.models.test_model_secrets import everything
 from tests.models.wires import COMPLETION, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentkit.models.http.reply_checks import calls_in, check_call, check_cut
+from agentkit.models.http.error_reply import error_in
+from agentkit.models.http.reply_checks import checked_calls, messages_in
 from agentkit.models.http.reply_reader import (
     PieceJoiner,
     ProtocolError,
     Reader,
     brief,
     count_of,
-    error_in,
     is_json,
     object_of,
     sendable,
@@ -20,8 +20,6 @@ from agentkit.models.http.reply_reader import (
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.errors import MessageError
 
 __all__ = ["AnthropicReader"]
 
@@ -139,17 +137,10 @@ class AnthropicReader(Reader):
         if not self.started:
             raise ProtocolError("there is no message in it")
         blocks = self._read()
-        calls = calls_in(blocks)
         reason = self.finish_reason
-        if reason == "length":
-            if calls and blocks[-1] is calls[-1] and not _is_whole(calls[-1].get("input")):
-                check_cut(calls[-1].get("name") or "")
-            check_cut(is_empty=not calls and not self.text)
-        elif reason is None and not calls and not self.text:
+        calls = checked_calls(blocks, "toolu", is_cut=reason == "length", has_text=bool(self.text))
+        if reason is None and not calls and not self.text:
             raise ProtocolError("the message has neither text nor tool calls, and no stop_reason")
-        seen: set[str] = set()
-        for number, call in enumerate(calls):
-            check_call(call, "toolu", number, seen)
         message = _message(blocks)
         if message.tool_calls and reason in (None, "stop", *_PAUSES):
             reason = "tool_calls"
@@ -167,8 +158,7 @@ class AnthropicReader(Reader):
 
     def _begin(self, data: dict[str, Any]) -> None:
         self.started = True
-        if isinstance(model := data.get("model"), str) and model:
-            self.model = model
+        self._take_model(data)
         self._count(data.get("usage"))
 
     def _end(self, data: dict[str, Any], around: dict[str, Any]) -> None:
@@ -245,16 +235,9 @@ def _object_in(text: str) -> Any:
     return json.loads(text) if is_json(text) else {}
 
 
-def _is_whole(given: object) -> bool:
-    return not isinstance(given, str) or is_json(given)
-
-
 def _message(blocks: list[dict[str, Any]]) -> Message:
     kept = [block for block in map(_sent_back, blocks) if not _is_blank(block)]
-    try:
-        found = read_messages([{"role": "assistant", "content": kept}], form="anthropic", is_linked=False)
-    except MessageError as error:
-        raise ProtocolError(str(error)) from None
+    found = messages_in([{"role": "assistant", "content": kept}], "anthropic")
     return found[0] if found else Message("assistant", "")
 
 

@@ -1,50 +1,63 @@
-"""What is checked of every reply, in whatever form it came: that it was not cut in half, and that calls have ids."""
+"""What Anthropic's messages and OpenAI's responses have in common: content that comes as typed blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
-from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError
+from agentkit.models.http.reply_reader import ProtocolError, check_cut
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
+from agentkit_prompts.context.wire.read_messages import read_messages
+from agentkit_prompts.errors import MessageError
 
-__all__ = ["calls_in", "check_call", "check_cut"]
+__all__ = ["checked_calls", "messages_in"]
 
 _CALLS = ("tool_use", "function_call")
 
 
-def check_cut(tool: object = None, *, is_empty: bool = False) -> None:
-    """Refuse a reply that reached its limit of tokens too early to be used.
+def checked_calls(
+    blocks: Sequence[dict[str, Any]], prefix: str, *, is_cut: bool, has_text: bool
+) -> list[dict[str, Any]]:
+    """Return the tool calls of a reply, each with an id that no other one has: results are matched by it.
 
     Args:
-        tool: The name of the tool in whose arguments it was cut; None where it was not.
-        is_empty: Whether there are neither text nor calls.
+        blocks: All that the reply has, in order.
+        prefix: What ids begin with that are missing, or were given to several calls.
+        is_cut: Whether the reply reached its limit of tokens.
+        has_text: Whether it has any text.
 
     Raises:
-        IncompleteCall: It was cut there.
+        IncompleteCall: It was cut too early to be used.
+        ProtocolError: A call names no tool.
     """
-    if tool is not None:
-        raise IncompleteCall(f"inside the arguments of the tool {str(tool)!r}")
-    if is_empty:
-        raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
+    calls = [block for block in blocks if block.get("type") in _CALLS]
+    if is_cut:
+        last = None
+        if calls and blocks[-1] is calls[-1]:
+            given = calls[-1].get("input" if calls[-1]["type"] == "tool_use" else "arguments")
+            last = str(calls[-1].get("name") or ""), given if isinstance(given, str) else ""
+        check_cut(last, is_empty=not calls and not has_text)
+    seen: set[str] = set()
+    for number, call in enumerate(calls):
+        if not isinstance(call.get("name"), str) or not call["name"]:
+            raise ProtocolError(f"the tool call {number} has no name")
+        key = "call_id" if "call_id" in call or call["type"] == "function_call" else "id"
+        name = clean(call[key]) if isinstance(call.get(key), str) else ""
+        if not name or name in seen:
+            name = f"{prefix}_{number}_{len(seen)}"
+        call[key] = name
+        seen.add(name)
+    return calls
 
 
-def calls_in(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is read as a tool call, whichever form it belongs to."""
-    return [block for block in blocks if block.get("type") in _CALLS]
-
-
-def check_call(call: dict[str, Any], start: str, number: int, seen: set[str]) -> None:
-    """Give a call an id that none of those `seen` has: results are matched by it.
+def messages_in(data: Sequence[dict[str, Any]], form: Literal["anthropic", "responses"]) -> tuple[Message, ...]:
+    """Return what was received as messages.
 
     Raises:
-        ProtocolError: It names no tool.
+        ProtocolError: It cannot be read.
     """
-    if not isinstance(call.get("name"), str) or not call["name"]:
-        raise ProtocolError(f"the tool call {number} has no name")
-    key = "call_id" if "call_id" in call or call["type"] == "function_call" else "id"
-    name = clean(call[key]) if isinstance(call.get(key), str) else ""
-    if not name or name in seen:
-        name = f"{start}_{number}_{len(seen)}"
-    call[key] = name
-    seen.add(name)
+    try:
+        return read_messages(data, form=form, is_linked=False) if data else ()
+    except MessageError as error:
+        raise ProtocolError(str(error)) from None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 from uuid import uuid4
 
+from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.json_end import JsonEnd
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
@@ -20,15 +21,14 @@ from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 
 __all__ = [
-    "ErrorReply",
     "IncompleteCall",
     "PieceJoiner",
     "ProtocolError",
     "Reader",
     "ReplyReader",
     "brief",
+    "check_cut",
     "count_of",
-    "error_in",
     "is_json",
     "object_of",
     "sendable",
@@ -43,20 +43,6 @@ _CALL_KEYS = frozenset(("index", "id", "type", "function"))
 
 class ProtocolError(ValueError):
     """What a server sent is no reply of its protocol."""
-
-
-class ErrorReply(Exception):
-    """What a server sent is an error, whatever the status of its answer.
-
-    Attributes:
-        code: Its code or type, as the server names it; empty where it names none.
-        explanation: What it says.
-    """
-
-    def __init__(self, code: str, explanation: str) -> None:
-        super().__init__(explanation)
-        self.code = code
-        self.explanation = explanation
 
 
 class IncompleteCall(Exception):
@@ -93,6 +79,11 @@ class Reader(ABC):
     @abstractmethod
     def add(self, document: object) -> list[Delta]:
         """Take a document in, and return the pieces that it adds."""
+
+    def _take_model(self, data: _Object) -> None:
+        """Keep who answers, where the server names it."""
+        if isinstance(model := data.get("model"), str) and model:
+            self.model = model
 
     def end(self) -> list[Delta]:
         """Return the pieces that `add` held back."""
@@ -166,8 +157,7 @@ class ReplyReader(Reader):
         if (error := error_in(document)) is not None:
             raise error
         data = object_of(document, "the reply")
-        if isinstance(model := data.get("model"), str) and model:
-            self.model = model
+        self._take_model(data)
         if data.get("usage"):
             self._usage = _usage(object_of(data["usage"], "usage"))
         choices = data.get("choices") or []
@@ -190,8 +180,9 @@ class ReplyReader(Reader):
         seen: set[str] = set()
         calls = tuple(call.read(position, seen, self._provider) for position, call in enumerate(self._calls))
         reason = self.finish_reason
-        if reason == "length" and calls and not is_json(calls[-1].arguments):
-            raise IncompleteCall(f"inside the arguments of the tool {calls[-1].name!r}")
+        if reason == "length":
+            last = (calls[-1].name, calls[-1].arguments) if calls else None
+            check_cut(last, is_empty=not calls and not self._text)
         if calls and reason in (None, "stop", "function_call"):
             reason = "tool_calls"  # several servers say "stop" here
         elif self._refused and reason in (None, "stop"):
@@ -202,8 +193,6 @@ class ReplyReader(Reader):
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""
-        if reason == "length":
-            raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
         if reason in (None, "stop", "tool_calls", "function_call") and not self._has_content:
             thought = ", only what the model thought" if thought_in(self._kept) else ""
             what = f"neither text nor tool calls{thought}" if self._has_message else "no message"
@@ -345,36 +334,6 @@ class _Call:
         return ToolCall(id_, clean(self.name), clean("".join(self._arguments)) or "{}", opaque=opaque)
 
 
-def error_in(document: object) -> ErrorReply | None:
-    """Return the error that an answer is, in the forms that endpoints give it; None for any other."""
-    if isinstance(document, list) and len(document) == 1:  # Gemini
-        document = document[0]
-    if not isinstance(document, dict):
-        return None
-    error = document.get("error")
-    if not error and isinstance(choices := document.get("choices"), list) and choices:
-        first = choices[0]
-        error = first.get("error") if isinstance(first, dict) else None
-    if not error and (document.get("object") == "error" or document.get("type") == "error"):
-        error = document
-    if not error and not document.keys() & {"choices", "content", "output", "type", "object", "usage"}:
-        error = document.get("detail") or (document if isinstance(document.get("message"), str) else None)
-    if not error or error is True:
-        return ErrorReply("", "the endpoint failed without a reason") if error else None
-    if not isinstance(error, dict):
-        code = document.get("error_type") or document.get("code") or ""
-        return ErrorReply(str(code), _as_text(error))
-    while isinstance(error.get("error"), dict):
-        error = error["error"]
-    words = [str(error[key]) for key in ("code", "status", "type") if error.get(key) not in (None, "", "error")]
-    explanation = error.get("message") or error.get("msg") or error.get("detail") or error
-    return ErrorReply(" ".join(words), _as_text(explanation))
-
-
-def _as_text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
 def sendable(kept: _Object) -> _Object:
     """Return what was kept, without what is empty, as data that can be sent and stored."""
     try:
@@ -392,6 +351,22 @@ def is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
+    """Refuse a reply that reached its limit of tokens too early to be used.
+
+    Args:
+        call: The name and the arguments of the tool call in which it ends; None where it ends in something else.
+        is_empty: Whether there are neither text nor calls.
+
+    Raises:
+        IncompleteCall: It was cut inside the arguments, or before anything that can be read.
+    """
+    if call is not None and not is_json(call[1]):
+        raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
+    if is_empty:
+        raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")
 
 
 def _keep(data: Mapping[str, Any], known: frozenset[str], kept: _Object) -> None:

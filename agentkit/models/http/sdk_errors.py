@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from agentkit.models.http.reply_reader import ErrorReply, IncompleteCall, ProtocolError, error_in
+from agentkit.models.http.error_reply import ErrorReply, error_in
+from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError
 from agentkit.models.model_errors import (
     ModelAuthError,
     ModelError,

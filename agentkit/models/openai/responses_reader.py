@@ -6,26 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentkit.models.http.reply_checks import calls_in, check_call, check_cut
-from agentkit.models.http.reply_reader import (
-    ErrorReply,
-    PieceJoiner,
-    ProtocolError,
-    Reader,
-    brief,
-    count_of,
-    error_in,
-    is_json,
-    object_of,
-    sendable,
-)
+from agentkit.models.http.error_reply import ErrorReply, error_in
+from agentkit.models.http.reply_checks import checked_calls, messages_in
+from agentkit.models.http.reply_reader import PieceJoiner, ProtocolError, Reader, brief, count_of, object_of, sendable
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
 from agentkit_prompts.context.messages import Message, Thinking, ToolCall
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.wire.clean import clean
-from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
-from agentkit_prompts.errors import MessageError
 
 __all__ = ["ResponsesReader"]
 
@@ -124,15 +112,8 @@ class ResponsesReader(Reader):
         if not self.started:
             raise ProtocolError("there is no response in it")
         items = [item.whole() for item in self._items.values()]
-        calls = calls_in(items)
         reason = self.finish_reason
-        if reason == "length":
-            if calls and items[-1] is calls[-1] and not is_json(str(calls[-1].get("arguments") or "")):
-                check_cut(calls[-1].get("name") or "")
-            check_cut(is_empty=not calls and not self.text)
-        seen: set[str] = set()
-        for number, call in enumerate(calls):
-            check_call(call, "call", number, seen)
+        calls = checked_calls(items, "call", is_cut=reason == "length", has_text=bool(self.text))
         if not calls and not any(item.get("type") == "message" for item in items) and reason in (None, "stop"):
             raise ProtocolError("the response has neither text nor tool calls")
         message = _message([made for item in items if (made := _sent_back(item))])
@@ -144,8 +125,7 @@ class ResponsesReader(Reader):
 
     def _begin(self, data: dict[str, Any]) -> None:
         self.started = True
-        if isinstance(model := data.get("model"), str) and model:
-            self.model = model
+        self._take_model(data)
 
     def _whole(self, data: dict[str, Any]) -> list[Delta]:
         self._begin(data)
@@ -264,10 +244,7 @@ def _sent_back(item: dict[str, Any]) -> dict[str, Any]:
 
 def _message(items: list[dict[str, Any]]) -> Message:
     """Return all items as one message, which says in which order they came where that is not the usual one."""
-    try:
-        found = read_messages(items, form="responses", is_linked=False) if items else ()
-    except MessageError as error:
-        raise ProtocolError(str(error)) from None
+    found = messages_in(items, "responses")
     if not found:
         return Message("assistant", "")
     if len(found) == 1:

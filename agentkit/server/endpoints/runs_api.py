@@ -16,14 +16,11 @@ from starlette.responses import PlainTextResponse, Response
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import EventStream, JSONAnswer, read_json, sse, validated
 from agentkit.server.endpoints.http_endpoint import Endpoint, Kwargs, Parameter, checked_name, number, text
-from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
 from agentkit.server.served_runs.run_records import ENDED, STATUSES, RunRecord, RunsWanted
-from agentkit.server.served_runs.stored_runs import StoredRuns
-from agentkit.server.served_runs.tenant_limits import TenantLimits
+from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import BadRequest, Conflict, UnknownResource, Unprocessable
-from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import Owner
 from agentkit.threads import in_thread
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -127,32 +124,13 @@ class Decisions(_Part):
 
 
 class RunEndpoints:
-    """The endpoints under `/runs`.
+    """The endpoints under `/runs`; `runs` starts them."""
 
-    Args:
-        agents: The agents.
-        runs: What starts them.
-        store: Where they are kept.
-        sessions: Where conversations are.
-        limits: Counts.
-        options: What the server allows.
-    """
-
-    def __init__(
-        self,
-        agents: ServedAgents,
-        runs: BackgroundRuns,
-        store: StoredRuns,
-        sessions: SessionStore,
-        limits: TenantLimits,
-        options: ServerOptions,
-    ) -> None:
-        self._agents = agents
+    def __init__(self, services: RunServices, runs: BackgroundRuns) -> None:
         self._runs = runs
-        self._store = store
-        self._sessions = sessions
-        self._limits = limits
-        self._options = options
+        self._agents, self._sessions = services.agents, services.sessions
+        self._store, self._limits = services.store, services.limits
+        self._options = services.options
 
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""

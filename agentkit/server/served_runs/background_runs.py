@@ -62,7 +62,10 @@ class BackgroundRuns(Protocol):
         ...
 
     def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        """Yield the events of a run behind number `after`, and those to come until it ends or waits."""
+        """Yield the events of a run behind number `after`, and those to come until it ends or waits.
+
+        A database that stops answering once they have begun is waited for.
+        """
         ...
 
     def stop_listening(self) -> None:

@@ -10,12 +10,12 @@ from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from agentkit.agent import Agent
 from agentkit.chain import Chain
 from agentkit.durable.added_agents import AddedAgent
-from agentkit.durable.durable_errors import RunIdTaken, RunNotFound, WorkerError
+from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
 from agentkit.durable.run_request import SessionName, StartOptions
 from agentkit.durable.runs import Runs
@@ -29,6 +29,7 @@ from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import event_form, usage_form
 from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run
 from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
+from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, UnknownResource
 from agentkit.server.session_store import Owner
 from agentkit.session import Session
@@ -36,9 +37,6 @@ from agentkit.threads import in_thread
 from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_tools import Tool
-
-if TYPE_CHECKING:
-    from agentkit.server.http_app import Server
 
 __all__ = ["DurableRuns"]
 
@@ -58,7 +56,7 @@ class DurableRuns:
     and version. Events are whole replies and results: they come from the journal.
 
     Args:
-        server: Whose agents, sessions and options.
+        services: Whose agents, sessions and options; durable runs are not kept in its store.
         records: Where the runs are.
         version: One version of all agents, for agents that are replaced while the server runs: a run goes on with the
             agent as it is then. None for one that changes with what the model is sent; see `Runs.add`.
@@ -69,16 +67,16 @@ class DurableRuns:
 
     has_deltas = False
 
-    def __init__(self, server: Server, records: DurableRecords, version: str | None = None) -> None:
-        if server.sessions.memory is None:
+    def __init__(self, services: RunServices, records: DurableRecords, version: str | None = None) -> None:
+        if services.sessions.memory is None:
             raise AgentDefinitionError("server: durable runs need a memory: a session in one process is lost with it")
-        self._memory = server.sessions.memory
-        self._agents, self._sessions = server.agents, server.sessions
-        self._options, self._limits = server.options, server.limits
+        self._memory = services.sessions.memory
+        self._agents, self._sessions = services.agents, services.sessions
+        self._options, self._limits = services.options, services.limits
         self._records, self._runs = records, records.runs
         self._added: dict[str, AddedAgent] = {}
-        for loaded in server.agents:
-            agent = _OfTenants(server.agents, loaded.name)
+        for loaded in services.agents:
+            agent = _OfTenants(services.agents, loaded.name)
             self._runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = self._runs.agents.latest(agent)
         self._worker: Any = None
@@ -167,10 +165,17 @@ class DurableRuns:
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """See `BackgroundRuns.events`."""
-        wait = _MIN_WAIT
+        wait, has_begun = _MIN_WAIT, False
         while True:
-            now = await self._record(record)
-            journal = await in_thread(partial(self._records.durable_journal, record.id))
+            try:
+                now = await self._record(record)
+                journal = await in_thread(partial(self._records.durable_journal, record.id))
+            except DatabaseUnavailable:
+                if not has_begun or self._is_closing:
+                    raise
+                await asyncio.sleep(_MAX_WAIT)
+                continue
+            has_begun = True
             fresh = [event for event in _events(journal, now) if event.seq > after]
             for event in fresh:
                 yield event

@@ -28,11 +28,10 @@ from agentkit.server.served_runs.run_records import (
     usage_since,
     user_input_of,
 )
-from agentkit.server.served_runs.stored_runs import StoredRuns
-from agentkit.server.served_runs.tenant_limits import TenantLimits
+from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, QuotaExceeded, ServerFull, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.session_store import Owner, SessionStore
+from agentkit.server.session_store import Owner
 from agentkit.threads import in_thread
 
 __all__ = [
@@ -53,36 +52,19 @@ _PAGE = 500
 
 
 class LocalRuns:
-    """A `BackgroundRuns` of this process. A session has one run at a time.
-
-    Args:
-        agents: The agents.
-        store: Where runs are kept. A journal is kept in it line by line, so that a run is gone on with after a crash.
-        sessions: Where conversations are.
-        limits: Counts what runs use.
-        options: What the server allows.
-    """
+    """A `BackgroundRuns` of this process. A session has one run at a time."""
 
     has_deltas = True
 
-    def __init__(
-        self,
-        agents: ServedAgents,
-        store: StoredRuns,
-        sessions: SessionStore,
-        limits: TenantLimits,
-        options: ServerOptions,
-    ) -> None:
-        self._agents = agents
-        self._store = store
-        self._sessions = sessions
-        self._limits = limits
-        self._options = options
+    def __init__(self, services: RunServices) -> None:
+        self._agents, self._sessions = services.agents, services.sessions
+        self._store, self._limits = services.store, services.limits
+        self._options = services.options
         self._live: dict[tuple[str, str], LiveRun] = {}
         self._busy: dict[tuple[Owner, str], str] = {}
         """Sessions that have a run, and its id."""
         self._deciding = asyncio.Lock()
-        self._room = asyncio.Semaphore(options.background_runs)
+        self._room = asyncio.Semaphore(self._options.background_runs)
         self._is_closing = False
 
     @property

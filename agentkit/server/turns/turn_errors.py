@@ -59,7 +59,9 @@ def server_error(error: BaseException) -> ServerError:
         return Conflict(str(error), code=type(error).__name__)
     _log.error("a request failed", exc_info=error)
     if isinstance(error, StoreError | DatabaseUnavailable):
-        return ServerFull("the store of the server cannot be used now: try again", code="store_unavailable")
+        return ServerFull(
+            "the store of the server cannot be used now: try again", code="store_unavailable", retry_after=5.0
+        )
     return ServerError("an internal error; the log of the server has more", code="internal_error")
 
 

@@ -36,7 +36,7 @@ def private_folder(path: Path) -> None:
 def private_file(path: Path) -> None:
     """Make an empty file for its owner alone, or take the rights of others from one that exists, where that is ours.
 
-    What cannot be made or changed is left to whoever opens it, who reports it.
+    What cannot be made or changed is left to whoever opens it, who reports it; a device or a pipe keeps its rights.
     """
     with suppress(OSError, ValueError):
         with suppress(FileExistsError):
@@ -59,5 +59,7 @@ def _take_from_others(path: Path) -> None:
         return
     with suppress(OSError, ValueError):  # of another owner, or gone meanwhile
         status = path.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            return  # such as /dev/urandom, which all programs of a machine need
         if status.st_mode & _OTHERS and status.st_uid == os.geteuid():
             path.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS)

@@ -1,0 +1,92 @@
+"""A lease is renewed whatever else waits for the database, and a worker that cannot renew it stops in time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from tests.durable.eventually import eventually
+
+WAIT = 30.0
+LEASE = 1.0
+
+
+@contextmanager
+def locked(url: str, table: str) -> Iterator[None]:
+    """Have a database locked by another program: a table, or all of a SQLite file."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None) as file:
+            file.execute("BEGIN IMMEDIATE")
+            yield
+            file.execute("ROLLBACK")
+        file.close()
+        return
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"LOCK TABLE {table}"))
+        yield
+
+
+@pytest.mark.parametrize("kind", ["url", "postgres_url"])
+async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_lease(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue(kind)
+    calls, goes_on = list[str](), threading.Event()
+
+    @tool
+    def hold() -> str:
+        """Hold on."""
+        calls.append("hold")
+        return str(goes_on.wait(WAIT))
+
+    script = [Message("assistant", tool_calls=(ToolCall("a", "hold", "{}"),)), "held"]
+    agent, runs = Agent(ScriptedModel(script), tools=[hold], name="holder"), Runs(url)
+    runs.add(agent)
+    with runs.worker(lease=LEASE, poll=0.02, grace=0):
+        handle = await agent.start("Go.", run_id=f"held-{os.getpid()}")
+        await eventually(lambda: calls)
+        with locked(url, "agentkit_approvals"):
+            await asyncio.sleep(LEASE * 1.2)
+        await asyncio.sleep(LEASE / 2)  # until it has been seen that the lease was not renewed, if it was not
+        goes_on.set()
+        assert (await handle.result(timeout=WAIT)).output == "held"
+        assert (calls, (await handle.info()).attempts) == (["hold"], 1)
+    runs.close()
+
+
+async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_made_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    calls, ended = list[str](), list[str]()
+
+    @tool(timeout=WAIT)
+    async def linger() -> str:
+        """Take long."""
+        calls.append("linger")
+        try:
+            await asyncio.sleep(WAIT if len(calls) == 1 else 0)
+        finally:
+            ended.append("linger")
+        return "done"
+
+    script = [Message("assistant", tool_calls=(ToolCall("a", "linger", "{}"),)), "ended"]
+    agent, runs = Agent(ScriptedModel(script), tools=[linger], name="lingers"), Runs(postgres_url)
+    runs.add(agent)
+    with runs.worker(lease=LEASE, poll=0.02, grace=0):
+        handle = await agent.start("Go.", run_id=f"left-{os.getpid()}")
+        await eventually(lambda: calls)
+        with locked(postgres_url, "agentkit_workers"):
+            await eventually(lambda: ended)
+        assert (await handle.result(timeout=WAIT)).output == "ended"
+        assert len(calls) == 2
+    runs.close()

@@ -1,0 +1,80 @@
+"""Which of the runs that wait begins first, and what is known of the agents inside a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from typer.testing import CliRunner
+
+from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit.cli.app import app
+from agentkit.durable import RunCancelled
+from agentkit_prompts import Composition
+from tests.durable.eventually import eventually
+
+Working = Callable[..., Runs]
+WAIT = 30.0
+
+
+async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Runs) -> None:
+    begun: list[str] = []
+
+    def reply(sent: Composition) -> str:
+        begun.append(sent.user.text)
+        return "ok"
+
+    agent = Agent(ScriptedModel.repeat(reply), name="quick")
+    runs.add(agent)
+    handles = [
+        await agent.start("later", delay=0.5, priority=1),
+        await agent.start("first come"),
+        await agent.start("last", priority=101),
+        await agent.start("urgent", priority=1),
+    ]
+    assert [(await handle.info()).state for handle in handles] == ["queued"] * 4
+    with runs.worker(concurrency=1, poll=0.02, grace=0):
+        for handle in handles:
+            await handle.result(timeout=WAIT)
+    assert [one for one in begun if one != "later"] == ["urgent", "first come", "last"]
+    info = await handles[0].info()
+    assert (info.updated_at - info.created_at).total_seconds() >= 0.5
+
+
+async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: Working, url: str) -> None:
+    begun, cancelled = list[str](), list[str]()
+
+    @tool(timeout=WAIT)
+    async def fetch(name: str) -> str:
+        """Fetch something."""
+        begun.append(name)
+        try:
+            await asyncio.sleep(WAIT)
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+        return f"{name} is here"
+
+    def fetching(sent: Composition) -> Message:
+        return Message("assistant", tool_calls=(ToolCall("f", "fetch", f'{{"name": "{sent.user.text}"}}'),))
+
+    helper = Agent(ScriptedModel.repeat(fetching), tools=[fetch], name="helper")
+    asked = [ToolCall(name, "help", f'{{"input": "{name}"}}') for name in ("Ada", "Bob")]
+    script = ScriptedModel([Message("assistant", tool_calls=tuple(asked))])
+    outer = Agent(script, tools=[helper.as_tool(name="help", description="Helps.")], name="outer")
+    working(outer, worker={"lease": 1.0})
+    handle = await outer.start("Go.")
+    await eventually(lambda: len(begun) >= 2)
+    inner = (await handle.journal()).inner
+    asked_for = {name: [entry.effect for entry in one.entries].count("CallModel") for name, one in inner.items()}
+    assert asked_for == {"Ada": 1, "Bob": 1}
+    shown = await asyncio.to_thread(CliRunner().invoke, app, ["runs", "show", handle.run_id, "--url", url])
+    for name in ("Ada", "Bob"):
+        call = f'model calls fetch {{"name": "{name}"}} (f)'
+        assert f'model calls help {{"input": "{name}"}} ({name})\n  user: {name}\n  {call}\n' in shown.stdout
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result(timeout=WAIT)
+    await eventually(lambda: len(cancelled) >= 2)
+    assert sorted(cancelled) == ["Ada", "Bob"]
