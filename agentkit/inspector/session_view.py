@@ -12,7 +12,7 @@ from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
 __all__ = ["session_view", "turns_view"]
 
-_MAX_TURNS = 100
+_MAX_TURNS = 50
 """Turns of one view; whoever scrolls asks for more."""
 _LAST = 40
 """Those that a session is shown with at first."""
@@ -45,7 +45,7 @@ def session_view(session: Session, *, runs: Sequence[RunSummary] = ()) -> Json:
 
 
 def turns_view(session: Session, first: int, *, runs: Sequence[RunSummary] = ()) -> list[Json]:
-    """Return the turns of a session from one on, at most 100 of them, each with its `run` where there is one."""
+    """Return the turns of a session from one on, at most 50 of them, each with its `run` where there is one."""
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
     shown = session_turns(conversation)[first : first + _MAX_TURNS]

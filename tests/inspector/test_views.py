@@ -160,7 +160,7 @@ def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
     runs = [RunSummary(id, "a", session.id, "finished") for id in ("r1", "r2", "r3")]  # in whatever order
     view = session_view(session, runs=runs)
     assert (view["count"], len(json.dumps(view)) < 15_000) == (1001, True)
-    turns = [one for start in range(0, 1100, 100) for one in turns_view(session, start, runs=runs)]
+    turns = [one for start in range(0, 1100, 50) for one in turns_view(session, start, runs=runs)]
     assert [one["turn"] for one in turns] == [*range(1001)] and turns[-len(view["turns"]) :] == view["turns"]
     assert turns[4]["tools"] == ["order"] and [one.get("run") for one in turns[-3:]] == [None, "r2", None]
     assert sum(turn["tokens"] for turn in turns) == view["tokens"]

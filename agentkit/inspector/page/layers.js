@@ -239,8 +239,9 @@ export class LayersView {
   message(at) {
     const message = this.messages.at(at);
     if (!message) {
-      this.messages.fetch(at);
-      return h("article", { class: "message pending", "aria-busy": "true", "aria-label": `message ${number(at + 1)}, loading` });
+      const row = h("article", { class: "message pending", "aria-busy": "true", "aria-label": `message ${number(at + 1)}, loading` });
+      setTimeout(() => row.isConnected && this.messages.fetch(at));
+      return row;
     }
     const pieces = message.pieces.map((piece, index) => this.piece(piece, at, index));
     const extra = [];

@@ -117,23 +117,26 @@ async function draw() {
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
-      !state.overview || !(isSame || state.isFresh) ? listed() : state.overview,
+      !state.overview || !isSame ? listed() : state.overview,
       isOther ? opened(place.session) : place.session === undefined ? null : state.session,
     ]);
     if (mine !== turnNumber) return;
-    Object.assign(state, { overview, session, isFresh: false });
-    side.show(state.overview, state.session, place);
+    Object.assign(state, { overview, session });
   } catch (error) {
     if (mine === turnNumber) fail(error);
     return;
   }
-  if (place.create) return create(place);
   if (place.session !== undefined && place.turn === undefined && state.session.count) {
-    state.isFresh = true;
-    return go({ session: place.session, ...last(state.session), tab: place.tab }, { replaceState: true });
+    Object.assign(place, last(state.session));
+    history.replaceState(null, "", address(place));
+    app.classList.add("has-content");
   }
-  if (!place.run && place.turn === undefined) return welcome();
-  await detail(mine, isSame);
+  const isOne = place.run || place.turn !== undefined;
+  const drawn = isOne && !place.create ? detail(mine, isSame) : null; // it asks the server before the side is drawn
+  side.show(state.overview, state.session, place);
+  if (place.create) create(place);
+  else if (isOne) await drawn;
+  else welcome();
 }
 
 // A session, of whose turns the last are known.

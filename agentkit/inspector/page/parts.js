@@ -2,7 +2,7 @@
 
 import { say } from "./dom.js";
 
-const PART = 100; // how many the server sends at once
+const PART = 50; // how many are asked for at once
 
 export class Parts {
   // `known` are items with their place under the name `place`; `load(start)` asks for those from a place on; `onfresh`

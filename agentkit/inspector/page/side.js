@@ -128,9 +128,12 @@ export class Side {
     const turn = this.session.turns.at(item);
     const no = h("span", { class: "no" }, String(item + 1));
     if (!turn) {
-      const { box } = this;
-      this.session.turns.fetch(item).then((found) => found && box === this.box && this.rows.redraw(at));
-      return h("div", { ...props, class: "item pending", "aria-busy": "true" }, h("p", { class: "first" }, no, h("span", { class: "line" }, "…")));
+      const { session, box } = this;
+      const row = h("div", { ...props, class: "item pending", "aria-busy": "true" }, h("p", { class: "first" }, no, h("span", { class: "line" }, "…")));
+      setTimeout(async () => {
+        if (row.isConnected && (await session.turns.fetch(item)) && box === this.box) this.rows.redraw(at);
+      });
+      return row;
     }
     return h(
       "div",
