@@ -28,6 +28,7 @@ export function hue(path) {
 
 export function title(row) {
   const place = PLACES[row.place] || row.place;
+  if (row.prompt === "UserInputPrompt") return "User input";
   return ["tools", "conversation", "intermediate", "output", "overhead"].includes(row.place) ? place : row.prompt;
 }
 

@@ -95,7 +95,7 @@ export class Side {
     this.shownItems = items;
     if (!items.length) {
       this.rows = null;
-      replace(this.scroller, isSearching ? empty("Searching", "What is older is asked for.") : this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "There is nothing to run, either.") : empty("No sessions", "A run with a session name begins one."));
+      replace(this.scroller, isSearching ? empty("Searching", "What is older is asked for.") : this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "They appear here as they run.") : empty("No sessions", "A run with a session name begins one."));
       return;
     }
     this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.count).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
