@@ -113,9 +113,10 @@ def load_agent(
     Args:
         source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
         home: The folder of the memory, in place of what the file says; a file without memory stays without.
-        model: Answers in place of the model of the file. An address in place of an address keeps the settings and the
-            chat template of the file.
-        chat_template: Writes the prompt in place of that of the file, for a model that is named by its address.
+        model: Answers in place of the model of the file. A name keeps the settings, the chat template and the
+            session_len of the file: a model that does not go with them is an error. A `Model` is taken as it is.
+        chat_template: Writes the prompt in place of that of the file, for a model that is named by its address, or for
+            `offline`.
         memories: Opens the memories that files ask for, and keeps them open; without it they are closed with the agent.
 
     Raises:
@@ -155,11 +156,14 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
         raise AgentDefinitionError(
             f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}"
         )
-    own = getattr(found.chain.model, "chat_template", None)
     if chat_template is not None and model is None:
         raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}")
     if model is not None:
-        found = found.but(model=_replacing(model, chat_template, own, NO_SETTINGS))
+        before: Any = found.chain.model
+        before = getattr(before, "writer", before)
+        session_len = getattr(before, "session_len", None) if chat_template is None else None
+        own = getattr(before, "chat_template", None)
+        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS))
     return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
 
 
@@ -276,11 +280,8 @@ class _Building:
         if own is not None and (self._base / own).is_file():
             own = self._base / own
         settings = ModelSettings(**part.settings)
-        if self._model is None:
-            template = self._chat_template or own
-            return model_names.model(part.name, settings=settings, chat_template=template, session_len=part.session_len)
-        kept = settings if model_names.is_address(part.name) else NO_SETTINGS
-        return _replacing(self._model, self._chat_template, own, kept)
+        model = part.name if self._model is None else self._model
+        return _model(model, self._chat_template, own, part.session_len, settings)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):
@@ -337,17 +338,28 @@ class _Building:
         return memory
 
 
-def _replacing(
-    model: Model | str, chat_template: GivenTemplate | None, own: GivenTemplate | None, settings: ModelSettings
+def _model(
+    model: Model | str,
+    given: GivenTemplate | None,
+    own: GivenTemplate | None,
+    session_len: int | None,
+    settings: ModelSettings,
 ) -> Model:
-    """Return the model in place of an agent's own; an address keeps the chat template and the settings of that."""
-    if not isinstance(model, str):
-        if chat_template is not None:
-            raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
-        return model
-    if not model_names.is_address(model):
-        return model_names.model(model, chat_template=chat_template)
-    return model_names.model(model, settings=settings, chat_template=own if chat_template is None else chat_template)
+    """Return the model of an agent.
+
+    Args:
+        model: A model, which is taken as it is, or its name.
+        given: The chat template that was asked for.
+        own: That of the agent itself.
+        session_len: That of the agent.
+        settings: Those of the agent.
+    """
+    if isinstance(model, str):
+        template = own if given is None else given
+        return model_names.model(model, settings=settings, chat_template=template, session_len=session_len)
+    if given is not None:
+        raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
+    return model
 
 
 def _as_tool(found: Any, path: str) -> Any:

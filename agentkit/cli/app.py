@@ -304,6 +304,8 @@ def compose(
     if budget is not None:
         composition = fit_into(composition.layers, composition.context, budget=budget)
     model = asks.chain.model
+    if isinstance(model, OfflineModel):
+        model = model.writer or model
     if as_json:
         body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
         put_json({**layers_form(composition), "request": body})

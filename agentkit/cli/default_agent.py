@@ -105,11 +105,12 @@ def has_place_for_tools(model: Model) -> bool:
     Raises:
         ChatTemplateError: The template cannot write a message of the user either.
     """
-    if not isinstance(model, CompletionModel):
+    writer = model.writer if isinstance(model, OfflineModel) else model
+    if not isinstance(writer, CompletionModel):
         return True
     asked = [{"role": "user", "content": "?"}]
-    model.chat_template.render(asked)
-    return model.has_place_for_tools
+    writer.chat_template.render(asked)
+    return writer.has_place_for_tools
 
 
 def full_name(name: str) -> str:
@@ -137,7 +138,7 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
     it is asked for raw completions of what the template writes.
 
     With OPENAI_API_KEY or OPENAI_BASE_URL set it is the one OPENAI_MODEL names, or `DEFAULT_MODEL`; otherwise, or when
-    `name` is `offline`, the stand-in that only quotes.
+    `name` is `offline`, the stand-in that only quotes: its prompt is written with the template all the same.
 
     Raises:
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
@@ -146,7 +147,7 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
         return model(name, chat_template=chat_template or model_name)
     reachable = bool(os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL"))
     if name == OfflineModel.name or (name is None and not reachable and chat_template is None and model_name is None):
-        return OfflineModel()
+        return OfflineModel(chat_template or model_name)
     if not reachable:
         raise ModelAuthError(_NO_KEY, model=name or "")
     asked = name or os.environ.get("OPENAI_MODEL")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from agentkit.inspector.journal_view import journal_view
 from agentkit.inspector.past_contexts import run_contexts, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import session_view
+from agentkit.inspector.session_view import session_view, turns_view
 from agentkit.inspector.source import InspectorSource, RunSummary
 from agentkit.recaller import Found, recall
 from agentkit.run.decisions import Approved, Decision, Denied
@@ -49,10 +49,13 @@ __all__ = [
     "run_answer",
     "session_answer",
     "start_answer",
+    "turns_answer",
     "why_answer",
 ]
 
 _MAX_LISTED = 1_000
+_FIRST_LISTED = 100
+"""Of them, those that the page is given at first."""
 _MAX_NAME = 200
 
 Json = dict[str, Any]
@@ -140,11 +143,16 @@ class _Located(NamedTuple):
     steps: int
 
 
-async def overview(source: InspectorSource) -> Json:
-    """Return what there is: agents with what they ask for, runs and sessions, newest first."""
-    agents, runs, sessions = await asyncio.gather(
-        source.agents(), source.runs(limit=_MAX_LISTED), source.sessions(limit=_MAX_LISTED)
-    )
+async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
+    """Return what there is: agents with what they ask for, runs and sessions, newest first.
+
+    Args:
+        source: What the caller may see.
+        is_whole: Whether all that is listed is asked for; otherwise the first of it, and in `more` the names of the
+            lists that may go on.
+    """
+    most = _MAX_LISTED if is_whole else _FIRST_LISTED
+    agents, runs, sessions = await asyncio.gather(source.agents(), source.runs(limit=most), source.sessions(limit=most))
     return {
         "agents": [
             {
@@ -156,6 +164,9 @@ async def overview(source: InspectorSource) -> Json:
             }
             for name, agent in agents.items()
         ],
+        "more": []
+        if is_whole
+        else [name for name, one in (("runs", runs), ("sessions", sessions)) if len(one) >= most],
         "runs": [_summary(one) for one in runs],
         "sessions": list(sessions),
         "targets": list(TARGETS),
@@ -174,15 +185,16 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
 
 
 async def session_answer(source: InspectorSource, name: str) -> Json:
-    """Return the turns of a session, those of known runs with the id of the run."""
-    session = await _session(source, name)
-    runs = [one for one in await source.runs(limit=_MAX_LISTED) if one.session == name]
+    """Return a session with its last turns, those of known runs with the id of the run."""
+    session, runs = await _session_and_runs(source, name, _FIRST_LISTED)
+    view = await in_thread(partial(session_view, session, runs=runs))
+    return {**view, "agents": sorted({one.agent for one in runs})}
 
-    def view() -> Json:
-        begun = {at: one.id for one in reversed(runs) if (at := session.position(f"{one.id}:0")) is not None}
-        return session_view(session, runs=begun)
 
-    return {**await in_thread(view), "agents": sorted({one.agent for one in runs})}
+async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
+    """Return the turns of a session from one on, as many as are shown at once."""
+    session, runs = await _session_and_runs(source, name, _MAX_LISTED)
+    return {"turns": await in_thread(partial(turns_view, session, start, runs=runs))}
 
 
 async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
@@ -292,6 +304,12 @@ async def _session(source: InspectorSource, name: str) -> Session:
     if session is None:
         raise Missing(f"session: there is no session {name[:_MAX_NAME]!r}")
     return session
+
+
+async def _session_and_runs(source: InspectorSource, name: str, limit: int) -> tuple[Session, Sequence[RunSummary]]:
+    """Return a session, and the newest runs on it, newest first."""
+    session, runs = await asyncio.gather(_session(source, name), source.runs(limit=limit, session=name))
+    return session, runs
 
 
 async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:

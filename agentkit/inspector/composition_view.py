@@ -21,9 +21,9 @@ __all__ = ["MAX_MESSAGES", "clipped", "composition_view", "message_view", "messa
 
 MAX_PIECE = 4_000
 """Characters of one piece of text that a view holds; `message_view` gives all of a message."""
-MAX_MESSAGES = 100
+MAX_MESSAGES = 50
 """Messages that are shown at once; whoever scrolls asks for more."""
-_FIRST, _LAST = 40, 20
+_FIRST, _LAST = 30, 20
 """Of more, those that a view begins and ends with."""
 _MAX_REASONS = 40
 """Parts of the context that are not sent and for which a reason is worked out at once."""

@@ -65,7 +65,7 @@ def _layers(composition: Composition, previous: Composition) -> list[Json]:
                 "change": change,
             }
         )
-    return found
+    return sorted(found, key=lambda row: row["layer"] != "tools")  # first, as a provider reads them
 
 
 def _texts(composition: Composition) -> dict[str, object]:

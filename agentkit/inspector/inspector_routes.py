@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -77,6 +80,7 @@ def routes(source: SourceOf) -> list[Route]:
     Args:
         source: Returns what the caller of a request may see, or raises `HTTPException` with status 401.
     """
+    packed = [Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=6)]
 
     def api(path: str, method: str, answer: _Answer) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -89,7 +93,7 @@ def routes(source: SourceOf) -> list[Route]:
             except Exception as error:
                 return _failed(error)
 
-        return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method])
+        return Route(f"{PREFIX}/api/{path}", endpoint, methods=[method], middleware=packed)
 
     def post(path: str, body: type[Body], answer: Callable[[InspectorSource, Body], Awaitable[Json]]) -> Route:
         async def read(own: InspectorSource, request: Request) -> Json:
@@ -99,10 +103,11 @@ def routes(source: SourceOf) -> list[Route]:
 
     return [
         Route(PREFIX, _to_page),
-        Route(f"{PREFIX}/", _file),
-        api("overview", "GET", lambda own, _: answers.overview(own)),
+        Route(f"{PREFIX}/", _file, middleware=packed),
+        api("overview", "GET", lambda own, request: answers.overview(own, is_whole="all" in request.query_params)),
         api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
         api("session", "GET", lambda own, request: answers.session_answer(own, _parameter(request, "name"))),
+        api("turns", "GET", lambda own, request: answers.turns_answer(own, *_name_and_start(request))),
         post("compose", answers.Asked, answers.compose_answer),
         post("message", answers.Asked, answers.message_answer),
         post("messages", answers.Asked, answers.messages_answer),
@@ -111,7 +116,7 @@ def routes(source: SourceOf) -> list[Route]:
         post("recall", answers.RecallNow, answers.recall_answer),
         post("start", answers.Start, answers.start_answer),
         post("decide", answers.Decide, answers.decide_answer),
-        Route(f"{PREFIX}/{{name}}", _file),
+        Route(f"{PREFIX}/{{name}}", _file, middleware=packed),
     ]
 
 
@@ -133,6 +138,13 @@ def _parameter(request: Request, name: str) -> str:
     if not value:
         raise HTTPException(400, f"{name}: missing in the query, such as ?{name}=...")
     return value
+
+
+def _name_and_start(request: Request) -> tuple[str, int]:
+    start = _parameter(request, "start")
+    if not re.fullmatch("[0-9]{1,9}", start):
+        raise HTTPException(400, f"start: expected the number of a turn, from 0, got {start[:40]!r}")
+    return _parameter(request, "name"), int(start)
 
 
 async def _read(request: Request, body: type[Body]) -> Body:

@@ -80,8 +80,9 @@ class LocalSource:
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return self._agents
 
-    async def runs(self, *, limit: int) -> Sequence[RunSummary]:
-        return [kept.summary for kept in list(reversed(self._runs.values()))[:limit]]
+    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
+        newest = [kept.summary for kept in reversed(self._runs.values())]
+        return [one for one in newest if session is None or one.session == session][:limit]
 
     async def run(self, run_id: str) -> InspectedRun | None:
         kept = self._runs.get(run_id)

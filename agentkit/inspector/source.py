@@ -64,8 +64,8 @@ class InspectorSource(Protocol):
         """Return the agents by name."""
         ...
 
-    async def runs(self, *, limit: int) -> Sequence[RunSummary]:
-        """Return the newest runs, newest first, `limit` at most."""
+    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
+        """Return the newest runs, or those on the session of that name, newest first, `limit` at most."""
         ...
 
     async def run(self, run_id: str) -> InspectedRun | None:

@@ -51,8 +51,8 @@ def model(
         name: PROVIDER:MODEL, where the provider is `openai`, `responses` (the Responses API), `anthropic`, `gemini` or
             `deepseek`; the address of a server that speaks chat completions, with the model behind a `#`; or `offline`.
         settings: How it is to answer.
-        chat_template: For a server that only completes text: the registered name of a chat template or of a model that
-            has one, a file, or a template. The whole prompt is written with it.
+        chat_template: For a server that only completes text, or `offline` in place of one: the registered name of a
+            chat template or of a model that has one, a file, or a template. The whole prompt is written with it.
         session_len: With a chat template, the tokens that the server has for prompt and reply together.
 
     Raises:
@@ -73,10 +73,10 @@ def _made(name: str, chat_template: GivenTemplate | None, session_len: int | Non
             f"model {name.rpartition('@')[2]!r:.80}: session_len needs a chat_template: give that too, or "
             "limit the prompt of the agent by its budget"
         )
-    if chat_template is not None and not is_address(name):
+    if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
             f"model {name!r:.80}: a chat template is for a server that completes text, named by its address, such as "
-            "http://localhost:8000/v1#qwen3"
+            "http://localhost:8000/v1#qwen3: leave the template out, or give the address"
         )
     if is_address(name):
         url, mark, served = name.rpartition("#")
@@ -91,7 +91,7 @@ def _made(name: str, chat_template: GivenTemplate | None, session_len: int | Non
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:
-        return _kind(provider)()
+        return _kind(provider)(chat_template, session_len=session_len)
     if colon and provider not in _PROVIDERS:
         shown = name.rpartition("@")[2]  # an address may hold a password
         raise AgentDefinitionError(

@@ -296,9 +296,20 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
             assert loaded.agent.run_sync("2 + 3?").output == "Five."
             longer = load_agent(written(folder, f"model: {part[:-1]}, session_len: 600}}\ninstructions: Add.\n"))
             assert longer.agent.chain.model.session_len == 600  # type: ignore[attr-defined]
+            other = load_agent(folder / "agent.yaml", model=f"{server.url}#other")  # a name goes with all that is there
+            assert other.agent.chain.model.session_len == 600  # type: ignore[attr-defined]
         asked = [one.body["prompt"] for one in server.asked]
     assert asked[0].startswith("<|im_start|>system\nAdd.") and asked[1] == "<system>Add.<user>2 + 3?<assistant>"
     (problem,) = problems(written(folder, "model: {name: 'http://h/v1#m', session_len: 600}\n"))
     assert problem.startswith("1: model") and "session_len needs a chat_template" in problem
     (problem,) = problems(written(folder, "model: {name: 'openai:gpt-5-mini', chat_template: qwen}\n"))
     assert problem.startswith("1: model") and "completes text" in problem
+
+
+def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) -> None:
+    file = written(folder, "model: {name: 'openai:a', settings: {temperature: 0.5, seed: 7}}\n")
+    agent = load_agent(file, model="openai:b").agent
+    body = agent.chain.model.request_body(agent.compose("Hi"))  # type: ignore[attr-defined]
+    assert (body["model"], body["temperature"], body["seed"]) == ("b", 0.5, 7)
+    with pytest.raises(AgentFileError, match=r"line 1: model: .*seed"):
+        load_agent(file, model="anthropic:c")

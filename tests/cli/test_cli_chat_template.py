@@ -108,8 +108,22 @@ def test_another_model_of_an_address_keeps_the_chat_template_of_the_file(command
         chat = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--chat-template", "llama3_1")
         assert command(*chat).stdout == "Hello.\n"
         assert "<|start_header_id|>" in server.to("other")[2].body["prompt"]
-    done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline", "--chat-template", "qwen2d5")
-    assert done.exit_code == 1 and "named by its address" in done.stderr
+
+
+def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(command: Run, folder: Path) -> None:
+    agent_file(folder, "vicuna")  # which has no place for the tool of the agent
+    offline = ("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline")
+    done = command(*offline)
+    assert done.exit_code == 1 and "no place for tools" in done.stderr, done.stderr
+    assert "Offline stand-in" in command(*offline, "--chat-template", "qwen2d5").stdout
+    agent_file(folder, "qwen2d5", name="offline")
+    assert "Offline stand-in" in command(*offline).stdout
+    assert command("compose", "Hi", "--agent", "shop.yaml", "--text").stdout.startswith("<|im_start|>system\nYou sell.")
+    done = command(*offline[:-1], "openai:gpt-5-mini")
+    assert done.exit_code == 1 and "shop.yaml, line 2: model" in done.stderr and "completes text" in done.stderr
+    own = ("chat", "--once", "Hi", "--model", "offline", "--chat-template")
+    assert "tools are in its prompt" in command(*own, "vicuna").stderr
+    assert "did you mean 'vicuna'" in command(*own, "vicunna").stderr
 
 
 def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(command: Run, folder: Path) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 import agentkit
 from agentkit.cli import main
+from agentkit.cli.app import app
 from tests.cli.conftest import Run, Start
 
 
@@ -21,11 +27,28 @@ def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Pa
     assert not (folder / ".agentkit").exists()
 
 
-@pytest.mark.parametrize("command", ["ingest", "chat", "compose"])
-def test_every_command_has_help_and_needs_no_store(run: Run, folder: Path, command: str) -> None:
-    done = run(command, "--help")
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert f" {command} [OPTIONS]" in done.stdout
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+def test_every_command_has_an_example_that_it_takes_and_json_and_needs_no_store_to_show_it(
+    run: Run, folder: Path
+) -> None:
+    for path, command in commands(get_command(app)):
+        shown = run(*path, "--help")
+        assert (shown.exit_code, shown.stderr) == (0, ""), path
+        assert f" {' '.join(path)} [OPTIONS]" in shown.stdout
+        example = shlex.split((command.help or "").rpartition("Example: agentkit ")[2])
+        assert tuple(example[: len(path)]) == path, f"{path}: no example"
+        own = takewhile(lambda one: one not in ("&&", "|", ">"), example[len(path) :])
+        command.make_context(path[-1], [*own])  # raises for an option that is not there
+        takes_json = any("--json" in one.opts for one in command.params)
+        assert takes_json == (path != ("mcp",)), path  # whose output is the protocol
+        assert run(*path, "--no-such-option").exit_code == 2
     assert not (folder / ".agentkit").exists()
 
 

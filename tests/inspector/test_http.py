@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from typer.testing import CliRunner
 
-from agentkit import Agent, InMemorySession, Journal, Layers, Message, ScriptedModel
+from agentkit import Agent, InMemorySession, Journal, Layers, Message, PromptContext, ScriptedModel, UserInput
 from agentkit.cli.app import app
 from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, routes
 from agentkit.inspector.local_page import local_app
@@ -60,6 +60,23 @@ def test_every_answer_has_a_strict_policy(url: str) -> None:
         assert answer.headers["referrer-policy"] == "no-referrer"
     assert httpx2.get(f"{url}api/overview").headers["cache-control"] == "no-store"
     assert httpx2.get(url.rstrip("/")).headers["location"] == "/inspector/"
+
+
+def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_parts(serve: Serve) -> None:
+    source = shop(1000)
+    for number in range(120):
+        source.add(Journal("support", f"r{number}", PromptContext(user_input=UserInput("Hi"))))
+    url = serve(source)
+    for path in ("main.js", "api/overview", "api/turns?name=ada&start=0"):
+        packed, plain = [httpx2.get(f"{url}{path}", headers={"accept-encoding": how}) for how in ("gzip", "identity")]
+        assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+        assert packed.content == plain.content and packed.num_bytes_downloaded * 2 < len(plain.content)
+    first, whole = [httpx2.get(f"{url}api/overview{more}").json() for more in ("", "?all=yes")]
+    assert (len(first["runs"]), first["more"]) == (100, ["runs"]) and (len(whole["runs"]), whole["more"]) == (123, [])
+    turns = [httpx2.get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
+    assert [len(one) for one in turns] == [50, 50, 0] and turns[1][0]["turn"] == 950
+    for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
+        assert httpx2.get(f"{url}api/turns?{wrong}").status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def test_a_thousand_turns_scroll_with_few_rows_in_the_document(page: Page, serve
     spent = {one["name"]: one["value"] for one in measures.send("Performance.getMetrics")["metrics"]}
     assert spent["TaskDuration"] < 0.3  # seconds of CPU until it can be used
     sent = page.evaluate("performance.getEntriesByType('resource').reduce((sum, one) => sum + one.encodedBodySize, 0)")
-    assert 100_000 < sent < 400_000
+    assert 30_000 < sent < 100_000  # bytes, page and data, as they are compressed
     assert turns.get_by_role("option").count() < 60
     assert page.locator(".message").count() < 60
     expect(turns.get_by_role("option").last).to_have_attribute("aria-setsize", "1001")

@@ -18,7 +18,8 @@ from agentkit.inspector.journal_view import journal_view, waiting_calls
 from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import session_view
+from agentkit.inspector.session_view import session_view, turns_view
+from agentkit.inspector.source import RunSummary
 from agentkit.prompts import (
     ContextError,
     Layers,
@@ -153,11 +154,17 @@ def test_turns_begin_where_a_user_writes() -> None:
 
 
 def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
-    view = session_view(talk(1000), runs={0: "r1"})
-    assert len(view["turns"]) == 1000 and view["turns"][0]["run"] == "r1" and "run" not in view["turns"][1]
-    assert view["turns"][4]["tools"] == ["order"]
-    assert len(json.dumps(view)) < 250_000
-    assert sum(turn["tokens"] for turn in view["turns"]) == view["tokens"]
+    session = talk(999)
+    session.append(Message("user", "Again?"), key="r2:0")
+    session.append(Message("assistant", "Again."), Message("user", "And now?"), key="r3:0")
+    runs = [RunSummary(id, "a", session.id, "finished") for id in ("r1", "r2", "r3")]  # in whatever order
+    view = session_view(session, runs=runs)
+    assert (view["count"], len(json.dumps(view)) < 15_000) == (1001, True)
+    turns = [one for start in range(0, 1100, 50) for one in turns_view(session, start, runs=runs)]
+    assert [one["turn"] for one in turns] == [*range(1001)] and turns[-len(view["turns"]) :] == view["turns"]
+    assert turns[4]["tools"] == ["order"] and [one.get("run") for one in turns[-3:]] == [None, "r2", None]
+    assert sum(turn["tokens"] for turn in turns) == view["tokens"]
+    assert max(turn["tokens"] for turn in turns) == view["most"]
 
 
 def test_a_journal_is_a_timeline_with_its_costs() -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from agentkit.server.access import Access, add_token
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.run_records import RunsWanted
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
@@ -89,6 +90,8 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     acme, other = [add_token(access, tenant, tenant, scopes=("run", "read", "approve")) for tenant in ("acme", "other")]
     agent = Agent(ScriptedModel.repeat(reply), "You pay.", tools=[pay], name="cashier")
     records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
+    left = RunRecord(id="left", tenant="acme", agent="cashier", status="running", created_at=1, updated_at=1)
+    records.add(replace(left, input={"text": "left"}))  # of a request, as a server that was killed leaves it
     with pytest.raises(AgentDefinitionError, match="durable runs need a memory"):
         Server([agent], store=records, runs=partial(DurableRuns, records=records))
     with (
@@ -137,6 +140,23 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         ]
         assert json.loads(later[3]["data"])["output"] == "pay 3 after 0"
         assert client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme).status_code == 409
+
+        # A run of a request is no durable one, and is gone on with all the same.
+        assert until(client, "left", acme, "finished")["output"] == "left after 0"
+        asked = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": None, "forwardedProps": None}
+        asked["messages"] = [{"id": "m", "role": "user", "content": "pay 4"}]
+        assert '"interrupt"' in client.post("/agents/cashier/ag-ui", asked, acme).text
+        request = client.get("/runs?status=waiting", acme).json()["runs"][0]["id"]
+        assert [one["event"] for one in client.events(f"/runs/{request}/events", acme)] == ["pause"]
+        decided = client.post(f"/runs/{request}/decisions", {"decisions": {"a": {"approve": True}}}, acme)
+        assert decided.status_code == 200, decided.text
+        assert until(client, request, acme, "finished")["output"] == "pay 4 after 0"
+        assert client.events(f"/runs/{request}/events", acme)[-2]["event"] == "run_finished"
+        assert client.post("/agents/cashier/ag-ui", asked, acme).status_code == 200
+        request = client.get("/runs?status=waiting", acme).json()["runs"][0]["id"]
+        assert client.post(f"/runs/{request}/cancel", {}, acme).json()["status"] == "cancelled"
+        for own in ("left", *[one["id"] for one in client.get("/runs?limit=2", acme).json()["runs"]]):
+            assert client.delete(f"/runs/{own}", acme).status_code == 204
 
         # The same key is the same run; runs of one session are done in the order in which they came.
         first = start("one", session="s", key="k-1").json()["id"]

@@ -332,3 +332,24 @@ def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_pa
             assert dict(forked.additional_kwargs) == {"tier": "gold"}
     with pytest.raises(ServerFull, match="2 conversations in memory"):
         store.fork(owner, "one", "three", None)
+
+
+def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_and_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "access.yaml"
+    tokens = {
+        name: add_token(file, name, whose[0], user=whose[1])
+        for name, *whose in (("ada", "acme", "ada"), ("eve", "evil", "ada"))
+    }
+    with Memory.open(tmp_path / "home") as memory:
+        plain = Agent(ScriptedModel.repeat("Noted."), name="plain")
+        with served(plain, memory=memory, access=Access(file)) as client:
+            asked = {"agent": "plain", "input": "My barn owl is called Xanthippe.", "session": "s"}
+            ended(client, client.post("/runs", asked, tokens["ada"]).json()["id"], tokens["ada"])
+            assert client.get("/sessions/s", tokens["eve"]).status_code == 404
+
+        def found(scope: Scope) -> str:
+            return " ".join([one.text for one in memory.within(scope).recall("What is my barn owl called?")])
+
+        assert "Xanthippe" in found(Scope("acme", user="ada"))
+        for other in (Scope("acme"), Scope("acme", user="bob"), Scope("evil", user="ada"), Scope("local")):
+            assert found(other) == "", other

@@ -1,7 +1,7 @@
 // What is different from another turn: layer by layer, then the text word by word.
 
 import { h, replace, folded, shown, number, percent, empty } from "./dom.js";
-import { hue, placeOf } from "./layers.js";
+import { hue, placeOf, title } from "./layers.js";
 
 export function changesView(panel, diff, picker) {
   const top = h("div", { class: "toolbar" }, picker);
@@ -40,7 +40,7 @@ export function changesView(panel, diff, picker) {
         return h(
           "tr",
           { class: `${hue(row.layer)} ${row.change}` },
-          h("th", { scope: "row" }, h("span", { class: "swatch", "aria-hidden": "true" }), shown(row.layer), ["tools", "conversation", "intermediate", "overhead"].includes(placeOf(row.layer)) ? null : h("small", null, shown(row.prompt))),
+          h("th", { scope: "row" }, h("span", { class: "swatch", "aria-hidden": "true" }), shown(title({ ...row, place: placeOf(row.layer) })), h("small", null, shown(row.layer))),
           h("td", null, number(row.tokens_before)),
           h("td", null, number(row.tokens)),
           h(

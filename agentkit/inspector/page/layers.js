@@ -1,6 +1,7 @@
 // A composition: the bar of its layers, and its messages with the origin of each piece.
 
-import { h, replace, folded, shown, number, percent, plain, empty, say } from "./dom.js";
+import { h, replace, folded, shown, number, percent, plain, empty } from "./dom.js";
+import { Parts } from "./parts.js";
 import { Rows } from "./rows.js";
 
 const PLACES = {
@@ -27,6 +28,7 @@ export function hue(path) {
 
 export function title(row) {
   const place = PLACES[row.place] || row.place;
+  if (row.prompt === "UserInputPrompt") return "User input";
   return ["tools", "conversation", "intermediate", "output", "overhead"].includes(row.place) ? place : row.prompt;
 }
 
@@ -178,9 +180,6 @@ export function provenance(piece, view, prompts = []) {
   );
 }
 
-// How many messages the server sends at once.
-const PAGE = 100;
-
 // The whole of the tab: messages in the middle, layers and provenance beside them.
 export class LayersView {
   constructor(panel, data, { load, changes, aside = true, before = null } = {}) {
@@ -188,9 +187,8 @@ export class LayersView {
     this.data = data;
     this.load = load;
     this.panel = panel;
-    this.messages = new Array(data.view.count); // of many only the first and the last are known
-    for (const message of data.view.messages) this.messages[message.index] = message;
-    this.asked = new Map();
+    const loaded = (start) => load("messages", start).then(({ messages }) => messages);
+    this.messages = new Parts(data.view.count, data.view.messages, "index", loaded, (at) => this.isGone || this.rows?.redraw(at));
     this.pinned = null;
     this.at = [0, 0];
     this.list = h("div", { class: "messages", role: "list", "aria-label": "Messages as they are sent", tabindex: "-1" });
@@ -207,12 +205,12 @@ export class LayersView {
     const scroller = h("div", { class: "scroll messages-scroll" }, this.declared, this.list);
     replace(panel, h("div", { class: "split" }, scroller, aside ? side : null));
     this.tell(null);
-    if (!this.messages.length) {
+    if (!this.messages.count) {
       replace(scroller, empty("Nothing would be sent", "Every prompt rendered to nothing."));
       return;
     }
     this.rows = new Rows(scroller, this.list, {
-      count: this.messages.length,
+      count: this.messages.count,
       estimate: 76,
       like: before?.rows,
       render: (at) => this.message(at),
@@ -239,29 +237,12 @@ export class LayersView {
     this.rows?.destroy();
   }
 
-  // Ask for a message that is not known, with those around it.
-  fetch(at) {
-    const start = at - (at % PAGE);
-    if (!this.asked.has(start)) {
-      const answer = this.load("messages", start).then(({ messages }) => {
-        if (this.isGone) return;
-        const fresh = messages.filter((message) => !this.messages[message.index]);
-        for (const message of fresh) this.messages[message.index] = message;
-        for (const message of fresh) this.rows.redraw(message.index);
-      });
-      this.asked.set(start, answer.catch((error) => {
-        this.asked.delete(start);
-        say(error.message);
-      }));
-    }
-    return this.asked.get(start);
-  }
-
   message(at) {
-    const message = this.messages[at];
+    const message = this.messages.at(at);
     if (!message) {
-      this.fetch(at);
-      return h("article", { class: "message pending", "aria-busy": "true", "aria-label": `message ${number(at + 1)}, loading` });
+      const row = h("article", { class: "message pending", "aria-busy": "true", "aria-label": `message ${number(at + 1)}, loading` });
+      setTimeout(() => row.isConnected && this.messages.fetch(at));
+      return row;
     }
     const pieces = message.pieces.map((piece, index) => this.piece(piece, at, index));
     const extra = [];
@@ -315,7 +296,7 @@ export class LayersView {
 
   of(element) {
     const [at, index] = element.dataset.at.split(":").map(Number);
-    return this.messages[at].pieces[index];
+    return this.messages.at(at).pieces[index];
   }
 
   hover(event) {
@@ -359,8 +340,7 @@ export class LayersView {
     const usable = (row) => [...(this.rows.nodes.get(row)?.querySelectorAll(".piece") || [])];
     const enter = async (row, last) => {
       for (let next = row; next >= 0 && next < this.rows.count; next += last ? -1 : 1) {
-        if (!this.messages[next]) await this.fetch(next);
-        if (!this.messages[next] || this.isGone) return null;
+        if (!(await this.messages.fetch(next)) || this.isGone) return null;
         this.rows.show(next);
         const found = usable(next);
         if (found.length) return found[last ? found.length - 1 : 0];
@@ -389,8 +369,7 @@ export class LayersView {
     }
     const at = this.view.layers.find((row) => row.layer === layer)?.message ?? -1;
     if (at < 0 || !this.rows) return;
-    if (!this.messages[at]) await this.fetch(at);
-    if (this.isGone) return;
+    if (!(await this.messages.fetch(at)) || this.isGone) return;
     const node = this.rows.show(at, { block: "start" });
     const found = [...(node?.querySelectorAll(".piece") || [])].filter((one) => one.dataset.layer === layer);
     (found.find((one) => this.of(one).pointer) || found[0])?.focus({ preventScroll: true });

@@ -9,9 +9,11 @@ import { recallView } from "./recall.js";
 import { timelineView } from "./timeline.js";
 import { PlayView } from "./play.js";
 import { Form } from "./form.js";
+import { Parts } from "./parts.js";
 import { Side } from "./side.js";
 
 const POLL = 700;
+const TITLE = 200;
 const TABS = [
   ["layers", "Layers"],
   ["timeline", "Timeline"],
@@ -86,7 +88,22 @@ const themeButton = h("button", { type: "button", class: "quiet round", "aria-la
 } }, icon("sun"));
 if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
-const side = new Side(document.getElementById("side"), { go, theme: themeButton });
+// What there is: its newest, or all of it once somebody looked for more.
+const listed = () => get("overview", state.isWhole ? { all: "yes" } : {});
+
+async function more() {
+  if (state.isWhole) return;
+  state.isWhole = true;
+  try {
+    state.overview = await listed();
+    side.show(state.overview, state.session, state.place);
+  } catch (error) {
+    state.isWhole = false;
+    say(error.message);
+  }
+}
+
+const side = new Side(document.getElementById("side"), { go, more, theme: themeButton });
 
 // --- drawing
 
@@ -100,27 +117,37 @@ async function draw() {
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
-      !state.overview || !(isSame || state.isFresh) ? get("overview") : state.overview,
-      isOther ? get("session", { name: place.session }) : place.session === undefined ? null : state.session,
+      !state.overview || !isSame ? listed() : state.overview,
+      isOther ? opened(place.session) : place.session === undefined ? null : state.session,
     ]);
     if (mine !== turnNumber) return;
-    Object.assign(state, { overview, session, isFresh: false });
-    side.show(state.overview, state.session, place);
+    Object.assign(state, { overview, session });
   } catch (error) {
     if (mine === turnNumber) fail(error);
     return;
   }
-  if (place.create) return create(place);
-  if (place.session !== undefined && place.turn === undefined && state.session.turns.length) {
-    state.isFresh = true;
-    return go({ session: place.session, ...last(state.session), tab: place.tab }, { replaceState: true });
+  if (place.session !== undefined && place.turn === undefined && state.session.count) {
+    Object.assign(place, last(state.session));
+    history.replaceState(null, "", address(place));
+    app.classList.add("has-content");
   }
-  if (!place.run && place.turn === undefined) return welcome();
-  await detail(mine, isSame);
+  const isOne = place.run || place.turn !== undefined;
+  const drawn = isOne && !place.create ? detail(mine, isSame) : null; // it asks the server before the side is drawn
+  side.show(state.overview, state.session, place);
+  if (place.create) create(place);
+  else if (isOne) await drawn;
+  else welcome();
+}
+
+// A session, of whose turns the last are known.
+async function opened(name) {
+  const session = await get("session", { name });
+  session.turns = new Parts(session.count, session.turns, "turn", (start) => get("turns", { name, start }).then(({ turns }) => turns));
+  return session;
 }
 
 const last = (session) => {
-  const turn = session.turns.at(-1);
+  const turn = session.turns.at(session.count - 1);
   return { turn: turn.turn, run: turn.run };
 };
 
@@ -190,7 +217,7 @@ async function detail(mine, isSame) {
     if (mine !== turnNumber) return;
     main.classList.remove("waiting");
   }
-  const title = state.run ? state.run.input : state.session?.turns[turn]?.input;
+  const title = (state.run ? state.run.input : state.data.input ?? state.session?.turns.at(turn)?.input)?.slice(0, TITLE);
   document.title = plain(`${(title || "run").slice(0, 60)} · agentkit inspector`);
   header(title || "(no input)");
   tab();
@@ -207,8 +234,8 @@ async function poll(mine) {
     if (run.status !== state.run.status) say(`Run: ${run.status}`);
     state.run = run;
     if (isChanged) {
-      state.overview = await get("overview");
-      if (state.session) state.session = await get("session", { name: state.session.session });
+      state.overview = await listed();
+      if (state.session) state.session = await opened(state.session.session);
       if (mine !== turnNumber) return;
       side.show(state.overview, state.session, state.place);
       const playing = state.place.tab === "play";
@@ -231,7 +258,7 @@ function header(title) {
   const chips = [
     run ? h("span", { class: `pill ${run.status}` }, STATUS[run.status] || run.status) : h("span", { class: "pill", title: "There is no journal of this turn: its prompt is composed again from the conversation, with the prompts that the agent has now" }, "composed again"),
     h("span", { class: "chip" }, "agent ", h("b", { dir: "auto" }, shown(agentName() || "none"))),
-    session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.turns.length)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
+    session ? h("span", { class: "chip" }, "turn ", h("b", null, `${number((place.turn ?? 0) + 1)} of ${number(session.count)}`)) : run?.session ? h("a", { class: "chip", href: address({ session: run.session }) }, "session ", h("b", { dir: "auto" }, shown(run.session))) : null,
     used && (used.input || used.output) ? h("span", { class: "chip" }, `${number(used.input)} in, ${number(used.output)} out`) : null,
     used?.money ? h("span", { class: "chip" }, h("b", null, money(used.money))) : null,
     run ? h("code", { class: "chip id", title: "id of the run" }, shown(run.id)) : null,
@@ -363,7 +390,7 @@ async function changes() {
   const others = state.overview.runs.filter((one) => one.id !== place.run).slice(0, 50);
   options.push(...others.map((one) => [`run:${one.id}`, `run: ${plain(one.input || one.id).slice(0, 50)}`]));
   const select = h("select", { "aria-label": "Compare with" }, options.map(([value, text]) => h("option", { value }, text)));
-  const turn = h("input", { type: "number", min: "1", max: String(session ? session.turns.length : 1), value: String(place.turn || 1), "aria-label": "Turn to compare with" });
+  const turn = h("input", { type: "number", min: "1", max: String(session ? session.count : 1), value: String(place.turn || 1), "aria-label": "Turn to compare with" });
   const turnBox = h("label", { class: "inline" }, "turn", turn);
   const picker = options.length ? [h("span", { class: "quiet" }, "Compared with"), select, turnBox] : [];
   const mine = turnNumber;
@@ -374,8 +401,9 @@ async function changes() {
     if (kind === "step") against = { ...base(), step: Number(value) };
     else if (kind === "run") against = { run: value };
     else if (kind === "turn") {
-      const at = Math.max(0, Math.min(session.turns.length, Number(turn.value) || 1) - 1);
-      const known = session.turns[at].run;
+      const at = Math.max(0, Math.min(session.count, Number(turn.value) || 1) - 1);
+      const known = (await session.turns.fetch(at))?.run;
+      if (mine !== turnNumber) return;
       against = known ? { run: known } : { session: place.session, turn: at, agent: agentName() };
     }
     if (!against) return changesView(state.panel, null, picker);
@@ -488,7 +516,7 @@ document.addEventListener("pointerdown", (event) => {
   if (!event.target.closest?.(".why-form")) state.closeWhy?.();
 });
 
-document.addEventListener("keydown", (event) => {
+document.addEventListener("keydown", async (event) => {
   if (event.key === "Escape") state.closeWhy?.();
   if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
   const at = Number(event.key);
@@ -498,8 +526,9 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     side.search.focus();
   } else if ((event.key === "j" || event.key === "k") && state.session && state.place.turn !== undefined) {
-    const turn = state.session.turns[state.place.turn + (event.key === "j" ? 1 : -1)];
-    if (turn) go({ session: state.place.session, turn: turn.turn, run: turn.run });
+    const mine = turnNumber;
+    const turn = await state.session.turns.fetch(state.place.turn + (event.key === "j" ? 1 : -1));
+    if (turn && mine === turnNumber) go({ session: state.place.session, turn: turn.turn, run: turn.run });
   }
 });
 

@@ -6,8 +6,8 @@ import { Rows } from "./rows.js";
 const WORDS = { running: "running", waiting: "waits for approval", finished: "finished", failed: "failed", cancelled: "cancelled", unfinished: "unfinished" };
 
 export class Side {
-  constructor(element, { go, theme }) {
-    Object.assign(this, { element, go, tab: "runs", filter: "" });
+  constructor(element, { go, more, theme }) {
+    Object.assign(this, { element, go, more, tab: "runs", filter: "" });
     this.search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the list" });
     this.search.addEventListener("input", () => {
       this.filter = this.search.value.toLowerCase();
@@ -48,11 +48,17 @@ export class Side {
     this.mark();
   }
 
+  // What is listed: runs, names of sessions, or numbers of turns.
   items() {
     const fits = (...texts) => !this.filter || texts.some((text) => String(text ?? "").toLowerCase().includes(this.filter));
-    if (this.session) return this.session.turns.filter((turn) => fits(turn.input, turn.answer, turn.turn, turn.tools.join(" ")));
+    if (this.session && !this.filter) return Array.from({ length: this.session.count }, (_, turn) => turn);
+    if (this.session) return this.session.turns.items.filter((turn) => fits(turn.input, turn.answer, turn.turn, turn.tools.join(" "))).map((turn) => turn.turn);
     if (this.tab === "runs") return this.overview.runs.filter((run) => fits(run.input, run.agent, run.id, run.session, run.status));
     return this.overview.sessions.filter((name) => fits(name));
+  }
+
+  counted(name) {
+    return `${number(this.overview[name].length)}${this.overview.more.includes(name) ? "+" : ""}`;
   }
 
   list(jump = false) {
@@ -66,34 +72,40 @@ export class Side {
       replace(
         this.head,
         h("div", { class: "back" }, h("button", { type: "button", class: "quiet", onclick: () => this.go({}) }, icon("back"), "All"), h("b", { dir: "auto" }, shown(this.session.session))),
-        h("p", { class: "quiet" }, `${number(this.session.turns.length)} turns, ${number(this.session.tokens)} tokens`),
+        h("p", { class: "quiet" }, `${number(this.session.count)} turns, ${number(this.session.tokens)} tokens`),
         this.search,
       );
     else
       replace(
         this.head,
-        replace(this.tabs, choice("What is listed", [["runs", "Runs", number(this.overview.runs.length)], ["sessions", "Sessions", number(this.overview.sessions.length)]], this.tab, select)),
+        replace(this.tabs, choice("What is listed", [["runs", "Runs", this.counted("runs")], ["sessions", "Sessions", this.counted("sessions")]], this.tab, select)),
         this.search,
       );
     this.rows?.destroy();
     const top = this.scroller.scrollTop;
     const hadFocus = this.box?.contains(document.activeElement);
+    const { session, filter } = this;
+    const isSearching = filter && (session ? session.turns.missing > 0 : this.overview.more.includes(this.tab));
+    if (isSearching && !session) this.more();
+    else if (isSearching)
+      session.turns.all().then(() => {
+        if (this.session === session && this.filter === filter) this.list();
+      });
     const items = this.items();
     this.shownItems = items;
     if (!items.length) {
       this.rows = null;
-      replace(this.scroller, this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "There is nothing to run, either.") : empty("No sessions", "A run with a session name begins one."));
+      replace(this.scroller, isSearching ? empty("Searching", "What is older is asked for.") : this.filter ? empty("Nothing fits", "Try other words.") : this.tab === "runs" && !this.session ? empty("No runs yet", this.overview.agents.length ? "Start one below: it appears here as it runs." : "They appear here as they run.") : empty("No sessions", "A run with a session name begins one."));
       return;
     }
-    const most = this.session ? Math.max(...this.session.turns.map((turn) => turn.tokens)) : 0;
-    this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.turns.length).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
+    this.box = h("div", { role: "listbox", tabindex: "0", class: "items", vars: this.session ? { "--digits": String(String(this.session.count).length) } : {}, "aria-label": this.session ? "Turns" : this.tab === "runs" ? "Runs" : "Sessions" });
     this.box.addEventListener("keydown", (event) => this.key(event));
     replace(this.scroller, this.box);
     this.rows = new Rows(this.scroller, this.box, {
       count: items.length,
       estimate: this.session ? 78 : this.tab === "runs" ? 66 : 46,
       role: "option",
-      render: (at) => this.row(items[at], at, most),
+      render: (at) => this.row(items[at], at),
     });
     this.scroller.scrollTop = top;
     this.rows.update();
@@ -102,28 +114,45 @@ export class Side {
   }
 
   isCurrent(item) {
-    if (this.session) return item.turn === this.current.turn;
+    if (this.session) return item === this.current.turn;
     return this.tab === "runs" ? item.id === this.current.run : item === this.current.session;
   }
 
-  row(item, at, most) {
+  row(item, at) {
     const open = () => this.open(item);
     const props = { class: "item", id: `item-${at}`, onclick: open, "aria-selected": String(this.isCurrent(item)) };
-    if (this.session)
-      return h(
-        "div",
-        props,
-        h("p", { class: "first" }, h("span", { class: "no" }, String(item.turn + 1)), h("span", { class: "line", dir: "auto" }, shown(item.input || "(no input)"))),
-        h("p", { class: "second line", dir: "auto" }, shown(item.answer || (item.tools.length ? "…" : "no answer"))),
-        h(
-          "p",
-          { class: "third" },
-          h("span", { class: "meter", "aria-hidden": "true" }, h("span", { vars: { width: `${Math.max(3, (item.tokens / most) * 100)}%` } })),
-          h("span", null, `${number(item.tokens)} tokens`),
-          item.tools.length ? h("span", null, icon("tool"), shown([...new Set(item.tools)].slice(0, 2).join(", "))) : null,
-          item.run ? h("span", { class: "tag" }, "run") : null,
-        ),
-      );
+    return this.session ? this.turn(item, at, props) : this.other(item, props);
+  }
+
+  turn(item, at, props) {
+    const turn = this.session.turns.at(item);
+    const no = h("span", { class: "no" }, String(item + 1));
+    if (!turn) {
+      const { session, box } = this;
+      const row = h("div", { ...props, class: "item pending", "aria-busy": "true" }, h("p", { class: "first" }, no, h("span", { class: "line" }, "…")));
+      setTimeout(async () => {
+        if (row.isConnected && (await session.turns.fetch(item)) && box === this.box) this.rows.redraw(at);
+      });
+      return row;
+    }
+    return h(
+      "div",
+      props,
+      h("p", { class: "first" }, no, h("span", { class: "line", dir: "auto" }, shown(turn.input || "(no input)"))),
+      h("p", { class: "second line", dir: "auto" }, shown(turn.answer || (turn.tools.length ? "…" : "no answer"))),
+      h(
+        "p",
+        { class: "third" },
+        h("span", { class: "meter", "aria-hidden": "true" }, h("span", { vars: { width: `${Math.max(3, (turn.tokens / this.session.most) * 100)}%` } })),
+        h("span", null, `${number(turn.tokens)} tokens`),
+        turn.tools.length ? h("span", null, icon("tool"), shown([...new Set(turn.tools)].slice(0, 2).join(", "))) : null,
+        turn.run ? h("span", { class: "tag" }, "run") : null,
+      ),
+    );
+  }
+
+  other(item, props) {
+    if (item === this.shownItems.at(-1) && this.overview.more.includes(this.tab)) this.more();
     if (this.tab === "runs")
       return h(
         "div",
@@ -134,9 +163,12 @@ export class Side {
     return h("div", props, h("p", { class: "first" }, h("span", { class: "line", dir: "auto" }, shown(item))));
   }
 
-  open(item) {
-    if (this.session) this.go({ session: this.session.session, turn: item.turn, run: item.run });
-    else if (this.tab === "runs") this.go({ run: item.id });
+  async open(item) {
+    if (this.session) {
+      const { session, at } = this;
+      const turn = await session.turns.fetch(item);
+      if (turn && this.session === session && this.at === at) this.go({ session: session.session, turn: item, run: turn.run });
+    } else if (this.tab === "runs") this.go({ run: item.id });
     else this.go({ session: item });
   }
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OnDelta, Reply
 from agentkit.models.offline.offline_tool_calls import requested_calls
 from agentkit.models.offline.scripted_model import speak
@@ -17,7 +18,9 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
+    from agentkit.models.completion.completion_model import CompletionModel
     from agentkit.models.settings import ModelSettings
+    from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.composition import Composition
 
 __all__ = ["OfflineModel"]
@@ -56,17 +59,41 @@ class OfflineModel:
     - When tools have answered, the reply is what they answered.
     - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
       question, each with its label, `[source#chunk]`. When none fits, the reply is that.
+
+    In place of a model that completes text it takes the `chat_template` and the `session_len` of that one: the prompt
+    is written with them, and what they refuse is refused.
+
+    Raises:
+        ChatTemplateError: There is no such chat template.
+        AgentDefinitionError: `session_len` is no number of tokens, or is given without a chat template.
     """
 
     name = "offline"
     price = Price(0, 0)
+
+    def __init__(self, chat_template: GivenTemplate | None = None, *, session_len: int | None = None) -> None:
+        self.writer: CompletionModel | None = None
+        """Writes the prompt; None where nothing is written."""
+        if chat_template is not None:
+            from agentkit.models.completion.completion_model import CompletionModel
+
+            self.writer = CompletionModel(self.name, chat_template, session_len=session_len)
+        elif session_len is not None:
+            raise AgentDefinitionError("OfflineModel: session_len needs a chat_template: give that too")
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:
         """Return this model: it stands in for one that has settings, and quotes whatever they are."""
         return self
 
     async def request(self, composition: Composition, *, on_delta: OnDelta | None = None) -> Reply:
-        """Return tool calls, tool results or quotes; never raises."""
+        """Return tool calls, tool results or quotes.
+
+        Raises:
+            ChatTemplateError: The chat template cannot write this prompt.
+            ModelRequestError: It is longer than `session_len`.
+        """
+        if self.writer is not None:
+            self.writer.request_body(composition)
         results = [message for message in composition.context.intermediate if message.role == "tool"]
         if results:
             text = "\n".join(message.text for message in results)

@@ -66,9 +66,13 @@ class CallerSource:
         """See `InspectorSource.agents`."""
         return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
 
-    async def runs(self, *, limit: int) -> Sequence[RunSummary]:
+    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
         """See `InspectorSource.runs`."""
         wanted = RunsWanted(user=self._caller.user or None, limit=limit)
+        if session is not None:
+            if (place := self._place(session)) is None:
+                return []
+            wanted = RunsWanted(user=place[0].user, session=place[1], limit=limit)
         page = partial(self._store.page, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return [self._summary(record) for record in await in_thread(page) if record.agent in names]
@@ -94,16 +98,25 @@ class CallerSource:
         return [one.name for one in newest[:limit]]
 
     async def session(self, name: str) -> Session | None:
-        """See `InspectorSource.session`. Of a caller without a user those of the users are `user/name`."""
-        user, slash, own = name.rpartition("/")
-        if slash and self._caller.user:
+        """See `InspectorSource.session`."""
+        if (place := self._place(name)) is None:
             return None
-        owner = Owner(self._owner.tenant, user) if slash else self._owner
+        owner, own = place
         try:
             await in_thread(partial(self._sessions.get, owner, own))
         except UnknownResource:
             return None
         return await in_thread(partial(self._sessions.open, owner, own))
+
+    def _place(self, name: str) -> tuple[Owner, str] | None:
+        """Return whose session a name is, and its own name; None where it can be none of the caller.
+
+        For a caller without a user those of the users are `user/name`.
+        """
+        user, slash, own = name.rpartition("/")
+        if slash and self._caller.user:
+            return None
+        return (Owner(self._owner.tenant, user) if slash else self._owner), own
 
     def _summary(self, record: RunRecord) -> RunSummary:
         session = record.session

@@ -107,6 +107,10 @@ class DurableRecords(StoredRuns):
         with self._answering():
             return self.runs.store.journal(run_id)
 
+    def is_durable(self, tenant: str, run_id: str) -> bool:
+        """Return whether a run of a tenant is durable; otherwise it is one of a request to this server."""
+        return self._info(tenant, run_id) is not None
+
     def _info(self, tenant: str, run_id: str) -> RunInfo | None:
         """Return what is known of a durable run of a tenant; None where it has none of this id."""
         try:

@@ -27,7 +27,7 @@ from agentkit.run.loop import RunResult
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.event_form import event_form, usage_form
-from agentkit.server.served_runs.local_runs import check_decisions, check_room, run_decision, same_run
+from agentkit.server.served_runs.local_runs import LocalRuns, check_decisions, check_room, run_decision, same_run
 from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, usage_since, user_input_of
 from agentkit.server.served_runs.run_services import RunServices
 from agentkit.server.server_errors import Conflict, UnknownResource
@@ -79,6 +79,8 @@ class DurableRuns:
             agent = _OfTenants(services.agents, loaded.name)
             self._runs.add(agent, sessions=self._session, version=version)
             self._added[loaded.name] = self._runs.agents.latest(agent)
+        self._of_requests = LocalRuns(replace(services, store=records))
+        """Goes on with what is no durable run: with requests that waited for decisions, such as those of AG-UI."""
         self._worker: Any = None
         self._starting: list[str] = []
         """Tenants of the runs that are being stored."""
@@ -90,10 +92,11 @@ class DurableRuns:
     @property
     def live(self) -> int:
         """See `BackgroundRuns.live`."""
-        return len(self._starting) + len(self._live)
+        return len(self._starting) + len(self._live) + self._of_requests.live
 
     async def open(self) -> None:
         """See `BackgroundRuns.open`."""
+        await self._of_requests.open()
         worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
         try:
             await in_thread(worker.start)
@@ -144,6 +147,8 @@ class DurableRuns:
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
         """See `BackgroundRuns.decide`."""
+        if not await self._is_durable(record):
+            return await self._of_requests.decide(record, decisions)
         check_decisions(record, decisions)
         try:
             await self._runs.handle(record.id).decide({call: run_decision(made) for call, made in decisions.items()})
@@ -157,6 +162,8 @@ class DurableRuns:
         """See `BackgroundRuns.cancel`."""
         if record.status in ENDED:
             return record
+        if not await self._is_durable(record):
+            return await self._of_requests.cancel(record)
         await self._runs.handle(record.id).cancel()
         until = time.monotonic() + _SECONDS_CANCELLED
         while (now := await self._record(record)).status not in ENDED and time.monotonic() < until:
@@ -165,6 +172,10 @@ class DurableRuns:
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
         """See `BackgroundRuns.events`."""
+        if not await self._is_durable(record):
+            async for event in self._of_requests.events(record, after):
+                yield event
+            return
         wait, has_begun = _MIN_WAIT, False
         while True:
             try:
@@ -188,6 +199,7 @@ class DurableRuns:
     def stop_listening(self) -> None:
         """See `BackgroundRuns.stop_listening`."""
         self._is_closing = True
+        self._of_requests.stop_listening()
 
     async def close(self) -> None:
         """See `BackgroundRuns.close`."""
@@ -196,6 +208,10 @@ class DurableRuns:
             self._watching.cancel()
         if self._worker is not None:
             await in_thread(self._worker.stop)
+        await self._of_requests.close()
+
+    async def _is_durable(self, record: RunRecord) -> bool:
+        return await in_thread(partial(self._records.is_durable, record.tenant, record.id))
 
     async def _record(self, record: RunRecord) -> RunRecord:
         return await in_thread(partial(self._records.get, record.tenant, record.id))
