@@ -19,13 +19,15 @@ __all__ = [
     "Problem",
     "bound_faults",
     "compile_pattern",
-    "pattern_faults",
     "resolve",
     "shown_name",
+    "size_faults",
     "target_in",
 ]
 
 _MAX_DEPTH = 64
+_MAX_LEVELS = 200
+"""Objects and lists inside of each other in a schema, those of defaults and of keywords that nobody knows included."""
 _MAX_STEPS = 1_000_000
 _MAX_PATTERNS = 200_000
 """Characters of all patterns of a schema, see `pattern_size`: some of them take a second to compile."""
@@ -38,6 +40,8 @@ _CHARS_PER_ALTERNATIVE = 100
 _BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not"})
 """Keywords that put several schemas in front of one value."""
 
+_NOTHING: Mapping[str, Any] = {"not": {}}
+"""The schema false, as an object."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 
 Problem: TypeAlias = tuple[str, str]
@@ -282,16 +286,22 @@ def shown_name(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
 
 
-def pattern_faults(document: Any, where: str) -> Iterator[str]:
-    """Yield a fault where compiling all patterns of a schema would take long."""
-    size, waiting = 0, [document]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Mapping):
-            size += pattern_size(node["pattern"]) if isinstance(node.get("pattern"), str) else 0
-            waiting.extend(node.values())
-        elif isinstance(node, list | tuple):
-            waiting.extend(node)
+def size_faults(document: Any, where: str) -> Iterator[str]:
+    """Yield a fault where a schema, or data in it, nests too deeply, and where compiling its patterns takes long."""
+    size, depth = 0, 0
+    level: dict[int, Any] = {id(document): document}
+    while level and depth <= _MAX_LEVELS:  # what holds itself ends here, too
+        depth += 1
+        below: list[Any] = []
+        for node in level.values():
+            if isinstance(node, Mapping):
+                size += pattern_size(node["pattern"]) if isinstance(node.get("pattern"), str) else 0
+                below.extend(node.values())
+            elif isinstance(node, list | tuple):
+                below.extend(node)
+        level = {id(node): node for node in below if isinstance(node, Mapping | list | tuple)}
+    if level:
+        yield f"{where}: objects and lists in it nest deeper than {_MAX_LEVELS} levels"
     if size > _MAX_PATTERNS:
         yield (
             f"{where}: its patterns have {size:,} characters in all, with what they repeat written out and"
@@ -349,9 +359,9 @@ def _is_json(value: Any, name: str) -> bool:
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a `#/...` reference inside a schema; {} where it leads to no object."""
+    """Follow a `#/...` reference inside a schema; {} where it leads to no schema."""
     found = target_in(root, reference)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping) else _NOTHING if found is False else {}
 
 
 def target_in(document: Mapping[str, Any], reference: object) -> Any:

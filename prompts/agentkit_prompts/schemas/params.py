@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
 from agentkit_prompts.errors import PromptError, brief
-from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, pattern_faults, resolve, shown_name
+from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve, shown_name, size_faults
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
 
 __all__ = [
@@ -136,7 +136,7 @@ def schema_faults(schema: object, where: str) -> list[str]:
 
 def _malformed(schema: object, where: str) -> list[str]:
     """Find what is no JSON Schema at all, also where only references lead."""
-    faults = list(pattern_faults(schema, where)) or list(_shape_faults(schema, where, 0))
+    faults = list(size_faults(schema, where)) or list(_shape_faults(schema, where, 0))
     if faults or not isinstance(schema, Mapping):
         return faults
     targets = {one["$ref"]: resolve(one["$ref"], schema) for one in _references(schema) if one["$ref"][:1] == "#"}
