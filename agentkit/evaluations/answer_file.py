@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from agentkit.run.journal_file import locked, unlock
 from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.regular_files import check_regular
 
 __all__ = ["AnswerFile", "Answered", "Key", "as_json"]
 
@@ -58,10 +59,15 @@ class AnswerFile:
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
         private_file(self.path)
-        self._file = FileIO(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
+        try:
+            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        except ValueError as error:
+            raise InContextError(f"{str(path)!r}: no file can have this name: {error}") from None
+        self._file = FileIO(opened, "r+")
         self._number = self._file.fileno()
         try:
-            if not locked(self._file.fileno()):
+            check_regular(self._number)
+            if not locked(self._number):
                 raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
             self.known = self._read(about)
         except BaseException:
@@ -83,7 +89,7 @@ class AnswerFile:
                     self._check(entry, head)
                     continue
                 found[entry["row"], entry["part"]] = entry
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if isinstance(error, InContextError):
                     raise
                 raise InContextError(
