@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 from typing import BinaryIO
 
 __all__ = ["check_regular", "is_folder", "open_regular", "read_regular", "read_regular_text"]
