@@ -87,6 +87,11 @@ def test_the_patterns_of_an_output_schema_are_compiled_once() -> None:
     assert min(seconds() for _ in range(5)) < first / 10
 
 
+def test_a_number_that_no_json_has_is_shown_as_text() -> None:
+    answer = CallToolResult(content=[], structured_content={"a": [float("inf")], "b": float("nan")})
+    assert json.loads(str(to_result(answer, "t").content)) == {"a": ["Infinity"], "b": "NaN"}
+
+
 async def test_a_result_that_is_only_structured_is_shown_as_json(liar: MCPToolset) -> None:
     result = await ask(named(liar, "right_shape"))
 
