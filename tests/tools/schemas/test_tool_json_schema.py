@@ -581,5 +581,5 @@ def test_each_target_gets_its_form() -> None:
 def test_a_type_of_many_characters_becomes_no_type_at_once(kind: str) -> None:
     start = process_time()
     made = Tool.from_json_schema("t", "d", {"properties": {"x": {"type": kind}}}, lambda x: x)
-    assert made.parameters["properties"]["x"] == {}
+    assert made.spec.parameters["properties"]["x"] == {}
     assert process_time() - start < 5  # where its spaces are looked at again from each of them: minutes
