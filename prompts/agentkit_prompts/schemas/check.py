@@ -19,9 +19,10 @@ __all__ = [
     "Problem",
     "bound_faults",
     "compile_pattern",
+    "depth_faults",
+    "pattern_faults",
     "resolve",
     "shown_name",
-    "size_faults",
     "target_in",
 ]
 
@@ -244,7 +245,7 @@ class _Allowed:
     def __init__(self, allowed: Any, *, is_one: bool) -> None:
         self.members: Sequence[Any] = [allowed] if is_one else allowed
         self.keys = {_key_of(member) for member in self.members}
-        self.size = _count_values(allowed)
+        self.size = 1 + sum(map(len, containers(allowed)))
         self.complaint = f"should be {'' if is_one else 'one of '}{brief(allowed, _MAX_SHOWN)}"
 
     def excludes(self, value: Any, take: Callable[[int], None]) -> bool:
@@ -269,16 +270,17 @@ def _key_of(value: Any) -> Hashable:
     return ("number", hex(int(value))) if isinstance(value, int | float) else None
 
 
-def _count_values(value: Any) -> int:
-    count, waiting = 0, [value]
+def containers(document: Any) -> Iterator[Mapping[str, Any] | Sequence[Any]]:
+    """Yield every object and list in a document, each once: it may be shared, or contain itself."""
+    seen: dict[int, Any] = {}
+    waiting = [document]
     while waiting:
-        item = waiting.pop()
-        count += 1
-        if isinstance(item, Mapping):
-            waiting.extend(item.values())
-        elif isinstance(item, list | tuple):
-            waiting.extend(item)
-    return count
+        node = waiting.pop()
+        if not isinstance(node, Mapping | list | tuple) or id(node) in seen:
+            continue
+        seen[id(node)] = node
+        yield node
+        waiting.extend(node.values() if isinstance(node, Mapping) else node)
 
 
 def shown_name(name: str) -> str:
@@ -286,22 +288,20 @@ def shown_name(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
 
 
-def size_faults(document: Any, where: str) -> Iterator[str]:
-    """Yield a fault where a schema, or data in it, nests too deeply, and where compiling its patterns takes long."""
-    size, depth = 0, 0
-    level: dict[int, Any] = {id(document): document}
-    while level and depth <= _MAX_LEVELS:  # what holds itself ends here, too
-        depth += 1
-        below: list[Any] = []
-        for node in level.values():
-            if isinstance(node, Mapping):
-                size += pattern_size(node["pattern"]) if isinstance(node.get("pattern"), str) else 0
-                below.extend(node.values())
-            elif isinstance(node, list | tuple):
-                below.extend(node)
-        level = {id(node): node for node in below if isinstance(node, Mapping | list | tuple)}
+def depth_faults(document: Any, where: str) -> Iterator[str]:
+    """Yield a fault where a schema, or data in it, nests too deeply, or holds itself."""
+    level: list[Any] = [document]
+    for _ in range(_MAX_LEVELS + 1):
+        below = [inner for node in level for inner in (node.values() if isinstance(node, Mapping) else node)]
+        level = [*{id(node): node for node in below if isinstance(node, Mapping | list | tuple)}.values()]
     if level:
         yield f"{where}: objects and lists in it nest deeper than {_MAX_LEVELS} levels"
+
+
+def pattern_faults(document: Any, where: str) -> Iterator[str]:
+    """Yield a fault where compiling all patterns of a schema would take long."""
+    patterns = [node.get("pattern") for node in containers(document) if isinstance(node, Mapping)]
+    size = sum(pattern_size(pattern) for pattern in patterns if isinstance(pattern, str))
     if size > _MAX_PATTERNS:
         yield (
             f"{where}: its patterns have {size:,} characters in all, with what they repeat written out and"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
-from agentkit_prompts.schemas.check import resolve, shown_name
+from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
 from agentkit_prompts.schemas.params import JsonSchema, schema_faults
 
 __all__ = ["REQUIRED_BY", "merge_schemas"]
@@ -39,7 +39,7 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         if schema is None:
             continue
         where = f"the additional_kwargs_schema of {path or 'the prompt'}"
-        faults = schema_faults(schema, where) or [*_owner_faults(schema, where)]
+        faults = schema_faults(schema, where) or [*depth_faults(schema, where), *_owner_faults(schema, where)]
         if faults:
             raise PromptError("; ".join(faults))
         if merged is None:

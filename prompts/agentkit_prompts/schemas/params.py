@@ -15,7 +15,15 @@ from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
 from agentkit_prompts.errors import PromptError, brief
-from agentkit_prompts.schemas.check import JsonChecker, Problem, bound_faults, resolve, shown_name, size_faults
+from agentkit_prompts.schemas.check import (
+    JsonChecker,
+    Problem,
+    bound_faults,
+    containers,
+    pattern_faults,
+    resolve,
+    shown_name,
+)
 from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
 
 __all__ = [
@@ -136,7 +144,7 @@ def schema_faults(schema: object, where: str) -> list[str]:
 
 def _malformed(schema: object, where: str) -> list[str]:
     """Find what is no JSON Schema at all, also where only references lead."""
-    faults = list(size_faults(schema, where)) or list(_shape_faults(schema, where, 0))
+    faults = list(pattern_faults(schema, where)) or list(_shape_faults(schema, where))
     if faults or not isinstance(schema, Mapping):
         return faults
     targets = {one["$ref"]: resolve(one["$ref"], schema) for one in _references(schema) if one["$ref"][:1] == "#"}
@@ -146,37 +154,53 @@ def _malformed(schema: object, where: str) -> list[str]:
             continue
         walked.add(id(target))
         if not reference.startswith(("#/$defs/", "#/definitions/")) or reference.count("/") > 2:  # not walked yet
-            faults += _shape_faults(target, f"{where}: the target of {shown_name(reference)}", 0)
+            faults += _shape_faults(target, f"{where}: the target of {shown_name(reference)}")
     return faults
 
 
-def _shape_faults(schema: object, where: str, depth: int) -> Iterator[str]:
-    """Find what is no JSON Schema at all, before anything walks it."""
-    if isinstance(schema, bool):
-        return
-    if not isinstance(schema, Mapping):
-        yield f"{where} must be an object or a boolean, got {type(schema).__name__}"
-        return
-    if depth > _MAX_DEPTH:
-        yield f"{where.partition('.')[0]} nests deeper than {_MAX_DEPTH} levels"
-        return
+def _shape_faults(schema: object, where: str) -> Iterator[str]:
+    """Find what is no JSON Schema at all, before anything walks it: level by level, as parts may be shared."""
+    checked: set[int] = set()
+    level: dict[int | str, tuple[str, object]] = {id(schema): (where, schema)}
+    for _ in range(_MAX_DEPTH + 1):
+        below: dict[int | str, tuple[str, object]] = {}
+        for place, node in level.values():
+            if not isinstance(node, Mapping):
+                if not isinstance(node, bool):
+                    yield f"{place} must be an object or a boolean, got {type(node).__name__}"
+                continue
+            for inner_place, inner in _inner_schemas(node, place):
+                below.setdefault(id(inner) if isinstance(inner, Mapping) else inner_place, (inner_place, inner))
+            if id(node) not in checked:
+                checked.add(id(node))
+                yield from _own_faults(node, place)
+        level = below
+    if level:
+        yield f"{where} nests deeper than {_MAX_DEPTH} levels"
+
+
+def _inner_schemas(schema: Mapping[str, Any], where: str) -> Iterator[tuple[str, object]]:
     for keyword in _HOLDS_SCHEMAS:
-        held = schema.get(keyword, {})
-        if not isinstance(held, Mapping):
-            yield f"{where}.{keyword} must be an object of schemas, got {type(held).__name__}"
-            continue
-        for name, item in held.items():
-            yield from _shape_faults(item, f"{where}.{keyword}.{shown_name(str(name))}", depth + 1)
+        held = schema.get(keyword)
+        if isinstance(held, Mapping):
+            yield from ((f"{where}.{keyword}.{shown_name(str(name))}", item) for name, item in held.items())
     for keyword in _LISTS_SCHEMAS:
-        options = schema.get(keyword, ())
-        if not isinstance(options, list | tuple):
-            yield f"{where}.{keyword} must be a list of schemas, got {type(options).__name__}"
-            continue
-        for index, item in enumerate(options):
-            yield from _shape_faults(item, f"{where}.{keyword}[{index}]", depth + 1)
+        options = schema.get(keyword)
+        if isinstance(options, list | tuple):
+            yield from ((f"{where}.{keyword}[{index}]", item) for index, item in enumerate(options))
     for keyword in _IS_SCHEMA:
         if keyword in schema:
-            yield from _shape_faults(schema[keyword], f"{where}.{keyword}", depth + 1)
+            yield f"{where}.{keyword}", schema[keyword]
+
+
+def _own_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Yield what is wrong in a schema beside what is wrong in those inside it."""
+    for keyword in _HOLDS_SCHEMAS:
+        if not isinstance(schema.get(keyword, {}), Mapping):
+            yield f"{where}.{keyword} must be an object of schemas, got {type(schema[keyword]).__name__}"
+    for keyword in _LISTS_SCHEMAS:
+        if not isinstance(schema.get(keyword, ()), list | tuple):
+            yield f"{where}.{keyword} must be a list of schemas, got {type(schema[keyword]).__name__}"
     yield from bound_faults(schema, where)
     for keyword in ("required", "enum"):
         if not isinstance(schema.get(keyword, ()), list | tuple):
@@ -225,15 +249,9 @@ def _endless_references(document: Mapping[str, Any], where: str) -> Iterator[str
 
 def _references(document: Any) -> Iterator[Mapping[str, Any]]:
     """Yield every object with a reference in a document."""
-    waiting = [document]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Mapping):
-            if isinstance(node.get("$ref"), str):
-                yield node
-            waiting.extend(node.values())
-        elif isinstance(node, list | tuple):
-            waiting.extend(node)
+    for node in containers(document):
+        if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
+            yield node
 
 
 def _same_value(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:

@@ -168,6 +168,22 @@ def test_a_schema_that_contains_itself_is_refused() -> None:
         Template("x", params_schema=schema)
 
 
+@pytest.mark.parametrize("keyword", ["enum", "const", "default"])
+def test_a_value_that_contains_itself_ends_too(keyword: str) -> None:
+    values: list[Any] = ["a"]
+    values.append(values)
+    Template("x", params_schema={"properties": {"size": {keyword: values}}})
+
+
+def test_parts_that_are_shared_cost_what_they_cost_once() -> None:
+    part: dict[str, Any] = {"type": "string", "pattern": "a+"}
+    for _ in range(60):
+        part = {"properties": {"left": part, "right": part}, "anyOf": [part, part]}
+    Template("x", params_schema=part)
+    with pytest.raises(PromptError, match="nests deeper"):
+        Template("x", params_schema={"items": {"items": {"items": {"items": {"items": part}}}}})
+
+
 # Merging
 
 
