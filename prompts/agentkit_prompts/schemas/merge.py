@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
@@ -197,7 +197,8 @@ class _Comparison:
 
     def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
         """Return what the references of a part lead to, with what stands beside them, and its key."""
-        first, beside, seen = node, {}, set()
+        first, beside = node, dict[str, Any]()
+        seen: set[int] = set()
         while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
             seen.add(id(node))
             own = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
@@ -250,7 +251,7 @@ def _inner(left: Any, right: Any, as_names: bool) -> list[tuple[Any, Any, bool]]
     return [] if scalars and _text(left) == _text(right) else None
 
 
-def _is_inside(reference: object) -> bool:
+def _is_inside(reference: object) -> TypeGuard[str]:
     return isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
 
 
