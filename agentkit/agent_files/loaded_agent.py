@@ -27,7 +27,7 @@ from agentkit.agent_files.agent_file import (
 )
 from agentkit.agent_files.import_path import imported
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, read_yaml
+from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
 from agentkit.compaction import Compaction, Summarise, Trim
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models import model_names
@@ -66,7 +66,7 @@ class AgentFileError(AgentDefinitionError):
     """
 
     def __init__(self, problems: list[Problem], files: Sequence[Path] = ()) -> None:
-        super().__init__("\n".join(map(str, problems)))
+        super().__init__(listed(problems))
         self.problems = tuple(problems)
         self.files = tuple(files)
 
@@ -134,7 +134,10 @@ def load_agent(
     if is_import_path(text) and not Path(text).exists():
         return _of_module(text, model, chat_template)
     path = Path(text)
-    inside = (*_loading.get(), Path(os.path.realpath(path)))
+    try:
+        inside = (*_loading.get(), Path(os.path.realpath(path)))
+    except ValueError as error:
+        raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}") from None
     if inside[-1] in inside[:-1]:
         names = " -> ".join(one.name for one in inside)
         raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")

@@ -12,9 +12,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.regular_files import read_regular
 from agentkit_prompts.strict_yaml import strict_loader
 
-__all__ = ["IMPORT", "Place", "Problem", "YamlFile", "read_yaml"]
+__all__ = ["IMPORT", "Place", "Problem", "YamlFile", "listed", "read_yaml"]
 
 Place: TypeAlias = tuple[str | int, ...]
 """Keys and indices from the root of a file to a value."""
@@ -28,6 +29,7 @@ _MAX_BYTES = 1 << 20
 _CONTAINER_ERRORS = frozenset({"dict_type", "list_type", "mapping_type", "model_attributes_type", "model_type"})
 """Something stands where a mapping or a list was expected: it may be an address with a password, or a key."""
 _KINDS: Mapping[type, str] = {str: "text", Mapping: "a mapping", list: "a list", bool: "true or false", int: "a number"}
+_MAX_LISTED = 200
 _MAX_VALUE = 80
 """Characters of a wrong value that are shown."""
 
@@ -43,6 +45,12 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.file}{f', line {self.line}' if self.line else ''}: {self.what}"
+
+
+def listed(problems: Sequence[Problem]) -> str:
+    """Return what is wrong, a line each; of very many the first ones."""
+    more = [f"and {len(problems) - _MAX_LISTED} more"] if len(problems) > _MAX_LISTED else []
+    return "\n".join([*map(str, problems[:_MAX_LISTED]), *more])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +139,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> YamlFile | None:
     try:
         if path.is_dir():
             raise ValueError("it is a folder")
-        if path.exists() and not path.is_file():
-            raise ValueError("it is no regular file")
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise ValueError(f"it has more than the {_MAX_BYTES:,} bytes that are read")
-        text = raw.decode("utf-8-sig")
+        text = read_regular(path, _MAX_BYTES).decode("utf-8-sig")
     except FileNotFoundError:
         problems.append(Problem(name, None, "there is no such file"))
         return None

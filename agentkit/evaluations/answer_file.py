@@ -15,6 +15,7 @@ from pydantic_core import from_json, to_json
 from agentkit.run.journal_file import locked, unlock
 from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.regular_files import check_regular
 
 __all__ = ["AnswerFile", "Answered", "Key", "as_json"]
 
@@ -59,14 +60,15 @@ class AnswerFile:
         self.path = Path(path)
         try:
             private_file(self.path)
-            number = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
+            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
             raise InContextError(f"out: {path}: {reason}; name a file that can be written") from error
-        self._file = FileIO(number, "r+")
+        self._file = FileIO(opened, "r+")
         self._number = self._file.fileno()
         try:
-            if not locked(self._file.fileno()):
+            check_regular(self._number)
+            if not locked(self._number):
                 raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
             self.known = self._read(about)
         except BaseException:
@@ -88,7 +90,7 @@ class AnswerFile:
                     self._check(entry, head)
                     continue
                 found[entry["row"], entry["part"]] = entry
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if isinstance(error, InContextError):
                     raise
                 raise InContextError(

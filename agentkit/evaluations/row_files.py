@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.regular_files import is_folder, read_regular_text
 
 __all__ = ["load_rows"]
 
@@ -19,6 +22,7 @@ _Rows = list[dict[str, Any]]
 _MAX_FILE = 2_000_000_000
 """Bytes of one file."""
 _MAX_NAMED = 5
+_MAX_SHOWN = 300
 
 
 def load_rows(path: str | os.PathLike[str]) -> _Rows | dict[str, _Rows]:
@@ -33,7 +37,7 @@ def load_rows(path: str | os.PathLike[str]) -> _Rows | dict[str, _Rows]:
         InContextError: It cannot be read, or something in it is no row: names the lines.
     """
     home = Path(path)
-    if home.is_dir():
+    if is_folder(home):
         files = sorted(file for file in home.iterdir() if file.suffix.lower() in _READERS)
         twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
         if twice:
@@ -56,11 +60,10 @@ def _read(file: Path) -> Any:
     if read is None:
         raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
     try:
-        if file.stat().st_size > _MAX_FILE:
-            raise InContextError(f"{file}: is larger than {_MAX_FILE:,} bytes")
-        return read(file.read_text("utf-8-sig"), file)
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_regular_text(file, _MAX_FILE)
+    except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
+    return read(text, file)
 
 
 def _checked(rows: Any, where: str) -> _Rows:
@@ -80,7 +83,7 @@ def _of_lines(text: str, file: Path) -> _Rows:
         if not line.strip():
             continue
         try:
-            row = from_json(line)
+            row = _parsed(line)
         except ValueError as error:
             wrong.append(f"line {number} is not JSON ({error})")
             continue
@@ -95,9 +98,27 @@ def _of_lines(text: str, file: Path) -> _Rows:
 
 def _of_json(text: str, file: Path) -> Any:
     try:
-        return from_json(text)
+        return _parsed(text)
     except ValueError as error:
         raise InContextError(f"{file}: is not JSON ({error})") from error
+
+
+def _parsed(text: str) -> Any:
+    """Return JSON data.
+
+    Raises:
+        ValueError: It is not JSON, or an object in it has a name twice.
+    """
+    found = from_json(text)
+    if not isinstance(found, dict) or text.count(":") > len(found):  # where each name has its colon, each is there
+        json.loads(text, object_pairs_hook=_check_names)
+    return found
+
+
+def _check_names(pairs: list[tuple[str, Any]]) -> None:
+    if len({name for name, _ in pairs}) < len(pairs):
+        twice = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+        raise ValueError(f"{_listed(twice, ', ')} is there twice, with one value lost")
 
 
 def _of_table(text: str, file: Path) -> _Rows:
@@ -108,11 +129,11 @@ def _of_table(text: str, file: Path) -> _Rows:
     try:
         names = next(reader, [])
         unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
         if unnamed:
-            wrong.append(f"column {', '.join(unnamed)} has no name")
+            wrong.append(f"column {_listed(unnamed, ', ')} has no name")
         if twice:
-            wrong.append(f"several columns are called {', '.join(twice)}")
+            wrong.append(f"several columns are called {_listed(twice, ', ')}")
         for cells in reader:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
@@ -125,9 +146,9 @@ def _of_table(text: str, file: Path) -> _Rows:
     return rows
 
 
-def _listed(problems: list[str]) -> str:
-    more = f"; and {len(problems) - _MAX_NAMED} more" if len(problems) > _MAX_NAMED else ""
-    return "; ".join(problems[:_MAX_NAMED]) + more
+def _listed(problems: list[str], between: str = "; ") -> str:
+    more = f"{between}and {len(problems) - _MAX_NAMED:,} more" if len(problems) > _MAX_NAMED else ""
+    return between.join([one[:_MAX_SHOWN] for one in problems[:_MAX_NAMED]]) + more
 
 
 _READERS: Mapping[str, Callable[[str, Path], Any]] = {

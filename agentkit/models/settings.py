@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from pydantic import JsonValue
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.models.secret_values import secrets_in, without_secrets
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, check_types, nearest
+from agentkit_prompts.errors import ContextError, brief, check_types, nearest
 
 if TYPE_CHECKING:
     from agentkit.models.model import Model
@@ -33,14 +34,10 @@ __all__ = [
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
-_SECRET_WORDS = frozenset(
-    ("auth", "authentication", "authorization", "bearer", "cookie", "cookies", "credential", "credentials")
-) | {"passphrase", "passwd", "password", "pwd", "secret", "secrets"}
-_SECRET_ENDINGS = ("key", "keys", "token")
-_NO_SECRETS = frozenset(("cache_key", "idempotency_key", "prompt_cache_key"))
 _OF_THE_REQUEST = frozenset(("headers", "timeout", "extra"))
 """Fields that no table lists: every endpoint has them."""
+_MAX_BITS = 1_000
+"""Of a whole number: what is larger is a number to no reader of JSON that knows floats only."""
 _OWN_KEYS = ("model", "messages", "input", "prompt", "system", "instructions", "tools", "stream")
 
 
@@ -89,7 +86,9 @@ class ModelSettings:
     """The endpoint's name for how fast and at what price it answers."""
     extra: Mapping[str, JsonValue] = field(default_factory=FrozenDict, hash=False)
     """Merged over the body of the request last, objects key by key; None takes a key out. What stands under a name such
-    as `api_key`, `token`, `password` or `authorization`, at any depth, is a secret."""
+    as `api_key`, `token`, `password` or `authorization`, at any depth, is a secret; and so is, under any name, a text
+    that looks like a key: `sk-...`, `Bearer ...`, 16 or more letters and digits in no order, or an address with a
+    password, a query or a fragment."""
 
     def __post_init__(self) -> None:
         wrong = [problem for name, check in _CHECKS.items() if (problem := _problem(name, getattr(self, name), check))]
@@ -118,8 +117,8 @@ class ModelSettings:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown: the values of headers, and those in `extra` whose name tells that they are secret."""
-        return tuple([value.strip() for value in self.headers.values()] + _secrets_in(self.extra))
+        """What must not be shown: the values of headers, and what is secret in `extra`."""
+        return tuple([value.strip() for value in self.headers.values()] + secrets_in(self.extra))
 
     def __reduce__(self) -> Any:
         if self.secrets:
@@ -138,34 +137,12 @@ class ModelSettings:
     def __repr__(self) -> str:
         shown = {**_given(self), **({"headers": [*self.headers]} if self.headers else {})}
         if self.extra:
-            shown["extra"] = _without_secrets(self.extra)
+            shown["extra"] = without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 def _made_of(cls: type[ModelSettings], given: dict[str, Any]) -> ModelSettings:
     return cls(**given)
-
-
-def _is_secret(name: str) -> bool:
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words or name.lower() in _NO_SECRETS:
-        return False
-    return not _SECRET_WORDS.isdisjoint(words) or words[-1].endswith(_SECRET_ENDINGS)
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: "***" if _is_secret(name) else _without_secrets(one) for name, one in value.items()}
-    return [_without_secrets(one) for one in value] if isinstance(value, list | tuple) else value
-
-
-def _secrets_in(value: Any, *, is_secret: bool = False) -> list[str]:
-    if isinstance(value, Mapping):
-        found = [_secrets_in(one, is_secret=is_secret or _is_secret(name)) for name, one in value.items()]
-        return [one for some in found for one in some]
-    if isinstance(value, list | tuple):
-        return [one for item in value for one in _secrets_in(item, is_secret=is_secret)]
-    return [str(value)] if is_secret and value is not None and not isinstance(value, bool) else []
 
 
 def _given(settings: ModelSettings) -> dict[str, Any]:
@@ -178,11 +155,11 @@ _Check: TypeAlias = tuple[Callable[[Any], bool], str]
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _MAX_BITS
 
 
 def _is_text(value: object) -> bool:
@@ -217,7 +194,7 @@ def _problem(name: str, value: Any, check: _Check) -> str:
         right = value is None or is_right(value)
     except TypeError:  # a value that cannot be compared or hashed
         right = False
-    return "" if right else f"{name}: expected {expected}, got {value!r:.60}"
+    return "" if right else f"{name}: expected {expected}, got {brief(value, 60)}"
 
 
 def _header_problems(headers: object) -> list[str]:
@@ -226,7 +203,7 @@ def _header_problems(headers: object) -> list[str]:
     wrong: list[str] = []
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            wrong.append(f"headers: {name!r:.60} is not the name of a header")
+            wrong.append("headers: a name is not that of a header; it is not shown, as it may be a key")
         elif not isinstance(value, str) or not all(" " <= one <= "~" for one in value):  # never shown: it may be a key
             wrong.append(f"headers[{name!r}]: expected text of printable ASCII characters on one line")
     return wrong
@@ -236,16 +213,18 @@ def _extra_problems(extra: Mapping[str, Any]) -> list[str]:
     wrong = [
         f"extra[{name!r}]: is written by the model itself, and would be replaced" for name in _OWN_KEYS if name in extra
     ]
-    return wrong + [f"extra{place}: {value} is not JSON" for place, value in _not_finite(extra, "")]
+    return wrong + [f"extra{place}: {brief(value)} is not JSON" for place, value in _not_sendable(extra, "")]
 
 
-def _not_finite(value: Any, place: str) -> list[tuple[str, float]]:
+def _not_sendable(value: Any, place: str) -> list[tuple[str, float]]:
     if isinstance(value, float):
         return [] if math.isfinite(value) else [(place, value)]
+    if isinstance(value, int):
+        return [] if value.bit_length() <= _MAX_BITS else [(place, value)]
     if isinstance(value, Mapping):
-        return [one for key, item in value.items() for one in _not_finite(item, f"{place}[{key!r}]")]
+        return [one for key, item in value.items() for one in _not_sendable(item, f"{place}[{brief(key)}]")]
     if isinstance(value, list):
-        return [one for at, item in enumerate(value) for one in _not_finite(item, f"{place}[{at}]")]
+        return [one for at, item in enumerate(value) for one in _not_sendable(item, f"{place}[{at}]")]
     return []
 
 

@@ -20,6 +20,7 @@ from agentkit.run.decisions import Decision, decision_data, read_decision
 from agentkit.run.trace import SentLayers, TraceSpan, trace
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
+from agentkit_prompts.regular_files import read_regular
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
@@ -270,7 +271,7 @@ class Journal:
             raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
         if isinstance(path, str) and path.startswith('{"journal"'):
             raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
-        journal = cls.loads(Path(path).read_bytes())
+        journal = cls.loads(read_regular(path))
         journal.file = Path(path).absolute()
         return journal
 

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from agentkit.errors import JournalError, RunBusy
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
+from agentkit_prompts.regular_files import check_regular
 
 __all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 
@@ -152,6 +153,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
             if goes_on and known is not None:
                 raise RunBusy(known.run_id)
             raise JournalError(f"{keep}: another run is keeping its journal there now")
+        check_regular(file.fileno())
         text = file.readall()
         if goes_on and known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")

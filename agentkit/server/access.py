@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import secrets
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -15,11 +17,12 @@ from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from agentkit.agent_files.yaml_lines import Problem, read_yaml
+from agentkit.agent_files.yaml_lines import Problem, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
 from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "TenantPart", "TokenPart", "add_token", "token_hash"]
 
@@ -202,12 +205,15 @@ def add_token(
         scopes=(scopes, tuple, "a tuple of what it may do"),
         user=(user, (str, NoneType), "the name of a user, or None"),
     )
-    text = path.read_text("utf-8") if path.exists() else ""
+    try:
+        text = read_regular_text(path) if os.path.lexists(path) else ""
+    except (OSError, ValueError) as error:
+        raise AccessFileError(f"{path}: cannot be read: {error}") from error
     token = _PREFIX + secrets.token_urlsafe(32)
     fields = {"name": name, "sha256": token_hash(token), "tenant": tenant, "user": user, "scopes": scopes}
     shown = [f"{field}: {json.dumps(value, ensure_ascii=False)}" for field, value in fields.items() if value]
     entry = "  - " + "\n    ".join(shown) + "\n"
-    if text.strip() and not text.endswith("\n"):
+    if text and not text.endswith("\n"):
         text += "\n"
     if "tokens:" not in [line.rstrip() for line in text.splitlines()]:
         text += "tokens:\n"
@@ -220,16 +226,21 @@ def add_token(
         fresh.write_text(made, "utf-8")
         _callers(fresh, shown=path)
         fresh.replace(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, AccessFileError):
+            raise
+        raise AccessFileError(f"{path}: cannot be written: {error}") from error
     finally:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError, ValueError):
+            fresh.unlink(missing_ok=True)
     return token
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
-    except OSError as error:
-        raise AccessFileError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise AccessFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
@@ -255,6 +266,6 @@ def _callers(path: Path, shown: Path | None = None) -> Mapping[str, Caller]:
             spec.tenants.get(token.tenant, TenantPart()),
         )
     if problems:
-        text = "\n".join(map(str, problems))
+        text = listed(problems)
         raise AccessFileError(text if shown is None else text.replace(path.as_posix(), shown.as_posix()))
     return found

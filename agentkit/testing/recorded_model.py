@@ -20,6 +20,7 @@ from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
 from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
+from agentkit_prompts.regular_files import read_regular
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
@@ -165,7 +166,7 @@ class ReplayModel:
 
     def _read(self) -> list[Any]:
         found: list[Any] = []
-        for number, line in enumerate(self._path.read_bytes().splitlines(), 1):
+        for number, line in enumerate(read_regular(self._path).splitlines(), 1):
             try:
                 one = json.loads(line)
                 if number == 1:

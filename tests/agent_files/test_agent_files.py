@@ -221,7 +221,7 @@ def test_a_file_that_cannot_be_read_says_why(folder: Path) -> None:
     (folder / "loop.yaml").symlink_to("loop.yaml")
     assert "symbolic links" in problems(folder / "loop.yaml")[0]
     os.mkfifo(folder / "pipe.yaml")
-    assert "it is no regular file" in problems(folder / "pipe.yaml")[0]
+    assert "it is not a regular file" in problems(folder / "pipe.yaml")[0]
 
 
 def test_what_was_opened_is_closed_when_something_else_is_wrong(folder: Path) -> None:

@@ -68,3 +68,10 @@ def test_numbers_are_read_in_time_that_grows_with_their_length(tmp_path: Path, n
     with pytest.raises(AgentFileError, match=r"steps|4,000 digits"):
         load_agent(tmp_path / "agent.yaml")
     assert time.thread_time() - began < 10  # as numbers of base 60 they take minutes
+
+
+def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:
+    (tmp_path / "agent.yaml").write_text("".join(f"k{number}: 1\n" for number in range(3_000)))
+    with pytest.raises(AgentFileError, match=r"and [0-9,]+ more$") as caught:
+        load_agent(tmp_path / "agent.yaml")
+    assert len(caught.value.problems) > 3_000 and len(str(caught.value)) < 100_000

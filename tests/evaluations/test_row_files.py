@@ -85,3 +85,30 @@ def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> 
     (tmp_path / "latin.csv").write_bytes(b"a\n\xff")
     with pytest.raises(InContextError, match=r"latin\.csv: cannot be read"):
         load_rows(tmp_path / "latin.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.jsonl", '{"q": "a: b", "answer": "1", "q": "c"}\n'),
+        ("rows.jsonl", '{"q": {"a": 1, "a": 2}}\n'),
+        ("rows.json", '[{"q": 1, "q": 2}]'),
+        ("rows.json", '{"test": [{"q": 1}], "test": [{"q": 2}]}'),
+    ],
+)
+def test_a_name_that_a_row_has_twice_is_an_error(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InContextError, match="is there twice, with one value lost"):
+        load_rows(tmp_path / name)
+
+
+def test_what_is_wrong_with_a_hundred_thousand_columns_is_found_at_once(tmp_path: Path) -> None:
+    def problem(head: str) -> str:
+        (tmp_path / "rows.csv").write_text(head)
+        with pytest.raises(InContextError) as caught:
+            load_rows(tmp_path / "rows.csv")
+        return str(caught.value)
+
+    assert "has no name" in problem("," * 100_000)
+    assert "several columns are called" in problem(",".join(["a", "b" * 1_000] * 50_000))
+    assert len(problem(",".join(["a", "b" * 1_000] * 50_000))) < 2_000

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from agentkit import AnthropicModel, ModelError, ModelSettings, OpenAIModel
+from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
 from agentkit.prompts import ContextError, PromptContext
 from agentkit.tools import MCPToolset, ToolDefinitionError
@@ -160,6 +161,20 @@ SECRETS: list[dict[str, Any]] = [
     {"extra": {"client-secret": ["hunter2-hunter2"]}},
     {"extra": {"APIKey": "hunter2-hunter2", "top": 1}},
     {"extra": {"set_cookie": "hunter2-hunter2"}},
+    {"extra": {"user": ["Bearer hunter2-hunter2"]}},
+    {"extra": {"a": {"b": "https://me:hunter2-hunter2@host/v1"}}},
+    {"extra": {"webhook": "https://host/v1?sig=hunter2-hunter2"}},
+    {"extra": {"callback": "https://host/v1#hunter2-hunter2"}},
+]
+LIKE_KEYS = [
+    *("sk-proj-abc", "gsk_9aB3", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "xoxb-123", "AKIAIOSFODNN7EXAMPLE"),
+    *("eyJhbGciOiJIUzI1NiJ9.eyJz", "AIzaSyD-9tSrke72PouQMnMX", "-----BEGIN RSA PRIVATE KEY-----", "postgres://u@h/x"),
+    *("4bf92f3577b34da6a3ce929d0e0e4736", "it is 9f86d081884c7d659a2f, keep it", "dGhpcyBpcyBhIHNlY3JldCBrZXkg="),
+]
+LIKE_WORDS = [
+    *("users", "gpt-5-mini", "claude-sonnet-4-20250514", "accounts/fireworks/models/llama-v3p1-70b-instruct"),
+    *("deepseek/deepseek-r1-distill-llama-70b", "Qwen/Qwen2.5-Coder-32B-Instruct-AWQ", "https://example.org/a/b"),
+    *("basic understanding of it", "2025-01-01T00:00:00Z", "<|im_end|>", "OpenaiResponsesApiBaseModel", "risk-averse"),
 ]
 
 
@@ -177,6 +192,18 @@ def test_a_secret_in_settings_is_not_shown_not_pickled_and_taken_out_of_errors(
         assert "hunter2" not in str(caught.value)
     assert copy.deepcopy(settings) is settings
     assert not any("hunter2-hunter2" in text for text in everything(failure(model)))
+
+
+def test_a_text_that_looks_like_a_key_is_a_secret_under_any_name() -> None:
+    assert [text for text in LIKE_KEYS if ModelSettings(extra={"note": [text]}).secrets[:1] != (text,)] == []
+    assert [text for text in LIKE_KEYS if text in repr(ModelSettings(extra={"note": [text]}))] == []
+    assert ModelSettings(extra={"note": LIKE_WORDS}).secrets == ()
+
+
+def test_a_header_in_the_place_of_its_name_is_shown_nowhere() -> None:
+    with pytest.raises(AgentDefinitionError, match="a name is not that of a header") as caught:
+        ModelSettings(headers={"Authorization: Bearer hunter2": "", "X-Fine": "a"})
+    assert "hunter2" not in str(caught.value)
 
 
 def test_settings_without_a_secret_are_shown_and_pickled() -> None:

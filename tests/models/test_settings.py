@@ -63,6 +63,14 @@ def test_a_number_is_a_finite_number(value: Any) -> None:
             ModelSettings(**{name: value})
 
 
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("-inf"), 10**5000, -(10**400)], ids=["nan", "inf", "huge", "low"]
+)
+def test_a_number_that_no_json_has_is_refused(value: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match=r"extra\['a'\]\[1\]: .* is not JSON"):
+        ModelSettings(extra={"a": [1, value]})
+
+
 @pytest.mark.parametrize("key", ["model", "messages", "input", "prompt", "system", "tools", "stream"])
 def test_what_a_model_writes_itself_is_not_replaced(key: str) -> None:
     with pytest.raises(AgentDefinitionError, match=f"extra\\['{key}'\\]"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Limits, Usage
+from agentkit import Limits, ModelSettings, Usage
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import DateScorer, EmbedderError, Gate, InvalidArgument, OpenAIEmbedder, RecallPolicy
 from agentkit.models import Price
@@ -35,6 +35,11 @@ MADE: list[tuple[type[Exception], Callable[[Any], object]]] = [
     (AgentDefinitionError, lambda number: Price(1.0, number)),
     (AgentDefinitionError, lambda number: Price(1.0, 1.0, cached=number)),
     (AgentDefinitionError, lambda number: Price(1.0, 1.0, long=(number, Price(1.0, 1.0)))),
+    *[
+        (AgentDefinitionError, lambda number, name=name: ModelSettings(**{name: number}))
+        for name in ("temperature", "top_k", "max_tokens", "thinking_tokens", "timeout")
+    ],
+    (AgentDefinitionError, lambda number: ModelSettings(seed="1" if number is MINUS else number)),
     (AgentDefinitionError, lambda number: Limits(money=number)),
     (AgentDefinitionError, lambda number: Limits(seconds=number)),
     (AgentDefinitionError, lambda number: Limits(steps=-1 if number is True else number)),

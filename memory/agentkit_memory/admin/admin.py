@@ -26,6 +26,7 @@ from agentkit_prompts.ranking.embedder import Embedder
 if TYPE_CHECKING:
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.scope import Scope
+from agentkit_prompts.regular_files import open_regular
 
 __all__ = ["Admin"]
 
@@ -200,7 +201,7 @@ class Admin:
         """
         place, database = file_named(path), self._store.database
         try:
-            with place.open("rb") as file:
+            with open_regular(place) as file:
                 start = file.read(max(len(BACKUP_START), len(EXPORT_START)))
         except OSError as error:
             raise file_problem(place, error) from error

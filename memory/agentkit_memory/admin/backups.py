@@ -17,6 +17,7 @@ from agentkit_memory.admin.table_rows import fill, read_rows
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
+from agentkit_prompts.regular_files import open_regular
 
 __all__ = ["BACKUP_START", "opened_backup", "write_backup"]
 
@@ -86,7 +87,7 @@ def opened_backup(path: Path) -> Iterator[Database]:
 
 
 def _check_copy(path: Path, copy: Path) -> None:
-    with path.open("rb") as file, copy.open("xb") as out:
+    with open_regular(path) as file, copy.open("xb") as out:
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_SEAL))
         _, _, line = file.read().removesuffix(b"\n").rpartition(b"\n")

@@ -23,6 +23,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.migrate import REVISION
 from agentkit_memory.store.tables import METADATA
+from agentkit_prompts.regular_files import open_regular
 
 __all__ = ["EXPORT_START", "exported_rows", "write_export"]
 
@@ -99,7 +100,7 @@ def _batches(path: Path) -> Iterator[Batch]:
 
 def _check_digest(path: Path) -> None:
     digest, number, last = hashlib.sha256(), 0, b""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             if number == 1:
                 _check_header(path, line)
@@ -144,7 +145,7 @@ def _check_header(path: Path, line: bytes) -> None:
 def _lines(path: Path) -> Iterator[tuple[Table, Mapping[str, Any], str]]:
     """Yield the table and the row of each line, or what is wrong with it."""
     none = METADATA.sorted_tables[0]
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         next(file)
         held = next(file)
         for number, following in enumerate(file, 2):

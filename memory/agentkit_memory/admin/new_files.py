@@ -26,8 +26,12 @@ def file_named(path: object) -> Path:
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str) or not os.fspath(path):
         raise InvalidArgument(f"expected the path of a file, got {path!r}")
     place = expanded(path)
-    if "\0" in str(place):
-        raise InvalidArgument(f"{str(place)!r}: no file can have NUL in its name; choose another one")
+    try:
+        is_name = b"\0" not in os.fsencode(place)
+    except ValueError:
+        is_name = False
+    if not is_name:
+        raise InvalidArgument(f"{str(place)!r}: no file can have this name; choose another one")
     return place
 
 

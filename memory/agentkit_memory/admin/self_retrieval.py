@@ -52,11 +52,14 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     with database.read() as connection:
         rows = list(connection.execute(_FROM, start).all())
         rows += connection.execute(_BELOW, start | {"most": sample - len(rows)}).all() if len(rows) < sample else []
-    missed = [
-        row.id for row in rows if not (_by_words(database, index, row) and _by_vector(database, index, space, row))
-    ]
+    missed = [row.id for row in rows if not _is_found(database, index, space, row)]
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
         return [item for item in missed if connection.scalar(_STILL, {"this": space.name, "item": item}) is not None]
+
+
+def _is_found(database: Database, index: VectorIndex, space: Space, row: Any) -> bool:
+    is_whole = isinstance(row.scope_id, int)  # a damaged row is of no scope
+    return is_whole and _by_words(database, index, row) and _by_vector(database, index, space, row)
 
 
 def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:

@@ -66,13 +66,13 @@ def usage_of(database: Database) -> tuple[Usage, ...]:
             for query in (_SCOPES, _CONVERSATIONS, _MESSAGES, _DOCUMENTS, _IMAGES, _ITEMS, _LOGS)
         )
     made = []
-    for tenant in sorted(users):
+    for tenant in sorted(users, key=str):  # also where a row is damaged, and its name is not text
         sent, sent_size = texts.get(tenant, (0, 0))
         chunks, turns, facts, item_size = found.get(tenant, (0, 0, 0, 0))
         logged, log_size = logs.get(tenant, (0, 0))
         made.append(
             Usage(
-                tenant,
+                str(tenant),
                 users=users[tenant][0],
                 conversations=talks.get(tenant, (0,))[0],
                 messages=sent,

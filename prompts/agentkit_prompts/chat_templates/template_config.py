@@ -12,6 +12,7 @@ from agentkit_prompts.chat_templates.protocol import Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
 
@@ -101,7 +102,7 @@ def _read(source: str | PathLike[str]) -> tuple[str, str]:
     if isinstance(source, str) and source.lstrip().startswith(("{", "[")):
         return source, "the JSON text"
     try:
-        return Path(source).read_text("utf-8-sig"), str(source)
+        return read_regular_text(source), str(source)
     except (OSError, ValueError, TypeError) as error:
         raise ChatTemplateError(
             f"{str(source)[:200]!r}: cannot be read ({error}); give a path or a JSON object as text"

@@ -12,6 +12,7 @@ from agentkit_prompts.errors import ChatTemplateError, check_types, nearest
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
+from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["GivenTemplate", "find_chat_template"]
 
@@ -112,7 +113,7 @@ def _of_path(path: Path) -> ChatTemplate:
 
 def _has_template(path: Path) -> bool:
     try:
-        return "chat_template" in json.loads(path.read_text("utf-8-sig"))
+        return "chat_template" in json.loads(read_regular_text(path))
     except (OSError, ValueError, TypeError, RecursionError):
         return False  # who reads it next says what is wrong
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-import os
 import re
-import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -23,6 +21,7 @@ from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, check_types
+from agentkit_prompts.regular_files import open_regular
 
 __all__ = [
     "MARKER",
@@ -264,8 +263,8 @@ class Media:
             return self.source
         if isinstance(self.source, Path):
             try:
-                _require_file(self.source)
-                return self.source.read_bytes()
+                with open_regular(self.source) as file:
+                    return file.read()
             except (OSError, ValueError) as error:
                 raise _unreadable(self.source, error) from error
         raise MediaError(f"{self.kind} {self.source}: a URL is passed on, not downloaded")
@@ -322,22 +321,14 @@ def _digest(data: bytes, form: bytes = b"") -> str:
     return hashlib.blake2b(data, digest_size=_DIGEST, person=form).hexdigest()
 
 
-def _require_file(path: Path) -> os.stat_result:
-    """Return the status of a regular file; a pipe or a device could keep a reader waiting for ever."""
-    status = path.stat()
-    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise OSError("not a regular file")
-    return status
-
-
 def _digest_of_file(path: Path) -> str:
     """Hash a file once per (path, size, mtime)."""
     try:
-        status = _require_file(path)
+        status = path.stat()
         key = (str(path), status.st_size, status.st_mtime_ns)
         digest = _FILE_DIGESTS.get(key)
         if digest is None:
-            with path.open("rb") as stream:
+            with open_regular(path) as stream:
                 digest = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=_DIGEST)).hexdigest()
             if len(_FILE_DIGESTS) >= 4096:
                 _FILE_DIGESTS.clear()

@@ -13,6 +13,7 @@ from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.config_code import Interpreter
 from agentkit_prompts.evaluation.config_scope import Unread
 from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
+from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.strict_yaml import strict_loader
 
 __all__ = ["load_config", "load_datasets"]
@@ -115,7 +116,10 @@ class _Files:
 
     def read(self, file: Path) -> dict[str, Any]:
         """Return the variables of a file."""
-        home = file.resolve()
+        try:
+            home = file.resolve()
+        except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
+            raise InContextError(f"{str(file)!r:.200}: cannot be read ({error})") from error
         known = self._known.get(home)
         if known is not None:
             return known
@@ -135,7 +139,10 @@ class _Files:
     def _opened(self, path: str) -> str:
         """Return the text of a file in the folder of the configuration, or below."""
         home = self._at[-1].parent
-        file = (home / path).resolve()
+        try:
+            file = (home / path).resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise Problem(f"opening {path!r:.200}: {error}") from error
         if not file.is_relative_to(home):
             raise Problem(f"opening {path!r}: only files beside the configuration are read")
         return _text(file)
@@ -159,10 +166,8 @@ class _Files:
 
 def _text(file: Path) -> str:
     try:
-        if file.stat().st_size > _MAX_FILE:
-            raise InContextError(f"{file}: is larger than {_MAX_FILE:,} bytes")
-        return file.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular_text(file, _MAX_FILE)
+    except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
 
 

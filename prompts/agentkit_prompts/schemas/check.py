@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "bound_faults",
     "compile_pattern",
+    "depth_faults",
     "pattern_faults",
     "resolve",
     "shown_name",
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 64
+_MAX_LEVELS = 200
+"""Objects and lists inside of each other in a schema, those of defaults and of keywords that nobody knows included."""
 _MAX_STEPS = 1_000_000
 _MAX_PATTERNS = 200_000
 """Characters of all patterns of a schema, see `pattern_size`: some of them take a second to compile."""
@@ -38,6 +41,8 @@ _CHARS_PER_ALTERNATIVE = 100
 _BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not"})
 """Keywords that put several schemas in front of one value."""
 
+_NOTHING: Mapping[str, Any] = {"not": {}}
+"""The schema false, as an object."""
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 
 Problem: TypeAlias = tuple[str, str]
@@ -283,6 +288,16 @@ def shown_name(name: str) -> str:
     return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
 
 
+def depth_faults(document: Any, where: str) -> Iterator[str]:
+    """Yield a fault where a schema, or data in it, nests too deeply, or holds itself."""
+    level: list[Any] = [document]
+    for _ in range(_MAX_LEVELS + 1):
+        below = [inner for node in level for inner in (node.values() if isinstance(node, Mapping) else node)]
+        level = [*{id(node): node for node in below if isinstance(node, Mapping | list | tuple)}.values()]
+    if level:
+        yield f"{where}: objects and lists in it nest deeper than {_MAX_LEVELS} levels"
+
+
 def pattern_faults(document: Any, where: str) -> Iterator[str]:
     """Yield a fault where compiling all patterns of a schema would take long."""
     patterns = [node.get("pattern") for node in containers(document) if isinstance(node, Mapping)]
@@ -344,9 +359,9 @@ def _is_json(value: Any, name: str) -> bool:
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a `#/...` reference inside a schema; {} where it leads to no object."""
+    """Follow a `#/...` reference inside a schema; {} where it leads to no schema."""
     found = target_in(root, reference)
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping) else _NOTHING if found is False else {}
 
 
 def target_in(document: Mapping[str, Any], reference: object) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
-from agentkit_prompts.schemas.check import resolve
+from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
 from agentkit_prompts.schemas.params import JsonSchema, schema_faults
 
 __all__ = ["REQUIRED_BY", "merge_schemas"]
@@ -15,8 +15,10 @@ __all__ = ["REQUIRED_BY", "merge_schemas"]
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the prompts a property is needed by."""
 
-_MAX_WRITTEN = 2_000
-"""Nodes of a schema that are written out with its references resolved."""
+_MAX_WRITTEN = 500
+"""Nodes of a schema that a message writes out with its references resolved."""
+_MAX_SHOWN = 2_000
+"""Characters of a schema in a message."""
 
 
 def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchema | None:
@@ -30,18 +32,20 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         PromptError: One of them is not a JSON Schema.
     """
     merged: JsonSchema | None = None
+    comparison = _Comparison()
     origin: dict[str, tuple[str, Any, JsonSchema]] = {}
     required: dict[str, None] = {}
     for path, schema in schemas:
         if schema is None:
             continue
-        faults = schema_faults(schema, f"the additional_kwargs_schema of {path or 'the prompt'}")
+        where = f"the additional_kwargs_schema of {path or 'the prompt'}"
+        faults = schema_faults(schema, where) or [*depth_faults(schema, where), *_owner_faults(schema, where)]
         if faults:
             raise PromptError("; ".join(faults))
         if merged is None:
             merged = {"type": "object", "properties": {}}
         root = _flatten(schema)
-        change = _adopt_defs(root, merged)
+        change = _adopt_defs(root, merged, comparison)
         for name, item in root.get("properties", {}).items():
             owners = item.get(REQUIRED_BY) if isinstance(item, Mapping) else None
             owners = [_under(path, owner) for owner in owners] if owners else [path]
@@ -51,11 +55,11 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
                 adopted = _rename(item, change)
                 merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
             else:
-                before, meaning = _meaning(known[1], known[2]), _meaning(item, root)
-                if before != meaning:
+                if not comparison.same(known[1], known[2], item, root):
                     raise SchemaConflict(
-                        f"additional kwarg {name!r}: {known[0] or _OWN} wants {before}, {owners[0] or _OWN} wants "
-                        f"{meaning}; rename one of them or give both the same schema"
+                        f"additional kwarg {name!r}: {known[0] or _OWN} wants {_shown(known[1], known[2])}, "
+                        f"{owners[0] or _OWN} wants {_shown(item, root)}; rename one of them or give both the same "
+                        "schema"
                     )
                 listed = merged["properties"][name][REQUIRED_BY]
                 listed.extend(owner for owner in owners if owner not in listed)
@@ -63,6 +67,13 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
     if merged is not None and required:
         merged["required"] = list(required)
     return merged
+
+
+def _owner_faults(schema: JsonSchema, where: str) -> Iterator[str]:
+    for name, item in schema.get("properties", {}).items():
+        owners = item.get(REQUIRED_BY, ()) if isinstance(item, Mapping) else ()
+        if not isinstance(owners, list | tuple) or not all(isinstance(owner, str) for owner in owners):
+            yield f"{where}.properties.{shown_name(str(name))}.{REQUIRED_BY} must be a list of prompt paths"
 
 
 _OWN = "the template around them"
@@ -98,7 +109,7 @@ def _modern(reference: str) -> str:
     return reference.replace("#/definitions/", "#/$defs/", 1) if reference.startswith("#/definitions/") else reference
 
 
-def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> Callable[[str], str]:
+def _adopt_defs(schema: JsonSchema, merged: JsonSchema, comparison: _Comparison) -> Callable[[str], str]:
     """Copy the definitions of `schema` into `merged` under names that do not collide; return how references change."""
     renamed: dict[str, str] = {}
     taken: set[str] = set()
@@ -106,8 +117,7 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> Callable[[str], str]:
     for name in schema.get("$defs", {}):
         candidate, number = name, 1
         while candidate in taken or (
-            candidate in ours
-            and _meaning({"$ref": f"#/$defs/{candidate}"}, merged) != _meaning({"$ref": f"#/$defs/{name}"}, schema)
+            candidate in ours and not comparison.same(ours[candidate], merged, schema["$defs"][name], schema)
         ):
             number += 1
             candidate = f"{name}__{number}"
@@ -115,8 +125,9 @@ def _adopt_defs(schema: JsonSchema, merged: JsonSchema) -> Callable[[str], str]:
         taken.add(candidate)
 
     def change(reference: str) -> str:
-        name = reference.removeprefix("#/$defs/")
-        return f"#/$defs/{renamed[name]}" if name != reference and name in renamed else reference
+        name, slash, rest = reference.removeprefix("#/$defs/").partition("/")
+        new = renamed.get(name.replace("~1", "/").replace("~0", "~")) if reference.startswith("#/$defs/") else None
+        return reference if new is None else f"#/$defs/{new.replace('~', '~0').replace('/', '~1')}{slash}{rest}"
 
     fresh = {new: _rename(schema["$defs"][old], change) for old, new in renamed.items() if new not in ours}
     if fresh:
@@ -135,59 +146,141 @@ def _rename(node: Any, change: Callable[[str], str]) -> Any:
 
 
 _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", REQUIRED_BY})
+_NAMED = frozenset({"properties", "patternProperties"})
+_DATA = frozenset({"enum", "const", "default"})
 
 
-def _meaning(node: Any, root: JsonSchema) -> str:
-    """Return canonical JSON of a schema with references resolved, annotations left out and cycles cut.
+_Key: TypeAlias = tuple[int, int]
+"""The ids of a document and of a part of it."""
 
-    Where resolving would write too much, since every level refers to the next one twice, definitions stay apart, by
-    the order in which they are met.
+
+class _Comparison:
+    """Tells whether parts of several schemas mean the same: references followed, annotations left out.
+
+    Two parts are compared once, however many ways lead to them. Where they lead back to themselves they mean the same
+    unless something that can be reached from both differs.
     """
+
+    def __init__(self) -> None:
+        self._above: dict[_Key, _Key] = {}
+        """Of parts that mean the same, one stands for the others."""
+        self._sizes: dict[_Key, int] = {}
+        self._apart: set[tuple[_Key, _Key]] = set()
+        self._kept: dict[_Key, tuple[Any, Any]] = {}
+        """Documents and parts: their ids are taken as long as they are kept."""
+
+    def same(self, one: Any, root: JsonSchema, other: Any, other_root: JsonSchema) -> bool:
+        """Return whether `one` in the document `root` means what `other` means in `other_root`."""
+        joined: list[tuple[_Key, _Key]] = []
+        pairs: list[tuple[tuple[_Key, _Key], int]] = []
+        waiting: list[tuple[Any, Any, bool, int]] = [(one, other, False, -1)]
+        while waiting:
+            left, right, as_names, above = waiting.pop()
+            is_apart = False
+            if not as_names:
+                left, left_key = self._followed(left, root)
+                right, right_key = self._followed(right, other_root)
+                if not self._join(left_key, right_key, joined):
+                    continue  # compared, or being compared
+                pairs.append(((left_key, right_key), above))
+                above = len(pairs) - 1
+                is_apart = pairs[above][0] in self._apart
+            inner = None if is_apart else _inner(left, right, as_names)
+            if inner is None:
+                self._part(joined)
+                while above >= 0:  # what leads to a difference differs
+                    pair, above = pairs[above]
+                    self._apart.add(pair)
+                return False
+            waiting += [(*found, above) for found in inner]
+        return True
+
+    def _followed(self, node: Any, root: JsonSchema) -> tuple[Any, _Key]:
+        """Return what the references of a part lead to, with what stands beside them, and its key."""
+        first, beside = node, dict[str, Any]()
+        seen: set[int] = set()
+        while isinstance(node, Mapping) and _is_inside(node.get("$ref")) and id(node) not in seen:
+            seen.add(id(node))
+            own = {key: value for key, value in node.items() if key not in _ANNOTATIONS and key != "$ref"}
+            beside = {**own, **beside}
+            node = resolve(node["$ref"], root)
+        kept = first if beside else node
+        key = (id(root), id(kept))
+        self._kept[key] = (root, kept)
+        return {**node, **beside} if beside else node, key
+
+    def _join(self, one: _Key, other: _Key, joined: list[tuple[_Key, _Key]]) -> bool:
+        """Have two parts mean the same; return whether they did not before."""
+        while one in self._above:
+            one = self._above[one]
+        while other in self._above:
+            other = self._above[other]
+        if one == other:
+            return False
+        if self._sizes.setdefault(one, 1) > self._sizes.setdefault(other, 1):
+            one, other = other, one
+        self._above[one] = other
+        self._sizes[other] += self._sizes[one]
+        joined.append((one, other))
+        return True
+
+    def _part(self, joined: list[tuple[_Key, _Key]]) -> None:
+        for one, other in reversed(joined):
+            del self._above[one]
+            self._sizes[other] -= self._sizes[one]
+
+
+def _inner(left: Any, right: Any, as_names: bool) -> list[tuple[Any, Any, bool]] | None:
+    """Return the schemas in two that have to mean the same, and which are schemas by name; None where two differ."""
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        keys, others = ({key for key in one if as_names or key not in _ANNOTATIONS} for one in (left, right))
+        found = []
+        for key in keys if keys == others else ():
+            one, other = left[key], right[key]
+            if not as_names and (key == "required" or key in _DATA):
+                if key == "required":
+                    one, other = sorted(one, key=str), sorted(other, key=str)
+                if _text(one) != _text(other):
+                    return None
+            else:
+                found.append((one, other, not as_names and key in _NAMED))
+        return found if keys == others else None
+    if isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
+        return [(one, other, False) for one, other in zip(left, right, strict=True)]
+    scalars = not isinstance(left, Mapping | list | tuple) and not isinstance(right, Mapping | list | tuple)
+    return [] if scalars and _text(left) == _text(right) else None
+
+
+def _is_inside(reference: object) -> TypeGuard[str]:
+    return isinstance(reference, str) and (reference == "#" or reference.startswith("#/"))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _shown(node: Any, root: JsonSchema) -> str:
+    """Return JSON of a schema for a message, with its references resolved as far as there is room."""
     written = 0
 
     def expand(item: Any, path: tuple[str, ...], as_names: bool) -> Any:
         nonlocal written
         written += 1
-        if written > _MAX_WRITTEN:
-            raise OverflowError
-        if isinstance(item, Mapping):
-            reference = item.get("$ref")
-            if isinstance(reference, str) and not as_names:
-                if reference in path:
-                    return {"$cycle": len(path) - path.index(reference)}
-                beside = {key: value for key, value in item.items() if key != "$ref"}
-                target = expand(resolve(reference, root), (*path, reference), False)
-                return {**target, **expand(beside, path, False)}
-            return _entries(item, as_names, lambda value, names: expand(value, path, names))
         if isinstance(item, list | tuple):
-            return [expand(value, path, False) for value in item]
-        return item
+            return [expand(value, path, False) for value in item[:_MAX_WRITTEN]]
+        if not isinstance(item, Mapping):
+            return item
+        if written > _MAX_WRITTEN:
+            return {"...": "..."}
+        reference = item.get("$ref")
+        if not as_names and _is_inside(reference) and reference not in path:
+            target = expand(resolve(reference, root), (*path, reference), False)
+            return {**target, **expand({key: item[key] for key in item if key != "$ref"}, path, False)}
+        return {
+            key: value if key in _DATA else expand(value, path, not as_names and key in _NAMED)
+            for key, value in item.items()
+            if as_names or key not in _ANNOTATIONS
+        }
 
-    met: dict[str, int] = {}
-
-    def number(item: Any, as_names: bool) -> Any:
-        if isinstance(item, Mapping):
-            entries = _entries(item, as_names, number)
-            reference = item.get("$ref")
-            if isinstance(reference, str) and not as_names:
-                entries["$ref"] = met.setdefault(reference, len(met))
-            return entries
-        return [number(value, False) for value in item] if isinstance(item, list | tuple) else item
-
-    try:
-        found = expand(node, (), False)
-    except (OverflowError, RecursionError):
-        found = [number(node, False)]
-        while len(met) >= len(found):
-            found.append(number(resolve(list(met)[len(found) - 1], root), False))
-    return json.dumps(found, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _entries(item: Mapping[str, Any], as_names: bool, inner: Callable[[Any, bool], Any]) -> dict[str, Any]:
-    return {
-        key: sorted(value, key=str)
-        if key == "required" and not as_names
-        else inner(value, not as_names and key in ("properties", "patternProperties"))
-        for key, value in item.items()
-        if as_names or key not in _ANNOTATIONS
-    }
+    text = _text(expand(node, (), False))
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

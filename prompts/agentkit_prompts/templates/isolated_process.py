@@ -10,11 +10,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock, Timer
-from typing import IO, Any, cast
+from typing import IO, Any, TypeVar, cast
 
 from agentkit_prompts.errors import PromptError
 
-__all__ = ["IsolatedProcess"]
+__all__ = ["IsolatedProcess", "read_text", "read_texts"]
+
+R = TypeVar("R")
 
 _MAX_SECONDS = 10.0
 """Wall clock that one request may take, the start of the process included."""
@@ -27,7 +29,8 @@ _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
 class IsolatedProcess:
     """Runs templates in a process with limits of its own, started when it is first asked and after it was killed.
 
-    The process has a limited address space, CPU time and wall clock, no environment, and writes no files.
+    The process has a limited address space, CPU time and wall clock, no environment, writes no files and starts no
+    processes (unless root runs it, whom the system lets). It ends on its own, too, where this one is killed.
 
     Args:
         worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.
@@ -44,11 +47,16 @@ class IsolatedProcess:
     def __reduce__(self) -> tuple[Any, ...]:
         return IsolatedProcess, (self._worker, self._error)
 
-    def ask(self, what: str, **given: Any) -> Any:
-        """Return the answer of the process to one request.
+    def ask(self, what: str, read: Callable[[Any], R], **given: Any) -> R:
+        """Return the answer of the process to one request, which nobody can trust.
+
+        Args:
+            what: What is asked for.
+            read: Returns what the JSON of an answer says, or raises what Python does where it has another shape.
+            **given: The request.
 
         Raises:
-            PromptError: The template fails, or the process took too long, too much memory, or ended.
+            PromptError: The template fails, or the process took too long, too much memory, ended, or gives no answer.
         """
         try:
             request = json.dumps({"what": what, **given}) + "\n"
@@ -63,10 +71,17 @@ class IsolatedProcess:
                 else "ended: it took too much memory, time, stack or text"
             )
             raise self._error(f"the process of the isolated template {why}; do not use this template")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise self._error(answer["error"], **answer.get("place", {}))
-        return answer["made"]
+        try:
+            answer = json.loads(line)
+            if "error" not in answer:
+                return read(answer["made"])
+            failed = self._error(read_text(answer["error"]), **answer.get("place", {}))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            self.close()
+            raise self._error(
+                "the process of the isolated template gives no answer; do not use this template"
+            ) from error
+        raise failed
 
     def close(self) -> None:
         """End the process; the next request starts another."""
@@ -91,7 +106,7 @@ class IsolatedProcess:
             cast("IO[str]", process.stdin).write(request)
             cast("IO[str]", process.stdin).flush()
             line = cast("IO[str]", process.stdout).readline(_MAX_ANSWER)
-        except OSError:  # it ended while it was written to
+        except (OSError, UnicodeDecodeError):  # it ended while it was written to, or writes no text
             pass
         finally:
             timer.cancel()
@@ -115,6 +130,18 @@ class IsolatedProcess:
         )
         self._end = weakref.finalize(self, _end, process)
         return process
+
+
+def read_text(made: Any) -> str:
+    """Return an answer that is text."""
+    if not isinstance(made, str):
+        raise TypeError(f"expected text, got {type(made).__name__}")
+    return made
+
+
+def read_texts(made: Any) -> list[str]:
+    """Return an answer that is a list of texts."""
+    return [read_text(one) for one in made]
 
 
 def _end(process: subprocess.Popen[str]) -> None:

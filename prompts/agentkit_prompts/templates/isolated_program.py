@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, cast
@@ -16,7 +17,7 @@ from agentkit_prompts.templates.engine.finalise import json_text, text
 from agentkit_prompts.templates.engine.meter import DEFAULT, Meter
 from agentkit_prompts.templates.engine.trace import Trace
 from agentkit_prompts.templates.engine.values import Fault, Piece, Undefined
-from agentkit_prompts.templates.isolated_process import IsolatedProcess
+from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
 from agentkit_prompts.templates.request_loop import serve
 
 __all__ = ["isolated_program", "main", "start_process"]
@@ -48,22 +49,33 @@ def isolated_program(
     if not isinstance(source, str):
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
     given = {"source": source, "syntax": syntax, "file": file, "first_line": first_line, "limits": asdict(DEFAULT)}
-    made = process.ask("compile", **given)
-    sites = tuple([Site(int(line), str(pointer), tuple(map(str, roots))) for line, pointer, roots in made["sites"]])
+    literal, names, kwargs, sites = process.ask("compile", _compiled, **given)
 
     def run(values: Mapping[str, object]) -> Trace:
         tag = token_hex(8)
-        known = {name: values[name] for name in made["names"] if name in values}
+        known = {name: values[name] for name in names if name in values}
         data = {name: _data(value, tag, name, file) for name, value in known.items()}
         trace = Trace(DEFAULT, (), sites)
-        pieces = [_piece(piece, len(sites)) for piece in process.ask("render", **given, values=data, tag=tag)]
+        pieces = process.ask("render", partial(_pieces, len(sites)), **given, values=data, tag=tag)
         trace.texts = [piece if isinstance(piece, str) else str(piece[2]) for piece in pieces]
         trace.marks = [pieces]
         trace.text = "".join(trace.texts)
         return trace
 
-    names, kwargs = MappingProxyType(dict(made["names"])), MappingProxyType(dict(made["kwargs"]))
-    return Program(source, file, DEFAULT, made["literal"], names, kwargs, sites, None, run)
+    return Program(source, file, DEFAULT, literal, names, kwargs, sites, None, run)
+
+
+def _compiled(made: Any) -> tuple[str | None, Mapping[str, int], Mapping[str, bool], tuple[Site, ...]]:
+    """Return what the process says about a program: its text where it is only that, names, and sites."""
+    literal = None if made["literal"] is None else read_text(made["literal"])
+    names = {read_text(name): int(line) for name, line in made["names"].items()}
+    kwargs = {read_text(name): bool(needed) for name, needed in made["kwargs"].items()}
+    sites = [Site(int(line), str(pointer), tuple(map(str, roots))) for line, pointer, roots in made["sites"]]
+    return literal, MappingProxyType(names), MappingProxyType(kwargs), tuple(sites)
+
+
+def _pieces(sites: int, made: Any) -> list[Piece]:
+    return [_piece(piece, sites) for piece in made]
 
 
 def _piece(piece: Any, sites: int) -> Piece:
@@ -72,7 +84,7 @@ def _piece(piece: Any, sites: int) -> Piece:
         return neutralise_markers(piece) if MEDIA_OPENING in piece else piece
     number, index, shown = piece
     if not 0 <= int(number) < sites:
-        raise TemplateError("the process of the isolated template gives what is no part of it")
+        raise ValueError("there is no such site")
     shown = str(shown)
     place = tuple(map(int, index)) if isinstance(index, list) else index if index is None else int(index)
     return int(number), place, neutralise_markers(shown) if MEDIA_OPENING in shown else shown

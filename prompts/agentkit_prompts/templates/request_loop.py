@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ __all__ = ["serve"]
 
 _MAX_MEMORY = 1 << 30  # bytes of address space
 _MAX_CPU_SECONDS = 8
+_MAX_SECONDS = 12
+"""Wall clock of a request: who asked gives up sooner, unless it was killed meanwhile."""
 
 
 def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], tuple[str, dict[str, Any]]]) -> None:
@@ -27,6 +30,7 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
     sys.stdout = sys.stderr  # nothing but answers is written where they are
     for line in sys.stdin:
         _limit()
+        _end_in(_MAX_SECONDS)
         try:
             answer = {"made": made(json.loads(line))}
         except PromptError as error:
@@ -36,10 +40,17 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
             return
         output.write(json.dumps(answer) + "\n")
         output.flush()
+        _end_in(0)
+
+
+def _end_in(seconds: float) -> None:
+    """Have the system end this process after so many seconds; 0 takes that back."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def _limit() -> None:
-    """Limit this process: memory, files, and the CPU time of the request that comes."""
+    """Limit this process: memory, files, other processes, and the CPU time of the request that comes."""
     try:
         import resource
     except ImportError:  # a system without such limits; the other process looks at the clock
@@ -50,6 +61,7 @@ def _limit() -> None:
         (resource.RLIMIT_AS, _MAX_MEMORY),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CPU, seconds),
     ):
         _, hard = resource.getrlimit(limit)

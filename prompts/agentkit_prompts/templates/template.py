@@ -15,6 +15,7 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
+from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import (
     JsonSchema,
@@ -176,7 +177,7 @@ class Template:
             TemplateError: The file cannot be read, is not UTF-8, or has a syntax error.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = read_regular_text(path)
         except (OSError, ValueError) as error:
             raise TemplateError(f"cannot be read as UTF-8 text ({error})", file=str(path)) from error
         return cls(text, engine=engine, params_schema=params_schema, file=path, isolated=isolated)

@@ -11,6 +11,7 @@ from agentkit_prompts.errors import PromptError, brief, check_types, nearest
 
 if TYPE_CHECKING:
     import tiktoken
+from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
 
@@ -116,7 +117,7 @@ class TokenizersCounter(_Exact):
         check_types(PromptError, "TokenizersCounter", path=(path, (str, Path), "the path of a tokenizer.json"))
         file = Path(path)
         try:
-            tokenizer = Tokenizer.from_str(file.read_text("utf-8"))
+            tokenizer = Tokenizer.from_str(read_regular_text(file))
         except Exception as error:
             raise PromptError(f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})") from error
         tokenizer.no_truncation()

@@ -159,3 +159,25 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
             memory.session("s")
         memory.session("other").append(Message("user", "zebra"))
+
+
+def test_an_item_of_a_damaged_scope_is_reported_and_stops_no_repair(home: Path) -> None:
+    damage(home, "scope_id", "x'ff'")
+    with Memory.open(home) as memory:
+        assert memory.admin.verify().unfound
+        memory.admin.repair()
+        memory.facts.add("zebra fact that is new")
+        memory.worker().drain()
+        found = memory.recall("zebra", limit=10)
+        assert {fact.text for fact in found.knowledge} == {"zebra fact", "zebra fact that is new"}
+
+
+def test_a_tenant_whose_name_is_damaged_is_counted_with_the_others(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.within("other").facts.add("zebra elsewhere")
+    connection = sqlite3.connect(home / "memory.db")
+    connection.execute("UPDATE scopes SET tenant = x'ff' WHERE tenant = 'other'")
+    connection.commit()
+    connection.close()
+    with Memory.open(home) as memory:
+        assert [one.facts for one in memory.admin.usage()] in ([1, 2], [2, 1])

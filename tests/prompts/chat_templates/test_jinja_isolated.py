@@ -117,6 +117,6 @@ def test_a_template_with_another_time_shares_the_process() -> None:
 
 def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
     with pytest.raises(ChatTemplateError, match="passes JSON data"):
-        IsolatedProcess(WORKER, ChatTemplateError).ask("render", given=object())
+        IsolatedProcess(WORKER, ChatTemplateError).ask("render", str, given=object())
     assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
     assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess(WORKER, ChatTemplateError))), IsolatedProcess)

@@ -507,6 +507,15 @@ def test_a_message_from_outside_cannot_name_a_file_of_this_machine(tmp_path: Pat
         "http://metadata.google.internal/a.png",
         "https://intranet/a.png",
         "https://me@10.1.2.3/a.png",
+        "http://[::127.0.0.1]/a.png",
+        "http://[::ffff:0:7f00:1]/a.png",
+        "http://[64:ff9b::a9fe:a9fe]/latest/meta-data",
+        "http://[64:ff9b:1::7f00:1]/a.png",
+        "http://[fec0::1]/a.png",
+        "http://[2002:7f00:1::]/a.png",
+        "http://168.63.129.16/metadata",
+        "http://kubernetes.default.svc/api",
+        "http://wiki.corp/a.png",
     ],
 )
 def test_a_message_from_outside_cannot_name_an_address_that_is_not_public(address: str) -> None:

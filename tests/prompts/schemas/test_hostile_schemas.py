@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit.prompts import AdditionalInfoPrompt, KwargsError, Layers, PromptError, Template
+from agentkit.prompts import AdditionalInfoPrompt, KwargsError, Layers, PromptError, SchemaConflict, Template
+from agentkit_prompts.schemas.merge import merge_schemas
 
 
 def doubling(levels: int, keyword: str, target: dict[str, Any]) -> dict[str, Any]:
@@ -167,12 +171,107 @@ def test_references_by_other_names_are_looked_at_once_and_an_index_is_written_in
         layers.check_kwargs({"r1": {NAMES[0]: 5}})
 
 
-def test_definitions_that_refer_to_each_other_are_compared_only_where_two_prompts_share_a_name() -> None:
+def chained(count: int, end: dict[str, Any]) -> dict[str, Any]:
+    """Properties by definitions, each of which offers the next one."""
     defs: dict[str, Any] = {
-        name: {"anyOf": [{"$ref": f"#/$defs/{after}"}, {"type": "null"}]} for name, after in pairwise(NAMES)
+        name: {"anyOf": [{"$ref": f"#/$defs/{after}"}, {"type": "null"}]} for name, after in pairwise(NAMES[:count])
     }
-    named = {name: {"$ref": f"#/$defs/{name}"} for name in NAMES[:-1]}
-    layers_of({"properties": named, "$defs": {**defs, NAMES[-1]: {}}}).check_kwargs({NAMES[-2]: None})
+    named = {name: {"$ref": f"#/$defs/{name}"} for name in defs}
+    return {"properties": named, "$defs": {**defs, NAMES[count - 1]: end}}
+
+
+def cyclic(count: int) -> dict[str, Any]:
+    """A list of lists without end, in so many definitions."""
+    defs = {f"d{at}": {"items": {"$ref": f"#/$defs/d{(at + 1) % count}"}} for at in range(count)}
+    return {"properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs}
+
+
+def same(count: int) -> None:
+    texts: list[dict[str, Any]] = [{"type": "string"}, {"title": "End", "type": "string"}]
+    merged = merge_schemas([(end.get("title", ""), chained(count, end)) for end in texts])
+    assert merged is not None and len(merged["$defs"]) == count
+
+
+def conflicting(count: int) -> None:
+    schemas = [(kind, chained(count, {"type": kind})) for kind in ("string", "integer")]
+    with pytest.raises(SchemaConflict, match="string wants") as caught:
+        merge_schemas(schemas)
+    assert len(str(caught.value)) < 5_000
+
+
+def apart(count: int) -> None:
+    unused = {**chained(count, {"type": "integer"}), "properties": {}}
+    merged = merge_schemas([("a", chained(count, {})), ("b", unused)])
+    assert merged is not None and len(merged["$defs"]) == 2 * count
+
+
+def around(count: int) -> None:
+    merged = merge_schemas([("a", cyclic(count - 1)), ("b", cyclic(count))])
+    assert merged is not None and len(merged["$defs"]) == count
+
+
+@pytest.mark.parametrize("merging", [same, conflicting, apart, around])
+def test_definitions_that_lead_to_each_other_are_compared_once(merging: Callable[[int], None]) -> None:
+    def seconds(count: int) -> float:
+        start = process_time()
+        merging(count)
+        return process_time() - start
+
+    seconds(10)
+    small, large = seconds(100), seconds(800)
+    assert large / small < 30  # 8 times as many; where each is looked through to its end, 64 times as long
+
+
+ITEM = {"$ref": "#/$defs/item"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        ({"items": {"enum": [{"title": "a"}]}}, {"items": {"enum": [{"title": "b"}]}}, False),
+        ({"default": {"description": "a"}}, {"default": {"description": "b"}}, False),
+        ({"$ref": "https://x.test/a"}, {"$ref": "https://x.test/b"}, False),
+        ({"properties": {"title": {}}}, {"properties": {}}, False),
+        ({"items": {**ITEM, "minimum": 3}}, {"items": {"type": "integer", "minimum": 3}}, True),
+        ({"items": {**ITEM, "minimum": 3}}, {"items": ITEM}, False),
+        ({"required": ["b", "a"]}, {"required": ["a", "b"]}, True),
+        ({"items": ITEM}, {"items": {"title": "I", "type": "integer"}}, True),
+    ],
+)
+def test_properties_are_the_same_where_they_mean_the_same(one: Any, other: Any, are_same: bool) -> None:
+    schemas = [{"properties": {"x": item}, "$defs": {"item": {"type": "integer"}}} for item in (one, other)]
+    if are_same:
+        assert merge_schemas(list(zip("ab", schemas, strict=True))) is not None
+    else:
+        with pytest.raises(SchemaConflict, match="'x'"):
+            merge_schemas(list(zip("ab", schemas, strict=True)))
+
+
+def test_one_object_in_two_schemas_means_what_each_of_them_defines() -> None:
+    shared = {"items": ITEM}
+    schemas = [{"properties": {"x": shared}, "$defs": {"item": {"type": kind}}} for kind in ("integer", "string")]
+    with pytest.raises(SchemaConflict, match=r"integer.*string"):
+        merge_schemas(list(zip("ab", schemas, strict=True)))
+
+
+def test_references_follow_a_definition_that_is_renamed_whatever_its_name() -> None:
+    def schema(name: str, kind: str) -> dict[str, Any]:
+        defs = {"a/b~c": {"properties": {"deep": {"type": kind}}}}
+        refs = {"to": {"$ref": "#/$defs/a~1b~0c"}, "into": {"$ref": "#/$defs/a~1b~0c/properties/deep"}}
+        return {"properties": {f"{name}_{way}": one for way, one in refs.items()}, "$defs": defs}
+
+    merged = merge_schemas([("p", schema("p", "integer")), ("q", schema("q", "string"))])
+    assert merged is not None and len(merged["$defs"]) == 2
+    validator = Draft202012Validator(merged)
+    assert validator.is_valid({"p_to": {"deep": 1}, "p_into": 1, "q_to": {"deep": "x"}, "q_into": "x"})
+    for wrong in ({"q_to": {"deep": 1}}, {"q_into": 1}, {"p_to": {"deep": "x"}}):
+        assert not validator.is_valid(wrong)
+
+
+def test_a_reference_to_false_lets_nothing_in() -> None:
+    layers = layers_of({"properties": {"x": {"$ref": "#/$defs/never"}}, "$defs": {"never": False}})
+    with pytest.raises(KwargsError, match="matches what is not allowed"):
+        layers.check_kwargs({"x": 1})
 
 
 @pytest.mark.parametrize(
@@ -206,6 +305,17 @@ def test_a_schema_that_refers_to_itself_without_going_into_the_value_is_refused(
         layers_of(schema)
 
 
+def levels(count: int) -> Any:
+    made: Any = 1
+    for _ in range(count):
+        made = [made]
+    return made
+
+
+HOLDS_ITSELF: dict[str, Any] = {}
+HOLDS_ITSELF["x"] = [HOLDS_ITSELF, HOLDS_ITSELF]
+
+
 @pytest.mark.parametrize(
     ("schema", "complaint"),
     [
@@ -214,6 +324,11 @@ def test_a_schema_that_refers_to_itself_without_going_into_the_value_is_refused(
         ({"required": [["x"]]}, "required must hold names"),
         ({"$ref": 5}, r"\$ref must be a str"),
         ({"properties": {"x": {"$ref": "#/examples"}}, "examples": {"anyOf": 5}}, "anyOf must be a list"),
+        ({"properties": {"x": {"default": levels(5_000)}}}, "nest deeper than 200 levels"),
+        ({"properties": {"x": {"if": levels(201)}}}, "nest deeper than 200 levels"),
+        ({"properties": {"x": {"examples": [HOLDS_ITSELF]}}}, "nest deeper than 200 levels"),
+        ({"properties": {"x": {"x-required-by": 5}}}, "x-required-by must be a list of prompt paths"),
+        ({"properties": {"x": {"x-required-by": ["a", 5]}}}, "x-required-by must be a list of prompt paths"),
     ],
 )
 def test_a_malformed_schema_is_refused_with_its_place(schema: dict[str, Any], complaint: str) -> None:

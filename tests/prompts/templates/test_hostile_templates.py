@@ -254,16 +254,22 @@ def per_step_of_a_chat_template(source: str) -> float:
     return seconds / (CHAT_LIMITS.steps - context.bounds.left)
 
 
+@pytest.mark.long
 @pytest.mark.untraced
 @pytest.mark.parametrize("per_step", [per_step_of_a_prompt, per_step_of_a_chat_template])
 def test_small_operations_take_about_as_long_as_they_are_charged(per_step: Callable[[str], float]) -> None:
-    taken: dict[str, float] = {}
-    for written in SMALL:
+    def seconds(written: str) -> float:
         loop = f"{{% for i in range(200) %}}{{% if {written} %}}{{% endif %}}{{% endfor %}}"
-        source = f"{{% macro f(x) %}}{{{{ x }}}}{{% endmacro %}}{loop}"
-        taken[written] = min(per_step(source) for _ in range(5))
-    usual = sorted(taken.values())[len(taken) // 2]
-    assert {written: round(step / usual, 1) for written, step in taken.items() if step > 2.2 * usual} == {}
+        return per_step(f"{{% macro f(x) %}}{{{{ x }}}}{{% endmacro %}}{loop}")
+
+    taken = {written: min(seconds(written) for _ in range(5)) for written in SMALL}
+    for _ in range(40):  # a busy machine makes some of them slower for a while, and none faster
+        usual = sorted(taken.values())[len(taken) // 2]
+        slow = {written: round(step / usual, 1) for written, step in taken.items() if step > 2.2 * usual}
+        if not slow:
+            break
+        taken |= {written: min(taken[written], seconds(written)) for written in slow}
+    assert slow == {}
 
 
 @pytest.mark.parametrize("row", COSTS.values(), ids=COSTS.keys())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 
 from agentkit_prompts import Document, Image, Message, PromptContext, TextPrompt, WrapPrompt
 from agentkit_prompts.errors import TemplateError
+from agentkit_prompts.templates.isolated_process import IsolatedProcess
+from agentkit_prompts.templates.isolated_program import isolated_program
 from agentkit_prompts.templates.template import Template
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
@@ -82,6 +86,44 @@ def test_the_process_sees_no_keys_and_is_made_anew_for_a_copy(monkeypatch: pytes
         assert b"SECRET_API_KEY" not in Path(f"/proc/{process}/environ").read_bytes()
     copies: list[Any] = [copy.deepcopy(template), pickle.loads(pickle.dumps(template))]
     assert [one.render({"name": "A"}) for one in copies] == ["A", "A"]
+
+
+def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lying_worker.py").write_text(
+        "import pathlib, sys\n"
+        "for line in sys.stdin:\n"
+        "    sys.stdout.buffer.write(pathlib.Path(__file__).with_name('answer').read_bytes() + b'\\n')\n"
+        "    sys.stdout.flush()\n"
+    )
+    compiled = '{"made": {"literal": null, "names": {"x": 1}, "kwargs": {}, "sites": SITES}}'
+    process = IsolatedProcess("lying_worker", TemplateError)
+    for answer in (
+        *("[" * 100_000, "9" * 100_000, "[1]", "null", '"x"', "", "{}", '{"error": 5}', '{"error": "x", "place": [1]}'),
+        *('{"error": "x", "place": {"nope": 1}}', '{"made": 5}', '{"made": NaN}', "\xff", compiled),
+        *(compiled.replace("SITES", sites) for sites in ("5", "[[1]]", '[["x", 1, 2]]', "[[1, 2, 3]]")),
+    ):
+        (tmp_path / "answer").write_bytes(answer.encode("latin-1"))
+        with pytest.raises(TemplateError, match=r"gives no answer|ended"):
+            isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
+    (tmp_path / "answer").write_text(compiled.replace("SITES", '[[1, "x", ["x"]]]'))
+    program = isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
+    for pieces in ("5", "[[0]]", '[["a", 0, "x"]]', '[[7, 0, "x"]]', "[null]"):
+        (tmp_path / "answer").write_text(f'{{"made": {pieces}}}')
+        with pytest.raises(TemplateError, match="gives no answer"):
+            program.trace({"x": "1"})
+    process.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no alarm")
+def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
+    code = (
+        "import time\nfrom agentkit_prompts.templates import request_loop\n"
+        "request_loop._MAX_SECONDS = 0.2\nrequest_loop.serve(lambda asked: time.sleep(asked), str)"
+    )
+    asked = [sys.executable, "-c", code]
+    assert subprocess.run(asked, input="0\n0\n", capture_output=True, text=True).stdout.count("made") == 2
+    assert subprocess.run(asked, input="600\n", capture_output=True, text=True).returncode == -signal.SIGALRM
 
 
 def children() -> set[str]:

@@ -44,7 +44,7 @@ def tools() -> list[dict[str, Any]]:
         }
         for name, (schema, _) in OUTPUTS.items()
     ]
-    odd = ("unparsable", "batch", "deep", "huge", "mute", "without_end", "fine")
+    odd = ("half", "bytes", "unparsable", "batch", "deep", "huge", "mute", "without_end", "fine")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 
 
@@ -53,6 +53,11 @@ def answer(number: Any, name: str) -> None:
     if name in OUTPUTS:
         result["structuredContent"] = OUTPUTS[name][1]
     whole = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
+    if name == "half":
+        whole = whole.replace('"ok"', '"cut \\ud83d"')
+    elif name == "bytes":
+        OUT.buffer.write(whole.encode().replace(b"ok", b"cut \xff") + b"\n")
+        OUT.buffer.flush()
     if name == "unparsable":
         whole = "{" * 1_000
     elif name == "batch":
@@ -63,7 +68,7 @@ def answer(number: Any, name: str) -> None:
         whole = whole.replace('"ok"', "9" * 100_000)
     if name == "without_end":
         flood()
-    if name != "mute":
+    if name not in ("bytes", "mute"):
         write(whole)
 
 

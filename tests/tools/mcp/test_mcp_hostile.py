@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from time import process_time
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from agentkit import Agent, Message, ScriptedModel, ToolCall
 from agentkit.prompts import Audio, File, Image, Text
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, Tool, ToolContext, ToolFailure, ToolResult
 from agentkit_tools.mcp.content import to_result
+from agentkit_tools.mcp.remote_tools import _Output
 from tests.tools.mcp.mcp_running import command
 
 
@@ -68,6 +70,26 @@ async def test_a_result_that_does_not_match_its_output_schema_is_an_error(
     assert result.status == "error"
     assert type(result.error) is MCPServerError
     assert told in str(result.content)
+
+
+def test_the_patterns_of_an_output_schema_are_compiled_once() -> None:
+    names = [f"x{number}" for number in range(100)]
+    patterns = {name: {"pattern": f"^[a-z]{{1,{300 + number}}}$"} for number, name in enumerate(names)}
+    output = _Output({"type": "object", "properties": patterns})
+    answer = CallToolResult(content=[], structured_content=dict.fromkeys(names, "hello"))
+
+    def seconds() -> float:
+        start = process_time()
+        assert output.problems(answer) == ""
+        return process_time() - start
+
+    first = seconds()
+    assert min(seconds() for _ in range(5)) < first / 10
+
+
+def test_a_number_that_no_json_has_is_shown_as_text() -> None:
+    answer = CallToolResult(content=[], structured_content={"a": [float("inf")], "b": float("nan")})
+    assert json.loads(str(to_result(answer, "t").content)) == {"a": ["Infinity"], "b": "NaN"}
 
 
 async def test_a_result_that_is_only_structured_is_shown_as_json(liar: MCPToolset) -> None:

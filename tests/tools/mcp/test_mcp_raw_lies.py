@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentkit import ToolCall
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolResult
@@ -69,6 +72,19 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
 
     assert result.status in ("timeout", "error")
     assert (await ask(raw, "fine")).content == "ok"
+
+
+@pytest.mark.parametrize("name", ["half", "bytes"])
+async def test_a_text_that_was_cut_inside_a_character_is_read(raw: MCPToolset, name: str) -> None:
+    assert (await ask(raw, name)).content == "cut \ufffd"
+
+
+@given(st.lists(st.sampled_from([r"\ud83d", r"\uD83D", r"\ude00", r"\uDE00", "x", "\\\\", r"\n", r"\u0041", "ud83d"])))
+def test_halves_of_surrogate_pairs_are_replaced_and_nothing_else(pieces: list[str]) -> None:
+    line = f'"{"".join(pieces)}"'
+    read = codecs.getincrementaldecoder(bounded_lines.bounded("utf-8"))().decode(line.encode() + b"\n")
+    expected = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(line))
+    assert json.loads(read) == expected
 
 
 async def test_a_line_without_end_is_an_error_long_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

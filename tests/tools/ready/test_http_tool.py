@@ -17,7 +17,8 @@ import pytest
 
 from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResult, http_tool
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.ready.addresses import is_public, read_address
+from agentkit_prompts.public_addresses import is_public
+from agentkit_tools.ready.addresses import read_address
 from agentkit_tools.ready.pages import html_text, page_text
 
 LOOPBACK = ["127.0.0.0/8"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from time import process_time
 from typing import Any, Literal
 
 import pytest
@@ -574,3 +575,11 @@ def test_each_target_gets_its_form() -> None:
     assert to_mcp(book) == {"name": "book", "description": "Book.", "inputSchema": schema}
     lines = to_text([book, book.strict()]).splitlines()
     assert [json.loads(line)["function"]["name"] for line in lines] == ["book", "book"]
+
+
+@pytest.mark.parametrize("kind", ["a" + " " * 200_000 + "b", (" " * 1_000 + "or") * 200, "List[" * 5_000 + "]" * 5_000])
+def test_a_type_of_many_characters_becomes_no_type_at_once(kind: str) -> None:
+    start = process_time()
+    made = Tool.from_json_schema("t", "d", {"properties": {"x": {"type": kind}}}, lambda x: x)
+    assert made.spec.parameters["properties"]["x"] == {}
+    assert process_time() - start < 5  # where its spaces are looked at again from each of them: minutes

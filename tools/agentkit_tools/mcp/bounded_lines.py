@@ -1,12 +1,15 @@
 """Encodings of text whose lines are bounded, so that a line takes neither memory nor time without end.
 
 The SDK reads what a server writes in the encoding it is given, as much as comes before the next end of a line. In
-`bounded("utf-8")` a line that is too long, or holds too many values, becomes the notification `TOO_LONG`.
+`bounded("utf-8")` a line that is too long, or holds too many values, becomes the notification `TOO_LONG`. Half of a
+surrogate pair, which servers write where they cut a text, becomes the replacement character: the SDK would read
+nothing of the line.
 """
 
 from __future__ import annotations
 
 import codecs
+import re
 from typing import Any
 
 __all__ = ["MAX_LINE_CHARS", "MAX_VALUES", "TOO_LONG", "bounded", "values_in"]
@@ -15,6 +18,8 @@ MAX_LINE_CHARS = 64 * 1024 * 1024
 MAX_VALUES = 300_000
 """JSON values of a message: while it is read, a microsecond each, nothing else of the process runs."""
 TOO_LONG = "agentkit/line_too_long"
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF = re.compile(rf"((?<!\\)(?:\\\\)*+)(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})")
 _PREFIX = "agentkit_bounded_lines_"
 _NOTICE = f'{{"jsonrpc": "2.0", "method": "{TOO_LONG}"}}'
 
@@ -51,7 +56,7 @@ class _Decoder(codecs.IncrementalDecoder):
         head, newline, tail = self._inner.decode(input, final).rpartition("\n")
         lines = ""
         if newline:
-            lines = _of_few_values(self._ended(head))
+            lines = _of_whole_pairs(_of_few_values(self._ended(head)))
             self._pieces, self._size, self._skips = [], 0, False
         if not self._skips:
             self._pieces.append(tail)
@@ -76,6 +81,12 @@ def _of_few_values(lines: str) -> str:
     if values_in(lines) <= MAX_VALUES:
         return lines
     return "\n".join([line if values_in(line) <= MAX_VALUES else _NOTICE for line in lines.split("\n")])
+
+
+def _of_whole_pairs(lines: str) -> str:
+    if ("\\ud" not in lines and "\\uD" not in lines) or lines.count("\\u") > MAX_VALUES:
+        return lines
+    return _HALF.sub(r"\1\\ufffd", lines)
 
 
 def _search(name: str) -> codecs.CodecInfo | None:

@@ -45,7 +45,7 @@ def to_result(answer: CallToolResult, tool: str) -> ToolResult:
     structured = answer.structured_content
     content = _content(answer.content)
     if not content and structured is not None:
-        content = json.dumps(structured, ensure_ascii=False)
+        content = str(to_content(structured))
     if not answer.is_error:
         return ToolResult("", tool, content or "done", "success", content if structured is None else structured)
     text = content if isinstance(content, str) else "".join(part.text for part in content if isinstance(part, Text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -152,14 +152,16 @@ def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
 
 
 def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] | None) -> Callable[..., Any]:
+    output = None if output_schema is None else _Output(output_schema)
+
     async def call(agentkit_context: ToolContext[Any] | None = None, **arguments: Any) -> ToolResult:
         meta: Any = {IDEMPOTENCY_KEY: agentkit_context.idempotency_key} if agentkit_context is not None else None
         report = None if agentkit_context is None else _reporter(agentkit_context)
         answer = await connection.call(
             lambda client: client.call_tool(name, arguments, progress_callback=report, meta=meta)
         )
-        if output_schema is not None and not answer.is_error:
-            problems, error = await run_in_thread(partial(_output_problems, output_schema, answer))
+        if output is not None and not answer.is_error:
+            problems, error = await run_in_thread(partial(output.problems, answer))
             if error is not None:
                 raise error
             if problems:
@@ -192,12 +194,23 @@ def resource_tool(connection: Connection) -> Tool:
     return Tool.from_function(read_resource, description=about, timeout=_TIMEOUT)
 
 
-def _output_problems(schema: Mapping[str, Any], answer: CallToolResult) -> str:
-    """Return what is wrong with an answer or with its schema; nothing is "". The time is bounded."""
-    if faults := schema_faults(schema, "outputSchema"):
-        return f"has an invalid output schema: {'; '.join(faults[:_MAX_PROBLEMS])}"
-    if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
-        return "has an output schema but did not return structured content"
-    problems = JsonChecker(schema).problems(answer.structured_content)
-    shown = "; ".join(f"{path} {what}" for path, what in problems[:_MAX_PROBLEMS])
-    return shown and f"returned structured content that does not fit its output schema: {shown}"
+class _Output:
+    """What a tool may answer by its output schema, which is read with the first answer: it may take long."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema = schema
+        self._checker = JsonChecker(schema)
+
+    @cached_property
+    def _faults(self) -> list[str]:
+        return schema_faults(self._schema, "outputSchema")
+
+    def problems(self, answer: CallToolResult) -> str:
+        """Return what is wrong with an answer or with the schema; nothing is "". The time is bounded."""
+        if self._faults:
+            return f"has an invalid output schema: {'; '.join(self._faults[:_MAX_PROBLEMS])}"
+        if answer.structured_content is None and "structured_content" not in answer.model_fields_set:
+            return "has an output schema but did not return structured content"
+        problems = self._checker.problems(answer.structured_content)
+        shown = "; ".join(f"{path} {what}" for path, what in problems[:_MAX_PROBLEMS])
+        return shown and f"returned structured content that does not fit its output schema: {shown}"

@@ -178,7 +178,8 @@ class Target:
         else:
             from mcp.client.stdio import stdio_client
 
-            server = server.model_copy(update={"encoding": bounded(server.encoding)})
+            how = {"encoding": bounded(server.encoding), "encoding_error_handler": "replace"}
+            server = server.model_copy(update=how)
             command = _watched_command(server)
             stderr.names_group = command is not server
             async with _errlog(stderr) as errlog:

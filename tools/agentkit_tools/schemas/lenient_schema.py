@@ -14,6 +14,9 @@ __all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
 MAX_LEVELS = 64
 """How deep a schema may be nested."""
 
+_MAX_TYPE = 1_000
+"""Characters of a type that is read: a longer one becomes no type."""
+
 _TYPES: dict[str, str] = {
     name: kind
     for kind, names in {
@@ -108,7 +111,7 @@ def _named(kind: str) -> str | None:
 
 def _parse_type(kind: str, level: int) -> dict[str, Any]:
     """Read `String`, `List[int]`, `string[]`, `Dict<String, Integer>`, `Optional[int]`, `int | None`."""
-    if level > MAX_LEVELS:
+    if level > MAX_LEVELS or len(kind) > _MAX_TYPE:
         return {}
     if known := _named(kind):
         return {"type": known}

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jinja2
 
@@ -31,10 +31,11 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.values import Fault
-from agentkit_prompts.templates.isolated_process import IsolatedProcess
+from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
 
 __all__ = ["JinjaChatTemplate"]
 
+R = TypeVar("R")
 _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
@@ -225,7 +226,7 @@ class JinjaChatTemplate:
     def diagnose(self) -> list[Finding]:
         """Return what the template cannot do or does in its own way, found by rendering small conversations."""
         source = self.named.get(_WITH_TOOLS)
-        names = set(self._ask("names", self.source)) if self.isolated else read_names(self.source)
+        names = set(self._ask("names", read_texts, self.source)) if self.isolated else read_names(self.source)
         return [*diagnose(self.source, names, self._probe(self.source), self._probe(source) if source else None)]
 
     @cached_property
@@ -279,18 +280,18 @@ class JinjaChatTemplate:
     def _process(self) -> IsolatedProcess:
         return IsolatedProcess(_WORKER, ChatTemplateError)
 
-    def _ask(self, what: str, source: str, **given: Any) -> Any:
+    def _ask(self, what: str, read: Callable[[Any], R], source: str, **given: Any) -> R:
         """Return what the process of an isolated template answers."""
         limits = asdict(self.limits) if self.limits is not None else None
-        return self._process.ask(what, source=source, limits=limits, file=self.file, **given)
+        return self._process.ask(what, read, source=source, limits=limits, file=self.file, **given)
 
     def _literals(self, source: str) -> Iterable[str]:
-        found: Iterable[str] = self._ask("literals", source) if self.isolated else literals(source)
+        found: Iterable[str] = self._ask("literals", read_texts, source) if self.isolated else literals(source)
         return found
 
     def _check(self, source: str, name: str) -> None:
         if self.isolated and isinstance(source, str):
-            self._ask("check", source)
+            self._ask("check", bool, source)
         else:
             self._compiled(source, name)
 
@@ -318,10 +319,8 @@ class JinjaChatTemplate:
         if self.isolated:
             data = {name: value for name, value in variables.items() if name != _CLOCK}
             now = self.now.isoformat() if self.now is not None else None
-            text: str = self._ask(
-                "render", source, given=(messages, tools, prompt), variables=data, marks=marks, now=now
-            )
-            return text
+            given_: dict[str, Any] = {"given": (messages, tools, prompt), "variables": data}
+            return self._ask("render", read_text, source, **given_, marks=marks, now=now)
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         context = RunContext.of(template, given)

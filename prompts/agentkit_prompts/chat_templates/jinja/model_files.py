@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.regular_files import is_folder, read_regular_text
 
 __all__ = ["TemplateFiles", "read_files"]
 
@@ -49,7 +50,7 @@ def read_files(path: Path) -> TemplateFiles:
     Raises:
         ChatTemplateError: The file cannot be read or holds no chat template.
     """
-    if path.is_dir():
+    if is_folder(path):
         path = path / _CONFIG if (path / _CONFIG).is_file() else path / _TEMPLATE
     if path.suffix == ".json":
         config = _config(path)
@@ -74,10 +75,8 @@ def read_files(path: Path) -> TemplateFiles:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ChatTemplateError(f"{path}: larger than {_MAX_BYTES:,} bytes, which no chat template is")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return read_regular_text(path, _MAX_BYTES)
+    except (OSError, ValueError) as error:
         raise ChatTemplateError(f"{path}: the chat template cannot be read: {error}") from error
 
 

@@ -15,6 +15,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
 from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of
 from agentkit_prompts.errors import ContextError, MediaError, nearest
+from agentkit_prompts.public_addresses import is_public
 
 __all__ = ["PartReader", "Problems", "fits_json", "plain_text_of"]
 
@@ -31,7 +32,11 @@ _MEDIA: dict[str, type[Image | Audio | Video | File]] = {
 }
 _ADDRESS = ("url", "file_url", "image_url", "path")
 _DATA = ("data", "file_data", "base64")
-_INNER_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa", ".localdomain")
+_INNER_NAMES = (
+    *(".localhost", ".local", ".localdomain", ".internal", ".intranet", ".private", ".lan", ".home", ".home.arpa"),
+    *(".corp", ".svc", ".test", ".example", ".invalid", ".onion"),
+)
+"""Endings of names that no public server has: reserved ones, and those that networks use inside."""
 _READ = frozenset((*_ADDRESS, *_DATA, "type", "format", "media_type", "filename", "title", "file_id"))
 """Keys of a part, or of what it holds, that are read."""
 
@@ -212,13 +217,10 @@ def _not_allowed(source: Path | Url | bytes) -> str:
         return f"an address of this scheme is not opened from a message: give one of http or https, or data, {_ALLOW}"
     host = (source.host or "").strip("[]").rstrip(".").lower()
     try:
-        address = ip_address(host)
-        is_public = address.is_global and not address.is_multicast
-        inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-        is_public = is_public and (inner is None or inner.is_global)
+        allowed = is_public(ip_address(host))
     except ValueError:
-        is_public = "." in host and not host.endswith(_INNER_NAMES)
-    if is_public:
+        allowed = "." in host and not host.endswith(_INNER_NAMES)
+    if allowed:
         return ""
     return f"an address of a host that is not public is not opened from a message: give data, {_ALLOW}"
 

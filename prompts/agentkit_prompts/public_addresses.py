@@ -1,0 +1,28 @@
+"""Which IP addresses are of the public internet."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_network
+
+__all__ = ["is_public"]
+
+_NOT_PUBLIC_4 = """
+0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 168.63.129.16/32 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
+192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/3"""
+"""This network, private, shared, loopback, a cloud's own services, link-local, documentation, 6to4 relays, benchmarks,
+multicast, reserved: IANA's registry of special addresses, and one address that a large cloud keeps for itself."""
+_NOT_PUBLIC_6 = "2001::/23 2001:db8::/32 2002::/16 3fff::/20"
+"""Inside of what is public: Teredo and other protocols, documentation, 6to4 (an IPv4 address in disguise)."""
+_PUBLIC_6 = IPv6Network("2000::/3")
+_CLOSED = [ip_network(network) for network in f"{_NOT_PUBLIC_4} {_NOT_PUBLIC_6}".split()]
+_NAT64 = IPv6Network("64:ff9b::/96")
+"""How a network without IPv4 reaches it: the last 32 bits are the address that is meant."""
+
+
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is one of the public internet."""
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _CLOSED)
+    if address in _NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
+    return address in _PUBLIC_6 and not any(address in network for network in _CLOSED)
