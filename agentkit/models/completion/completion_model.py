@@ -24,6 +24,7 @@ from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools, with_written
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["CompletionModel"]
 
@@ -145,7 +147,8 @@ class CompletionModel(EndpointModel):
     def fitted(self, composition: Composition) -> Composition:
         """Return what of a composition is sent: what fits into the `session_len` beside a reply.
 
-        Of the history the oldest turns are left out, as far as that is needed. Tools that only a prompt shows are
+        Of the history the oldest turns are left out, as far as that is needed. What counts is the text that the chat
+        template writes, as the tokenizer of the composition counts it: without one that is an estimate. Tools that only a prompt shows are
         not declared, and so not counted, beside it.
 
         Raises:
@@ -154,20 +157,26 @@ class CompletionModel(EndpointModel):
         if composition.tools and shows_tools(composition.layers) and not self.has_place_for_tools:
             composition = composition.without_tools()
         most = self.session_len
+        composition = composition.written_by(self._text_tokens)
         if most is None:
             return composition
         limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
+        composition = without_oldest(composition, limit, f"session_len is {most}")
         if composition.tokens > limit:
-            composition = without_oldest(composition, limit, f"session_len is {most}")
-            if composition.tokens > limit:
-                raise ModelRequestError(
-                    f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
-                    f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
-                    "session_len that the server has",
-                    model=self.name,
-                    host=self.host,
-                )
+            raise ModelRequestError(
+                f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
+                f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
+                "session_len that the server has",
+                model=self.name,
+                host=self.host,
+            )
         return composition
+
+    def _text_tokens(self, composition: Contents) -> int:
+        """Count the text that is sent for a composition."""
+        return text_tokens(
+            composition, self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs
+        )
 
     async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.
