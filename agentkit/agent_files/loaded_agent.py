@@ -37,6 +37,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
@@ -273,8 +274,10 @@ class _Building:
     def _model_of(self, wanted: str | ModelPart) -> Model:
         part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
         own: str | Path | None = part.chat_template
-        if own is not None and (self._base / own).is_file():
-            own = self._base / own
+        if isinstance(own, str) and own not in CHAT_TEMPLATES:
+            beside = self._base / own
+            if beside.exists() or Path(own).exists():  # what stands in the working folder only is not found
+                own = beside
         settings = ModelSettings(**part.settings)
         if self._model is None:
             template = self._chat_template or own

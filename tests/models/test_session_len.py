@@ -178,7 +178,7 @@ def test_a_turn_counts_what_is_new() -> None:
     before = pieces.read
     session.append(*called(500))
     composition = agent.compose("And now?", session=session)
-    assert composition.tokens < 19_000 and pieces.read - before < 5_000 < len(composition.to_text("qwen")) / 5
+    assert composition.tokens < 19_000 and pieces.read - before < 5_000 < len(composition.to_text("qwen2d5")) / 5
 
 
 def test_explain_shows_what_the_chat_template_adds() -> None:

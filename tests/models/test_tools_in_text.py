@@ -131,12 +131,14 @@ def test_tools_that_only_a_prompt_shows_are_counted_once(server: ChatServer) -> 
     )
     assert "tools" in declared.to_openai() and "tools" not in alone.to_openai()
     assert declared.to_text("vicuna") == alone.to_text("vicuna")
-    model = CompletionModel(name, "vicuna", base_url=server.url, session_len=alone.tokens * 4 // 3 + 2)
+    sent = CompletionModel(name, "vicuna", base_url=server.url).fitted(declared).tokens
+    model = CompletionModel(name, "vicuna", base_url=server.url, session_len=sent * 4 // 3 + 2)
     agent = Agent(model, shown(), tools=[add], budget=alone.tokens)
-    assert agent.compose("1+1?").tokens == alone.tokens == model.fitted(declared).tokens
+    assert agent.compose("1+1?").own_tokens() == alone.tokens == model.fitted(declared).own_tokens()
+    assert agent.compose("1+1?").tokens == sent
     assert agent.run_sync("1+1?").output == "5."
     placed = CompletionModel("qwen2.5-7b", base_url=server.url)  # which writes them a second time
-    assert Agent(placed, shown(), tools=[add]).compose("1+1?").tokens == declared.tokens
+    assert Agent(placed, shown(), tools=[add]).compose("1+1?").own_tokens() == declared.tokens
 
 
 def test_what_a_tool_returns_cannot_forge_a_turn(server: ChatServer) -> None:

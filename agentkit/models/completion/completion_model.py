@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,6 +20,7 @@ from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_chat import usage_options, without_usage
 from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit.unknown_options import check_names
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
@@ -43,7 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionModel"]
 
+_log = logging.getLogger(__name__)
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
+_OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len")
 _MAX_TOKENS = 1024
 _REPLY = "Qreply"
 """Stands for a reply that no template looks into."""
@@ -74,6 +78,7 @@ class CompletionModel(EndpointModel):
     Raises:
         ModelRequestError: `base_url` is not an http address.
         AgentDefinitionError: Names every setting that completions do not have; or `session_len` is no number of tokens.
+        UnknownOption: Names all the options that there are not, and where what they are for is given.
         ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
     """
 
@@ -90,6 +95,7 @@ class CompletionModel(EndpointModel):
         session_len: int | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
+        check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN))
         template = find_chat_template(chat_template, model)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(
@@ -98,6 +104,7 @@ class CompletionModel(EndpointModel):
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Tokens of prompt and reply together; None where that is not known."""
         self.chat_template: ChatTemplate = template
+        self._warned: list[bool] = []
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
@@ -148,14 +155,21 @@ class CompletionModel(EndpointModel):
         """Return what of a composition is sent: what fits into the `session_len` beside a reply.
 
         Of the history the oldest turns are left out, as far as that is needed. What counts is the text that the chat
-        template writes, as the tokenizer of the composition counts it: without one that is an estimate. Tools that only a prompt shows are
-        not declared, and so not counted, beside it.
+        template writes, as the tokenizer of the composition counts it: without one that is an estimate. Tools that
+        only a prompt shows are not declared, and so not counted, beside it.
 
         Raises:
             ModelRequestError: It does not fit without any history either.
         """
         if composition.tools and shows_tools(composition.layers) and not self.has_place_for_tools:
             composition = composition.without_tools()
+        if composition.tools and not self._warned and shows_tools(composition.layers) and self.has_place_for_tools:
+            self._warned.append(True)
+            _log.warning(
+                "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are sent "
+                "twice; leave that prompt out for this model",
+                self.name,
+            )
         most = self.session_len
         composition = composition.written_by(self._text_tokens)
         if most is None:

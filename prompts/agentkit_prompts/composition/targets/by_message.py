@@ -75,7 +75,7 @@ def tokens_by_message(
     """Return how many tokens that text has, counted message by message and those of the conversation once."""
     counter = composition.counter
 
-    def count(pieces: Iterator[str | _Written]) -> int:
+    def count(pieces: Iterator[str | _Head | _Written]) -> int:
         return sum(counter.count(piece) if isinstance(piece, str) else piece.tokens(counter) for piece in pieces)
 
     return _by_message(composition, template, kwargs, is_guarded, count)
@@ -86,7 +86,7 @@ def _by_message(
     template: object,
     kwargs: Mapping[str, Any],
     is_guarded: bool,
-    put_together: Callable[[Iterator[str | _Written]], T],
+    put_together: Callable[[Iterator[str | _Head | _Written]], T],
 ) -> T | None:
     if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
         return None
@@ -101,7 +101,7 @@ def _by_message(
         return None
 
 
-def _text_of(pieces: Iterator[str | _Written]) -> str:
+def _text_of(pieces: Iterator[str | _Head | _Written]) -> str:
     return "".join([piece if isinstance(piece, str) else piece.text() for piece in pieces])
 
 
@@ -237,7 +237,7 @@ class _PromptWriter:
         return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=self.starts_line)
 
 
-def _pieces(composition: Contents, frame: _Frame) -> Iterator[str | _Written]:
+def _pieces(composition: Contents, frame: _Frame) -> Iterator[str | _Head | _Written]:
     talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     roles = [*talk.derive(_role), "user", *traffic.derive(_role), *(("user",) if closing.text else ())]
     if not (frame.is_usable and composition.sends_user) or roles[-1] == "assistant":
@@ -246,7 +246,7 @@ def _pieces(composition: Contents, frame: _Frame) -> Iterator[str | _Written]:
         raise _EntangledError
     read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
     write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
-    yield composition.sections[0].derive(write_system, tools) if composition.sends_system else write_system(None, tools)
+    yield _Head(composition.sections[0] if composition.sends_system else None, write_system, tools)
     yield _Written(talk, _MessageWriter(frame, read, recent=False))
     yield _section(composition.sections[1], frame)
     if traffic:
@@ -334,6 +334,36 @@ def _content(section: Section, frame: _Frame, *, starts_line: bool) -> str:
             texts.append(rendered.derive(frame.write_prompt[starts_line]))
             starts_line = True
     return SEPARATOR.join(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands before the conversation, and what writes it."""
+
+    section: Section | None
+    writer: _SystemWriter
+    tools: tuple[ToolSpec, ...]
+
+    def text(self) -> str:
+        """Return the text; that of a section is kept with it."""
+        section = self.section
+        return self.writer(None, self.tools) if section is None else section.derive(self.writer, self.tools)
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Count the text; of a section once."""
+        count = _HeadTokens(self.writer, counter.count)
+        return count(None, self.tools) if self.section is None else self.section.derive(count, self.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeadTokens:
+    """Counts what stands before the conversation. Those of the same writer and counter are equal."""
+
+    write: _SystemWriter
+    count: Callable[[str], int]
+
+    def __call__(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> int:
+        return self.count(_Head(section, self.write, tools).text())
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,9 +89,10 @@ def _written(
 ) -> T:
     """Return a result about a composition, or about the same with its tools as text where that is what is sent."""
     template = chat_template_of(chat_template, composition.context.now)
+    has_results: bool = getattr(template, "has_results", False)
     is_declared = bool(composition.declarations.given) or not composition.context.tools
     if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
-        composition = with_tools_as_text(composition)
+        composition = with_tools_as_text(composition, has_results=has_results)
     try:
         return result(composition, template, control_tokens, kwargs)
     except ControlTokenError:
@@ -99,7 +100,7 @@ def _written(
     except ChatTemplateError:
         if not shows_tools(composition.layers):
             raise
-    return result(with_tools_as_text(composition), template, control_tokens, kwargs)
+    return result(with_tools_as_text(composition, has_results=has_results), template, control_tokens, kwargs)
 
 
 def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> int:
