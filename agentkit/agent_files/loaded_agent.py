@@ -281,7 +281,13 @@ class _Building:
         settings = ModelSettings(**part.settings)
         if self._model is None:
             template = self._chat_template or own
-            return model_names.model(part.name, settings=settings, chat_template=template, session_len=part.session_len)
+            return model_names.model(
+                part.name,
+                settings=settings,
+                chat_template=template,
+                session_len=part.session_len,
+                control_tokens=part.control_tokens,
+            )
         kept = settings if model_names.is_address(part.name) else NO_SETTINGS
         return _replacing(self._model, self._chat_template, own, kept)
 
