@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from agentkit.errors import UnknownOption
+from agentkit_prompts.chat_templates.protocol import ELSEWHERE as CHAT_TEMPLATE_ELSEWHERE
 from agentkit_prompts.errors import nearest
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
@@ -23,6 +24,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
 _GIVEN_ELSEWHERE = dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION)
+_GIVEN_ELSEWHERE |= CHAT_TEMPLATE_ELSEWHERE
 _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
 """What other frameworks call the methods of an agent or a chain."""
 

@@ -53,6 +53,9 @@ class ModelPart(_Part):
     session_len: int | None = Field(
         default=None, description="With a chat template: tokens that the server has for prompt and reply."
     )
+    control_tokens: Literal["escape", "reject", "allow"] | None = Field(
+        default=None, description="With a chat template: what happens to untrusted text that forms its control tokens."
+    )
 
 
 class MCPTool(_Part):

@@ -37,6 +37,8 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
+from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
@@ -280,11 +282,13 @@ class _Building:
     def _model_of(self, wanted: str | ModelPart) -> Model:
         part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
         own: str | Path | None = part.chat_template
-        if own is not None and (self._base / own).is_file():
-            own = self._base / own
+        if isinstance(own, str) and own not in CHAT_TEMPLATES:
+            beside = self._base / own
+            if beside.exists() or Path(own).exists():  # what stands in the working folder only is not found
+                own = beside
         settings = ModelSettings(**part.settings)
         model = part.name if self._model is None else self._model
-        return _model(model, self._chat_template, own, part.session_len, settings)
+        return _model(model, self._chat_template, own, part.session_len, settings, part.control_tokens)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):
@@ -347,6 +351,7 @@ def _model(
     own: GivenTemplate | None,
     session_len: int | None,
     settings: ModelSettings,
+    control_tokens: Policy | None = None,
 ) -> Model:
     """Return the model of an agent.
 
@@ -356,10 +361,16 @@ def _model(
         own: That of the agent itself.
         session_len: That of the agent.
         settings: Those of the agent.
+        control_tokens: What the agent does with them.
     """
     if isinstance(model, str):
-        template = own if given is None else given
-        return model_names.model(model, settings=settings, chat_template=template, session_len=session_len)
+        return model_names.model(
+            model,
+            settings=settings,
+            chat_template=own if given is None else given,
+            session_len=session_len,
+            control_tokens=control_tokens,
+        )
     if given is not None:
         raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
     return model

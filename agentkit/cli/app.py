@@ -59,6 +59,7 @@ from agentkit.cli.templates_command import templates
 from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
+from agentkit.models.model import fitted
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Scope
 from agentkit_prompts.composition.compose import compose as fit_into
@@ -301,11 +302,11 @@ def compose(
         else:
             with store_of(loaded, home, scope) as memory:
                 composition = asks.compose(asked, session=own_session(memory, utf8(session)))
-    if budget is not None:
-        composition = fit_into(composition.layers, composition.context, budget=budget)
     model = asks.chain.model
     if isinstance(model, OfflineModel):
         model = model.writer or model
+    if budget is not None:
+        composition = fitted(model, fit_into(composition.layers, composition.context, budget=budget))
     if as_json:
         body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
         put_json({**layers_form(composition), "request": body})

@@ -61,7 +61,7 @@ ChatTemplateName: TypeAlias = Annotated[
     typer.Option(
         "--chat-template",
         metavar="FILE|NAME",
-        help="Chat template of a local model: a registered name (see `agentkit templates`), or a file. "
+        help="Chat template of a local model: a name (see `agentkit templates`), that of a model, a file or folder. "
         "The model is asked for raw completions.",
     ),
 ]

@@ -14,7 +14,19 @@ import typer
 
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
-from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, SessionName, UserName, own_session, utf8
+from agentkit.cli.options import (
+    HOME,
+    TENANT,
+    AsJson,
+    ChatTemplateName,
+    EmbedderName,
+    Home,
+    SessionName,
+    TemplateModel,
+    UserName,
+    own_session,
+    utf8,
+)
 from agentkit.cli.screen import note, put, put_json
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
@@ -51,6 +63,8 @@ def run_once(
         typer.Option(metavar="FILE", help="Go on with the run of this journal; --yes approves what it waits for."),
     ] = None,
     model: ModelName = None,
+    chat_template: ChatTemplateName = None,
+    model_name: TemplateModel = None,
     embedder: EmbedderName = None,
     as_json: AsJson = False,
     home: Home = HOME,
@@ -75,7 +89,15 @@ def run_once(
         user = user or (asked.scope[1] if asked.scope else None)
     with ExitStack() as closing:
         loaded = closing.enter_context(
-            opened_agent(agent, home=home, model=model, embedder=embedder, tells=not as_json)
+            opened_agent(
+                agent,
+                home=home,
+                model=model,
+                embedder=embedder,
+                tells=not as_json,
+                chat_template=chat_template,
+                model_name=model_name,
+            )
         )
         options: dict[str, Any] = {}
         scope = Scope(TENANT, user=utf8(user or ""))

@@ -12,6 +12,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_setting
 from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["changed_model", "is_address", "is_full_name", "model"]
@@ -44,6 +45,7 @@ def model(
     settings: ModelSettings = NO_SETTINGS,
     chat_template: GivenTemplate | None = None,
     session_len: int | None = None,
+    control_tokens: Policy | None = None,
 ) -> Model:
     """Return the model of a name.
 
@@ -54,6 +56,8 @@ def model(
         chat_template: For a server that only completes text, or `offline` in place of one: the registered name of a
             chat template or of a model that has one, a file, or a template. The whole prompt is written with it.
         session_len: With a chat template, the tokens that the server has for prompt and reply together.
+        control_tokens: With a chat template, what happens to untrusted text that forms its control tokens; `escape`
+            when not given.
 
     Raises:
         AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
@@ -62,16 +66,19 @@ def model(
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
-    made = _made(name, chat_template, session_len)
+    made = _made(name, chat_template, session_len, control_tokens)
     given = checked_settings(settings)
     return made if given is NO_SETTINGS else with_settings(made, given)
 
 
-def _made(name: str, chat_template: GivenTemplate | None, session_len: int | None) -> Model:
-    if session_len is not None and chat_template is None:
+def _made(
+    name: str, chat_template: GivenTemplate | None, session_len: int | None, control_tokens: Policy | None
+) -> Model:
+    if chat_template is None and (session_len is not None or control_tokens is not None):
+        what = "session_len" if control_tokens is None else "control_tokens"
+        advice = ", or limit the prompt of the agent by its budget" if control_tokens is None else ""
         raise AgentDefinitionError(
-            f"model {name.rpartition('@')[2]!r:.80}: session_len needs a chat_template: give that too, or "
-            "limit the prompt of the agent by its budget"
+            f"model {name.rpartition('@')[2]!r:.80}: {what} needs a chat_template: give that too{advice}"
         )
     if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
@@ -87,11 +94,17 @@ def _made(name: str, chat_template: GivenTemplate | None, session_len: int | Non
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
 
-            return CompletionModel(served.strip(), chat_template, base_url=url, session_len=session_len)
+            return CompletionModel(
+                served.strip(),
+                chat_template,
+                base_url=url,
+                session_len=session_len,
+                control_tokens=control_tokens or "escape",
+            )
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:
-        return _kind(provider)(chat_template, session_len=session_len)
+        return _kind(provider)(chat_template, session_len=session_len, control_tokens=control_tokens or "escape")
     if colon and provider not in _PROVIDERS:
         shown = name.rpartition("@")[2]  # an address may hold a password
         raise AgentDefinitionError(

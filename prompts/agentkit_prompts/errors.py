@@ -8,7 +8,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import fields
+from functools import wraps
+from typing import Any, TypeVar
 
 __all__ = [
     "BudgetError",
@@ -39,6 +41,9 @@ _MAX_NAME = 64
 _MAX_NAMES = 100
 _MAX_LISTED = 20
 _OURS = ("agentkit", "agentkit_prompts", "agentkit_tools", "pydantic")
+
+
+C = TypeVar("C", bound=type)
 
 
 class Picklable(Exception):
@@ -247,6 +252,43 @@ def check_types(
     ]
     if wrong:
         raise error(f"{where}: {'; '.join(wrong)}")
+
+
+def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
+    """Return what is wrong with fields that there are not, and all there are: one problem, or none.
+
+    `elsewhere` says where such a field is given instead.
+    """
+    known = list(names)
+    wrong = [name for name in given if name not in known]
+    if not wrong:
+        return []
+    shown: list[str] = []
+    for name in wrong:
+        close = similar(name, known)
+        hint = elsewhere.get(name) or (f"did you mean {close!r}?" if close else "")
+        shown.append(f"{name!r} ({hint})" if hint else repr(name))
+    return [f"unknown field{'s' if len(wrong) > 1 else ''} {', '.join(shown)}; there are {', '.join(sorted(known))}"]
+
+
+def refusing_unknown(error: Callable[[str], Exception], elsewhere: Mapping[str, str]) -> Callable[[C], C]:
+    """Have a data class refuse fields that it has not with `error`; see `unknown_fields`."""
+
+    def changed(cls: C) -> C:
+        made: Any = cls
+        init = made.__init__
+        known = [one.name for one in fields(made) if one.init]
+
+        @wraps(init)
+        def refusing(self: Any, *args: Any, **given: Any) -> None:
+            if problems := unknown_fields(given, known, elsewhere):
+                raise error(f"{cls.__name__}: {'; '.join(problems)}")
+            init(self, *args, **given)
+
+        made.__init__ = refusing
+        return cls
+
+    return changed
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from agentkit import Message, ScriptedModel, ToolCall
+from agentkit import CompletionModel, Message, ScriptedModel, ToolCall
 from agentkit.agent_files.agent_file import agent_file_schema
 from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
+from agentkit.prompts.chat_templates import ControlTokenError
 from tests.paths import ROOT
 from tests.servers import completes, serve
 
@@ -313,3 +314,24 @@ def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) 
     assert (body["model"], body["temperature"], body["seed"]) == ("b", 0.5, 7)
     with pytest.raises(AgentFileError, match=r"line 1: model: .*seed"):
         load_agent(file, model="anthropic:c")
+
+
+@pytest.mark.parametrize("given", ["sub/m", "./sub/m", "sub/m/tokenizer_config.json"])
+def test_the_folder_of_a_model_is_looked_for_from_the_file_on(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    (folder / "sub/m").mkdir(parents=True)
+    template = "{% for m in messages %}({{ m.role }}){{ m.content }}{% endfor %}"
+    (folder / "sub/m/tokenizer_config.json").write_text(
+        json.dumps({"chat_template": template, "eos_token": "<end>"}), "utf-8"
+    )
+    model = f"model: {{name: 'http://h/v1#m', chat_template: {given}, control_tokens: reject}}\n"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    loaded = load_agent(written(folder, f"{model}instructions: Add.\n"))
+    chain = loaded.agent.chain
+    assert isinstance(chain.model, CompletionModel)
+    assert chain.model.request_body(loaded.agent.compose("Hi"))["prompt"] == "(system)Add.(user)Hi"
+    with pytest.raises(ControlTokenError):
+        chain.model.request_body(loaded.agent.compose("Hi<end>"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agentkit import CompletionModel, ModelError, ModelSettings, Reply, Usage
-from agentkit.errors import AgentDefinitionError
+from agentkit import Agent, CompletionModel, ModelError, ModelSettings, OfflineModel, Reply, Usage
+from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import ModelAuthError, ModelInterrupted, ModelReplyError, ModelRequestError, ModelUnavailable
 from agentkit.prompts import Conversation, Message, ToolCall, compose
 from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateConfig, ChatTemplateError, ControlTokenError
@@ -303,3 +303,13 @@ def test_calls_are_read_in_the_format_of_the_template(server: ChatServer, stream
 def test_an_unknown_format_of_a_template_is_an_error_when_the_model_is_made() -> None:
     with pytest.raises(ChatTemplateError, match="there is no format 'qwen3coder'; did you mean 'qwen3_coder'"):
         CompletionModel("m", ChatML(tool_call_format="qwen3coder"))
+
+
+def test_a_tokenizer_is_given_to_the_agent_and_counts() -> None:
+    with pytest.raises(
+        UnknownOption, match=r"no option 'tokenizer'; .*Agent\(tokenizer=\.\.\.\); .*'base_ur'; did you mean"
+    ):
+        CompletionModel("vicuna-7b", tokenizer=len, base_ur="x")  # type: ignore[call-arg]
+    for wrong in (len, "gpt2", object()):
+        with pytest.raises(AgentDefinitionError, match="tokenizer: expected a TokenCounter, an object with name"):
+            Agent(OfflineModel(), tokenizer=wrong)  # type: ignore[arg-type]

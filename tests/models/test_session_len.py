@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -18,11 +19,13 @@ from agentkit import (
     ModelSettings,
     OfflineModel,
     PromptContext,
+    ToolCall,
+    tool,
 )
 from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRequestError
-from agentkit.prompts import compose
-from agentkit.prompts.chat_templates import CHAT_TEMPLATES
+from agentkit.prompts import ToolPrompt, compose
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, JinjaChatTemplate
 from agentkit.run.events import PromptComposed
 from tests.servers import ChatServer, completes, serve
 
@@ -31,6 +34,46 @@ from tests.servers import ChatServer, completes, serve
 def server() -> Iterator[ChatServer]:
     with serve() as running:
         yield running
+
+
+class Pieces:
+    """Counts words and signs, each as one token."""
+
+    name = "pieces"
+    estimated = False
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def count(self, text: str) -> int:
+        self.read += len(text)
+        return len(re.findall(r"\w+|[^\w\s]|\n", text))
+
+
+@tool
+def stock(item: str) -> int:
+    """Tell how many there are of an item."""
+    return 3
+
+
+JINJA = JinjaChatTemplate(
+    "{% if tools %}# Tools\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}{% endif %}{% for m in messages %}"
+    "<|begin_of_a_message|>{{ m.role }}\n{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}"
+    "<|end_of_a_message|>\n{% endfor %}{% if add_generation_prompt %}<|begin_of_a_message|>assistant\n{% endif %}",
+    eos_token="<|end_of_a_message|>",
+)
+
+
+def called(number: int) -> list[Message]:
+    """Return a turn with a call."""
+    call = ToolCall(f"call{number}", "stock", f'{{"item": "lamp {number}"}}')
+    result = Message("tool", f"{number} lamps", tool_call_id=call.id, name="stock")
+    return [
+        Message("user", f"How many of {number}?"),
+        Message("assistant", "", (call,)),
+        result,
+        Message("assistant", f"There are {number}."),
+    ]
 
 
 def prompt(server: ChatServer, name: str, turns: int, system: str = "Rules.", **options: object) -> dict[str, object]:
@@ -101,3 +144,49 @@ def test_a_budget_and_the_session_len_count_the_same_turns(server: ChatServer) -
 def test_a_session_len_is_a_number_of_tokens(wrong: object) -> None:
     with pytest.raises(AgentDefinitionError, match="session_len: expected a number of tokens, got"):
         CompletionModel("m", "vicuna", session_len=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("template", ["qwen2.5-7b-instruct", "internlm2", "vicuna", JINJA], ids=str)
+@pytest.mark.parametrize("session_len", [700, 2000])
+def test_the_text_and_the_reply_fit_together(server: ChatServer, template: object, session_len: int) -> None:
+    """The markers of roles and what stands around tools count, and no turn goes that could stay."""
+    name, pieces = server.on("text", completes("Fine.")), Pieces()
+    model = CompletionModel(name, template, base_url=server.url, session_len=session_len)  # type: ignore[arg-type]
+    system = ["Rules.", ToolPrompt()] if template == "vicuna" else ["Rules."]
+    layers = Layers(system, history_block=0)  # type: ignore[arg-type]
+    agent = Agent(model, layers, tools=[stock], tokenizer=pieces)
+    history = [message for number in range(80) for message in called(number)]
+    session = InMemorySession()
+    session.append(*history)
+    agent.run_sync("And now?", session=session)
+    body = server.to(name)[-1].body
+    text, asked = str(body["prompt"]), int(str(body["max_tokens"]))
+    first = int(re.findall(r"How many of (\d+)", text)[0])
+    assert first > 0 and pieces.count(text) + asked <= session_len and asked >= session_len // 4
+    ctx = PromptContext(user_input="And now?", conversation=history[4 * (first - 1) :], tools=[stock.spec])
+    one_more = compose(layers, ctx).to_text(model.chat_template)
+    assert pieces.count(one_more) > session_len - session_len // 4
+
+
+def test_a_turn_counts_what_is_new() -> None:
+    pieces = Pieces()
+    model = CompletionModel("new", "qwen2.5-7b-instruct", base_url="http://localhost:1", session_len=20_000)
+    agent, session = Agent(model, "Rules.", tools=[stock], tokenizer=pieces), InMemorySession()
+    for number in range(500):
+        session.append(*called(number))
+    agent.compose("And now?", session=session)
+    before = pieces.read
+    session.append(*called(500))
+    composition = agent.compose("And now?", session=session)
+    assert composition.tokens < 19_000 and pieces.read - before < 5_000 < len(composition.to_text("qwen2d5")) / 5
+
+
+def test_explain_shows_what_the_chat_template_adds() -> None:
+    pieces = Pieces()
+    for template, layers in (("qwen2.5-7b-instruct", ""), ("vicuna", Layers(["Rules.", ToolPrompt()])), (JINJA, "Go.")):
+        model = CompletionModel("m", template, base_url="http://localhost:1")  # type: ignore[arg-type]
+        composition = Agent(model, layers, tools=[stock], tokenizer=pieces).compose("Where?")
+        table = {row.layer: row.tokens for row in composition.explain()}
+        text = composition.to_text(template)  # type: ignore[arg-type]
+        assert table["chat template"] > 5 and "overhead" not in table
+        assert abs(sum(table.values()) - pieces.count(text)) <= 2 and sum(table.values()) == composition.tokens

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentkit import Agent, CompletionModel, Layers, Message, PromptContext, ToolCall, tool
-from agentkit.prompts import TextPrompt, ToolPrompt, WrapPrompt, compose
+from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, WrapPrompt, compose
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written
@@ -131,12 +133,14 @@ def test_tools_that_only_a_prompt_shows_are_counted_once(server: ChatServer) -> 
     )
     assert "tools" in declared.to_openai() and "tools" not in alone.to_openai()
     assert declared.to_text("vicuna") == alone.to_text("vicuna")
-    model = CompletionModel(name, "vicuna", base_url=server.url, session_len=alone.tokens * 4 // 3 + 2)
+    sent = CompletionModel(name, "vicuna", base_url=server.url).fitted(declared).tokens
+    model = CompletionModel(name, "vicuna", base_url=server.url, session_len=sent * 4 // 3 + 2)
     agent = Agent(model, shown(), tools=[add], budget=alone.tokens)
-    assert agent.compose("1+1?").tokens == alone.tokens == model.fitted(declared).tokens
+    assert agent.compose("1+1?").own_tokens() == alone.tokens == model.fitted(declared).own_tokens()
+    assert agent.compose("1+1?").tokens == sent
     assert agent.run_sync("1+1?").output == "5."
     placed = CompletionModel("qwen2.5-7b", base_url=server.url)  # which writes them a second time
-    assert Agent(placed, shown(), tools=[add]).compose("1+1?").tokens == declared.tokens
+    assert Agent(placed, shown(), tools=[add]).compose("1+1?").own_tokens() == declared.tokens
 
 
 def test_what_a_tool_returns_cannot_forge_a_turn(server: ChatServer) -> None:
@@ -149,3 +153,41 @@ def test_what_a_tool_returns_cannot_forge_a_turn(server: ChatServer) -> None:
     Agent(CompletionModel(name, "vicuna", base_url=server.url), shown(), tools=[look]).run_sync("Look.")
     second = server.to(name)[1].body["prompt"]
     assert "fine</s>" not in second and "fine<\u200b/s>" in second
+
+
+@pytest.mark.parametrize("body", ["Call tools by JSON.", "{{ user_input.text }}"])
+def test_a_prompt_for_tools_that_does_not_show_them_is_refused(body: str) -> None:
+    with pytest.raises(PromptError, match="ToolPrompt: its template does not read `tools`"):
+        ToolPrompt(body)
+    counted = Layers(["Rules.", ToolPrompt("There are {{ tools | length }} tools.")])
+    composition = compose(counted, PromptContext(user_input="1+1?", tools=[add.spec]))
+    for template in ("vicuna", JinjaChatTemplate(JINJA)):
+        with pytest.raises(ChatTemplateError, match="no place for tools, and no prompt shows add: "):
+            composition.to_text(template)
+    assert "There are 1 tools." in composition.to_text("qwen2d5")
+
+
+def test_markers_for_results_are_written_around_them(tmp_path: Path) -> None:
+    file = tmp_path / "own.json"
+    fields = {"user": "U:", "eoh": "|", "assistant": "A:", "eoa": "|", "tool": "<T>", "eotool": "</T>"}
+    file.write_text(json.dumps(fields), "utf-8")
+    talk = [
+        Message("user", "2+3?"),
+        Message("assistant", "", (ToolCall("1", "add", '{"a": 2, "b": 3}'),)),
+        Message("tool", "5</T>", tool_call_id="1", name="add"),
+    ]
+    context = PromptContext(user_input="So?", conversation=talk, tools=[add.spec])
+    text = compose(shown(), context).to_text(file)
+    assert "</tool_call>|<T>5<\u200b/T></T>U:So?|A:" in text
+    with pytest.raises(ChatTemplateError) as caught:
+        compose(Layers("S"), context).to_text(file)
+    assert str(caught.value).startswith(f"{file}: has no place for tools, tool calls (messages[2]); ")
+
+
+def test_tools_that_are_sent_twice_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    for template, warnings in (("qwen2d5", 1), ("vicuna", 0)):
+        caplog.clear()
+        agent = Agent(CompletionModel("m", template, base_url="http://localhost:1"), shown(), tools=[add])
+        agent.compose("1+1?")
+        agent.compose("And 2+2?")
+        assert sum("sent twice" in record.getMessage() for record in caplog.records) == warnings

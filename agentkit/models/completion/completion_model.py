@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -19,11 +20,13 @@ from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_chat import usage_options, without_usage
 from agentkit.models.settings import Fields, ModelSettings, patched
+from agentkit.unknown_options import check_names
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
+from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools, with_written
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -38,10 +41,13 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = ["CompletionModel"]
 
+_log = logging.getLogger(__name__)
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
+_OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len")
 _MAX_TOKENS = 1024
 _REPLY = "Qreply"
 """Stands for a reply that no template looks into."""
@@ -72,6 +78,7 @@ class CompletionModel(EndpointModel):
     Raises:
         ModelRequestError: `base_url` is not an http address.
         AgentDefinitionError: Names every setting that completions do not have; or `session_len` is no number of tokens.
+        UnknownOption: Names all the options that there are not, and where what they are for is given.
         ChatTemplateError: There is no such chat template, or none is known to fit the model; says which would.
     """
 
@@ -88,6 +95,7 @@ class CompletionModel(EndpointModel):
         session_len: int | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
+        check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN))
         template = find_chat_template(chat_template, model)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(
@@ -96,6 +104,7 @@ class CompletionModel(EndpointModel):
         self.session_len: int | None = session_len or getattr(template, "session_len", None)
         """Tokens of prompt and reply together; None where that is not known."""
         self.chat_template: ChatTemplate = template
+        self._warned: list[bool] = []
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self._control_tokens: Policy = control_tokens
         self._template_kwargs = dict(template_kwargs or {})
@@ -145,29 +154,43 @@ class CompletionModel(EndpointModel):
     def fitted(self, composition: Composition) -> Composition:
         """Return what of a composition is sent: what fits into the `session_len` beside a reply.
 
-        Of the history the oldest turns are left out, as far as that is needed. Tools that only a prompt shows are
-        not declared, and so not counted, beside it.
+        Of the history the oldest turns are left out, as far as that is needed. What counts is the text that the chat
+        template writes, as the tokenizer of the composition counts it: without one that is an estimate. Tools that
+        only a prompt shows are not declared, and so not counted, beside it.
 
         Raises:
             ModelRequestError: It does not fit without any history either.
         """
         if composition.tools and shows_tools(composition.layers) and not self.has_place_for_tools:
             composition = composition.without_tools()
+        if composition.tools and not self._warned and shows_tools(composition.layers) and self.has_place_for_tools:
+            self._warned.append(True)
+            _log.warning(
+                "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are sent "
+                "twice; leave that prompt out for this model",
+                self.name,
+            )
         most = self.session_len
+        composition = composition.written_by(self._text_tokens)
         if most is None:
             return composition
         limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
+        composition = without_oldest(composition, limit, f"session_len is {most}")
         if composition.tokens > limit:
-            composition = without_oldest(composition, limit, f"session_len is {most}")
-            if composition.tokens > limit:
-                raise ModelRequestError(
-                    f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
-                    f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
-                    "session_len that the server has",
-                    model=self.name,
-                    host=self.host,
-                )
+            raise ModelRequestError(
+                f"the prompt needs about {composition.tokens} tokens without any history, and session_len "
+                f"{most} leaves {max(limit, 0)} beside the reply: send less, allow fewer max_tokens, or give the "
+                "session_len that the server has",
+                model=self.name,
+                host=self.host,
+            )
         return composition
+
+    def _text_tokens(self, composition: Contents) -> int:
+        """Count the text that is sent for a composition."""
+        return text_tokens(
+            composition, self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs
+        )
 
     async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.

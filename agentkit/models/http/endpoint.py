@@ -43,7 +43,10 @@ _TAIL_SECONDS = 10.0
 """How long is waited for what follows the end of a reply, such as its usage."""
 _END_SECONDS = 0.5
 """How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
-_ONLY_TEXT = "; or, if the server only completes text, name a chat template: CompletionModel, or --chat-template NAME"
+_ONLY_TEXT = (
+    "; or, if the server only completes text, name a chat template: CompletionModel, --chat-template NAME, or "
+    "chat_template: under model: of an agent file"
+)
 _MIN_SECRET = 8
 """Shorter values are placeholders; taking them out of messages would only garble the words."""
 _MAX_PAUSE = 8.0

@@ -20,6 +20,7 @@ from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 if TYPE_CHECKING:
     from agentkit.models.completion.completion_model import CompletionModel
     from agentkit.models.settings import ModelSettings
+    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.composition import Composition
 
@@ -60,8 +61,8 @@ class OfflineModel:
     - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
       question, each with its label, `[source#chunk]`. When none fits, the reply is that.
 
-    In place of a model that completes text it takes the `chat_template` and the `session_len` of that one: the prompt
-    is written with them, and what they refuse is refused.
+    In place of a model that completes text it takes the `chat_template`, the `session_len` and what happens to
+    `control_tokens` of that one: the prompt is written with them, and what they refuse is refused.
 
     Raises:
         ChatTemplateError: There is no such chat template.
@@ -71,13 +72,21 @@ class OfflineModel:
     name = "offline"
     price = Price(0, 0)
 
-    def __init__(self, chat_template: GivenTemplate | None = None, *, session_len: int | None = None) -> None:
+    def __init__(
+        self,
+        chat_template: GivenTemplate | None = None,
+        *,
+        session_len: int | None = None,
+        control_tokens: Policy = "escape",
+    ) -> None:
         self.writer: CompletionModel | None = None
         """Writes the prompt; None where nothing is written."""
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
 
-            self.writer = CompletionModel(self.name, chat_template, session_len=session_len)
+            self.writer = CompletionModel(
+                self.name, chat_template, session_len=session_len, control_tokens=control_tokens
+            )
         elif session_len is not None:
             raise AgentDefinitionError("OfflineModel: session_len needs a chat_template: give that too")
 

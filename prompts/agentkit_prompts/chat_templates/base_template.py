@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_functions, read_prompt, read_turns
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, unknown_fields
 
 __all__ = ["BaseTemplate"]
 
@@ -36,6 +36,8 @@ class BaseTemplate:
     tool_call_format: str | None = None
     """How the model writes tool calls; see `TOOL_CALL_FORMATS`. None: in any of the formats there are."""
 
+    label = ""
+    """The file that it is from, if any."""
     rewrites_text: ClassVar[bool] = True
     """Whether `messages2prompt` may change the text of a message: then the finished text is looked through as well."""
     marker_fields: ClassVar[tuple[str, ...]] = (
@@ -45,7 +47,7 @@ class BaseTemplate:
 
     def __init__(self, **fields: Any) -> None:
         known = self.fields()
-        problems = [f"unknown field {name!r}{nearest(name, known)}" for name in fields if name not in known]
+        problems = unknown_fields(fields, known)
         problems += [
             f"{name}: expected {known[name]}, got {value!r:.80}"
             for name, value in fields.items()
@@ -55,6 +57,11 @@ class BaseTemplate:
             raise ChatTemplateError(f"{type(self).__name__}: {'; '.join(problems)}")
         for name, value in fields.items():
             setattr(self, name, value)
+
+    @property
+    def title(self) -> str:
+        """What it is called in errors: the file that it is from, or the name of the class."""
+        return self.label or type(self).__name__
 
     @classmethod
     def fields(cls) -> dict[str, str]:
@@ -76,7 +83,7 @@ class BaseTemplate:
         `sequence_start` says whether it opens a conversation; a later one is sent to a server that has the earlier
         turns in its cache.
         """
-        prompt = read_prompt(prompt, type(self).__name__)
+        prompt = read_prompt(prompt, self.title)
         return prompt if self.capability == "completion" else self.decorate_prompt(prompt, sequence_start)
 
     def decorate_prompt(self, prompt: str, sequence_start: bool = True) -> str:
@@ -91,9 +98,9 @@ class BaseTemplate:
         if isinstance(messages, str):
             return self.get_prompt(messages, sequence_start)
         if self.capability == "completion":
-            return "\n".join(turn["content"] for turn in read_turns(messages, type(self).__name__))
+            return "\n".join(turn["content"] for turn in read_turns(messages, self.title))
         raise ChatTemplateError(
-            f"{type(self).__name__}: does not say how a list of messages is written; override messages2prompt"
+            f"{self.title}: does not say how a list of messages is written; override messages2prompt"
         )
 
     def render(
@@ -112,7 +119,7 @@ class BaseTemplate:
         Raises:
             ChatTemplateError: The template has no place for a part of this conversation; says why.
         """
-        name = type(self).__name__
+        name = self.title
         takes = inspect.signature(self.messages2prompt).parameters
         given = {key: value for key, value in kwargs.items() if key in takes}
         turns = read_turns(messages, name)
@@ -144,7 +151,7 @@ class BaseTemplate:
         opening = getattr(self, "assistant", "")
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
-                f"{type(self).__name__}: does not know where the conversation ends and the reply starts; "
+                f"{self.title}: does not know where the conversation ends and the reply starts; "
                 f"give messages2prompt a parameter `add_generation_prompt`"
             )
         return text.removesuffix(opening)

@@ -27,9 +27,10 @@ __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """The roles that every template has."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
-_IN_PROMPT = "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`"
+_IN_PROMPT = "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`: then all of these are text"
 
 
+_MAX_PLACES = 3
 _WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
 _OWN = "agentkit_prompts.chat_templates."
 
@@ -123,7 +124,7 @@ class RoleMarkerTemplate(BaseTemplate):
 
     def get_prompt(self, prompt: str, sequence_start: bool = True) -> str:
         """Return what is sent for one prompt of the user: as it is when the model only completes, else decorated."""
-        prompt = read_prompt(prompt, type(self).__name__)
+        prompt = read_prompt(prompt, self.title)
         if self.capability == "completion":
             return f"{self.bos if sequence_start else ''}{prompt}"
         return self.decorate_prompt(prompt, sequence_start)
@@ -159,7 +160,7 @@ class RoleMarkerTemplate(BaseTemplate):
         """
         if isinstance(messages, str):
             return self.get_prompt(messages, sequence_start)
-        name = type(self).__name__
+        name = self.title
         turns = plain_turns(messages, self.roles)
         if turns is None:
             turns = read_turns(messages, name, self.roles, first_text=True)
@@ -186,7 +187,7 @@ class RoleMarkerTemplate(BaseTemplate):
         if type(self).messages2prompt is not RoleMarkerTemplate.messages2prompt:  # a subclass has its own
             known = {"sequence_start": sequence_start, "enable_thinking": enable_thinking}
             return super().render(messages, tools, add_generation_prompt, **known, **kwargs)
-        name = type(self).__name__
+        name = self.title
         turns = plain_turns(messages, _PLAIN_ROLES)
         if self.capability not in (None, "chat"):
             return self._undecorated(read_turns(messages, name, self.roles), tools, sequence_start)
@@ -207,7 +208,7 @@ class RoleMarkerTemplate(BaseTemplate):
 
     def _undecorated(self, turns: list[Turn], tools: Tools | None, sequence_start: bool) -> str:
         """Return the texts of messages without roles, one line after the other, for a model that does not chat."""
-        name = type(self).__name__
+        name = self.title
         if not turns:
             raise ChatTemplateError(f"{name}: there are no messages; a prompt needs at least one")
         problems = self.missing_places(turns, self.task(tools or None))
@@ -223,26 +224,29 @@ class RoleMarkerTemplate(BaseTemplate):
 
     def task(self, tools: Tools | None = None, **asked: Any) -> Task:
         """Return what is asked of the template beside the messages: the markers, the tools, and fields by name."""
-        functions = None if tools is None else read_functions(tools, type(self).__name__)
+        functions = None if tools is None else read_functions(tools, self.title)
         return Task(self.markers(), functions, [json_text(function) for function in functions or ()], **asked)
 
     def missing_places(self, turns: Sequence[Turn], task: Task) -> list[str]:
         """Return what of this the template has no place for."""
         if self.writes_tools:
             return []
-        problems = [f"has no place for tools; {_HINT}, or {_IN_PROMPT}"] if task.tools else []
-        problems += [
-            f"messages[{index}]: has no place for tool calls; {_HINT}, or {_IN_PROMPT}"
-            for index, turn in enumerate(turns)
-            if "tool_calls" in turn
+        calls = [index for index, turn in enumerate(turns) if "tool_calls" in turn]
+        results = [index for index, turn in enumerate(turns) if turn["role"] == "tool"] if not self.has_results else []
+        missing = [
+            *(["tools"] if task.tools else ()),
+            *(
+                f"{what} ({_listed(places)})"
+                for what, places in (("tool calls", calls), ("tool results", results))
+                if places
+            ),
         ]
-        if not self.tool and not self.eotool:
-            problems += [
-                f"messages[{index}]: has no marker for what a tool returned; {_HINT}, or set `tool`, or {_IN_PROMPT}"
-                for index, turn in enumerate(turns)
-                if turn["role"] == "tool"
-            ]
-        return problems
+        return [f"has no place for {', '.join(missing)}; {_HINT}, or {_IN_PROMPT}"] if missing else []
+
+    @property
+    def has_results(self) -> bool:
+        """Whether it has markers for what a tool returned."""
+        return bool(self.tool or self.eotool)
 
     @property
     def is_message_by_message(self) -> bool:
@@ -346,6 +350,11 @@ class RoleMarkerTemplate(BaseTemplate):
             return self.reply_start
         thinks = task.enable_thinking is not False
         return self.reply_start if when == ("thinking" if thinks else "not thinking") else ""
+
+
+def _listed(places: Sequence[int]) -> str:
+    shown = ", ".join(f"messages[{place}]" for place in places[:_MAX_PLACES])
+    return shown if len(places) <= _MAX_PLACES else f"{shown} and {len(places) - _MAX_PLACES} more"
 
 
 def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:

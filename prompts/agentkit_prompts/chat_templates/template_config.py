@@ -8,15 +8,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.chat_templates.protocol import Capability, ChatTemplate
+from agentkit_prompts.chat_templates.protocol import ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown, unknown_fields
 from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
 
 
+@refusing_unknown(ChatTemplateError, ELSEWHERE)
 @dataclass(frozen=True, slots=True)
 class ChatTemplateConfig:
     """The JSON file that LMDeploy takes for a chat template.
@@ -57,7 +58,7 @@ class ChatTemplateConfig:
         if not isinstance(data, dict):
             raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}")
         known = [field.name for field in fields(cls)]
-        unknown = [f"unknown field {name!r}{nearest(name, known)}" for name in data if name not in known]
+        unknown = unknown_fields(data, known, ELSEWHERE)
         wrong = [
             f"{name}: expected text, got {type(value).__name__}"
             for name, value in data.items()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
+from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.errors import ChatTemplateError, check_types, nearest
@@ -98,7 +99,10 @@ def _of_path(path: Path) -> ChatTemplate:
     if path.suffix.lower() in _BINARY:
         raise ChatTemplateError(f"{path}: holds the weights of a model; give the file of its chat template, or a name")
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
-        return ChatTemplateConfig.from_json(path).chat_template
+        made = ChatTemplateConfig.from_json(path).chat_template
+        if isinstance(made, BaseTemplate):
+            made.label = str(path)
+        return made
     try:
         return cast("ChatTemplate", JinjaChatTemplate.from_file(path))
     except ChatTemplateError:

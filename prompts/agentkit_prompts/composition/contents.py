@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -13,6 +13,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered, count_tokens
 from agentkit_prompts.templates.spans import Segment, Span, tile
@@ -56,6 +57,7 @@ class Contents:
         declarations: The tools and the schema of the answer, with what is derived from them.
         trims: What the budget trimmed or dropped, by layer.
         budget: The budget it was fitted into, when there was one.
+        text_tokens: Counts the text that is sent, where a chat template writes it.
     """
 
     __slots__ = (
@@ -70,6 +72,7 @@ class Contents:
         "intermediate",
         "layers",
         "sections",
+        "text_tokens",
         "trims",
     )
 
@@ -89,6 +92,7 @@ class Contents:
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] | None = None,
         budget: Budget | None = None,
+        text_tokens: Callable[[Contents], int] | None = None,
     ) -> None:
         self.context = context
         self.layers = layers
@@ -100,6 +104,7 @@ class Contents:
         self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
         self.trims: Mapping[str, Trim] = trims or {}
         self.budget = budget
+        self.text_tokens = text_tokens
         self._tokens: int | None = None
         self.sections = sections
 
@@ -150,6 +155,15 @@ class Contents:
         """Return the same with no tools declared, for a model that reads them in the text of a prompt alone."""
         made = copy(self)
         made.declarations = Declarations((), self.output)
+        made._tokens = None
+        return made
+
+    def written_by(self, text_tokens: Callable[[Contents], int]) -> Self:
+        """Return the same for a chat template that writes it, whose text `text_tokens` counts."""
+        if self.text_tokens == text_tokens:
+            return self
+        made = copy(self)
+        made.text_tokens = text_tokens
         made._tokens = None
         return made
 
@@ -209,22 +223,32 @@ class Contents:
 
     @property
     def tokens(self) -> int:
-        """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead."""
+        """All tokens that would be sent, as counted by `counter`: text, media, tools and message overhead.
+
+        Where a chat template writes it, those of the text that is sent; of one that cannot write it, as without it.
+        """
         if self._tokens is None:
-            counter = self.counter
-            tools, schema, per_message = self.declarations.tokens(counter)
-            total = tools + schema + self.conversation.total(per_message)
-            system, user, _ = self.sections
-            if system.text or self.sends_system:
-                total += MESSAGE_OVERHEAD + system.tokens(counter)
-            if user.text or self.sends_user:
-                total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
-            if len(self.intermediate):
-                total += self.intermediate.total(per_message)
-                if self.closing.text:
-                    total += MESSAGE_OVERHEAD + self.closing.tokens(counter)
-            self._tokens = total
+            try:
+                self._tokens = self.own_tokens() if self.text_tokens is None else self.text_tokens(self)
+            except ChatTemplateError:  # nothing is sent then; who sends it says why
+                self._tokens = self.own_tokens()
         return self._tokens
+
+    def own_tokens(self) -> int:
+        """Count text, media, tools and message overhead, whatever chat template writes them."""
+        counter = self.counter
+        tools, schema, per_message = self.declarations.tokens(counter)
+        total = tools + schema + self.conversation.total(per_message)
+        system, user, _ = self.sections
+        if system.text or self.sends_system:
+            total += MESSAGE_OVERHEAD + system.tokens(counter)
+        if user.text or self.sends_user:
+            total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
+        if len(self.intermediate):
+            total += self.intermediate.total(per_message)
+            if self.closing.text:
+                total += MESSAGE_OVERHEAD + self.closing.tokens(counter)
+        return total
 
 
 def _message(role: Any, rendered: Rendered) -> Message:

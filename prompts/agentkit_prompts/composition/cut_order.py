@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Size
 
-__all__ = ["Bounds", "Node", "Siblings", "largest"]
+__all__ = ["Bounds", "Node", "Siblings", "largest", "largest_from"]
 
 
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
@@ -22,6 +22,20 @@ def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
     The search asks in an order of its own, so for two nested conditions the wider one never gets a smaller answer.
     """
     return lower + bisect_left(range(lower + 1, upper + 1), True, key=lambda number: not fits(number))
+
+
+def largest_from(guess: int, upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
+    """Return the same, looked for near a guess: far from there, where it may be costly, `fits` is not asked."""
+    step = 1
+    if fits(guess):
+        lower = guess
+        while lower < upper and fits(number := min(upper, lower + step)):
+            lower, step = number, 2 * step
+        return largest(min(upper, max(lower, lower + step - 1)), fits, lower)
+    upper = guess
+    while upper > lower and not fits(number := max(lower, upper - step)):
+        upper, step = number, 2 * step
+    return largest(max(lower, upper - 1), fits, max(lower, upper - step))
 
 
 class Node:

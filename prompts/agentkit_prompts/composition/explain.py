@@ -42,7 +42,8 @@ class LayerRow:
     """One line of the layer table."""
 
     layer: str
-    """Path of the prompt, or `conversation`, `intermediate`, each with a `.thinking`, `tools`, `overhead`."""
+    """Path of the prompt, or `conversation`, `intermediate`, each with a `.thinking`, `tools`, `output`, `overhead`,
+    or `chat template` in place of that where one writes the text: all it adds, less what it leaves out."""
     prompt: str
     """Name of the prompt or of what the layer holds."""
     source: str
@@ -117,7 +118,8 @@ def layer_table(composition: Contents) -> LayerTable:
     total = composition.tokens
     framing = total - sum(row[3] for row in rows)
     if framing:
-        rows.append(("overhead", "message framing", "", framing))
+        name = ("overhead", "message framing") if composition.text_tokens is None else ("chat template", "what it adds")
+        rows.append((*name, "", framing))
     return LayerTable(LayerRow(*row, row[3] / (total or 1), *_fate(composition, row[0], row[3])) for row in rows)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Trim
-from agentkit_prompts.composition.cut_order import Bounds, Node, Siblings, largest
+from agentkit_prompts.composition.cut_order import Bounds, Node, Siblings, largest, largest_from
 from agentkit_prompts.composition.cuttable import History, node_of
 from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.errors import BudgetError
@@ -25,9 +26,10 @@ _UNITS = {
 
 
 def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
-    """Return a composition without the oldest turns of its history, as far as a limit needs that.
+    """Return a composition without the oldest turns of its history, as far as its `tokens` are above a limit.
 
     What prompts wrote stays, also where it was changed after it was rendered; so the result may be above the limit.
+    Tokens are asked for about as much as fits, not of more.
 
     Args:
         whole: The composition.
@@ -35,27 +37,32 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
         why: What the limit is from, for the layer table.
     """
     history = History(whole.conversation, whole.counter, whole.layers.history, by_role="user")
-    fixed = whole.tokens - history.tokens(history.units)
-    kept = largest(
-        history.units, lambda steps: fixed + history.tokens(steps) <= limit, min(history.required, history.units)
-    )
-    if fixed + history.tokens(kept) > limit:
-        kept = history.required
-    shown = history.steps(kept, whole.layers.history_block, max(1, history.required)) if kept else 0
+    units, least = history.units, min(history.required, history.units)
     earlier = whole.trims.get("conversation")
-    turns = history.units if earlier is None else earlier.of
-    share = f"{shown} of {turns} turns kept" if shown else f"{turns} turns dropped"
-    return Composition(
-        whole.context,
-        whole.layers,
-        whole.sections,
-        whole.counter,
-        whole.declarations,
-        conversation=history.keep(shown),
-        intermediate=whole.intermediate,
-        trims={**whole.trims, "conversation": Trim(shown, turns, f"{share}: {why}")},
-        budget=whole.budget,
-    )
+    turns = units if earlier is None else earlier.of
+
+    @cache
+    def keeping(steps: int) -> Composition:
+        if steps == units:
+            return whole
+        share = f"{steps} of {turns} turns kept" if steps else f"{turns} turns dropped"
+        return Composition(
+            whole.context,
+            whole.layers,
+            whole.sections,
+            whole.counter,
+            whole.declarations,
+            conversation=history.keep(steps),
+            intermediate=whole.intermediate,
+            trims={**whole.trims, "conversation": Trim(steps, turns, f"{share}: {why}")},
+            budget=whole.budget,
+            text_tokens=whole.text_tokens,
+        )
+
+    fixed = whole.own_tokens() - history.tokens(units)
+    guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, least)
+    kept = largest_from(guess, units, lambda steps: keeping(steps).tokens <= limit, least)
+    return keeping(history.steps(kept, whole.layers.history_block, max(1, least)) if kept else 0)
 
 
 class Fitting:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentkit_prompts.errors import PromptError, similar
+from agentkit_prompts.errors import PromptError, unknown_fields
 
 __all__ = ["Declared"]
 
@@ -66,8 +66,4 @@ def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
     fields = kind.model_fields
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return
-    unknown = [name for name in data if name not in fields]
-    hints = {name: similar(name, fields) for name in unknown}
-    listed = ", ".join(f"{name!r} (did you mean {hints[name]!r}?)" if hints[name] else repr(name) for name in unknown)
-    what = "unknown field" if len(unknown) == 1 else "unknown fields"
-    raise PromptError(f"{kind.__name__}: {what} {listed}; there are {', '.join(sorted(fields))}")
+    raise PromptError(f"{kind.__name__}: {'; '.join(unknown_fields(data, fields))}")

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import LiteralTextWarning, warn
+from agentkit_prompts.errors import LiteralTextWarning, TemplateError, warn
 from agentkit_prompts.templates.line_heads import WORD_END, LineHeads
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
@@ -227,7 +227,11 @@ class SummaryPrompt(BasePrompt):
 
 
 class ToolPrompt(BasePrompt):
-    """The tools as text, one JSON object a line, for models that take no tool specs."""
+    """The tools as text, one JSON object a line, for models that take no tool specs.
+
+    Raises:
+        TemplateError: A template of your own does not read `tools`.
+    """
 
     template: Template = Field(
         default_factory=lambda: default_template(
@@ -235,3 +239,12 @@ class ToolPrompt(BasePrompt):
         ),
         kw_only=False,
     )
+
+    def _check(self) -> None:
+        super()._check()
+        if "tools" not in self.template.names and self.reads is not None:
+            raise TemplateError(
+                f"{self.label}: its template does not read `tools`, so no tool would be shown: leave it empty, which "
+                "lists them, or write {{ tools }} where they are to stand",
+                file=self.template.file,
+            )

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import Message, ToolCall, ToolSpec
-from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from agentkit.prompts.chat_templates import ChatTemplateConfig, ChatTemplateError, JinjaChatTemplate
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
@@ -288,3 +289,25 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 )
 def test_the_markers_of_a_template_are_its_control_tokens(source: str, expected: set[str]) -> None:
     assert expected <= set(JinjaChatTemplate(source).control_tokens)
+
+
+def test_a_field_that_is_given_elsewhere_is_named_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "m.jinja").write_text("x", "utf-8")
+    makers: list[Callable[..., object]] = [
+        JinjaChatTemplate,
+        ChatTemplateConfig,
+        lambda *args, **fields: JinjaChatTemplate.from_file(tmp_path / "m.jinja", **fields),
+    ]
+    for make in makers:
+        with pytest.raises(ChatTemplateError) as caught:
+            make("x", session_len=8, tokenizer=None, stop_word=["x"])
+        message = str(caught.value)
+        assert "'session_len' (that is session_len= of CompletionModel, or " in message and "'tokenizer' (" in message
+        assert "'stop_word' (did you mean 'stop_words'?)" in message and message.count("there are") == 1
+
+
+def test_a_line_of_a_template_in_a_json_file_is_not_one_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({"chat_template": "a\n{% if }"}, indent=2), "utf-8")
+    with pytest.raises(ChatTemplateError, match=r"tokenizer_config\.json: chat_template, line 2: unexpected"):
+        JinjaChatTemplate.from_file(tmp_path)

@@ -274,9 +274,8 @@ def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
     ]
     with pytest.raises(ChatTemplateError) as caught:
         template("qwen").render(messages, tools=[ToolSpec("weather")])
-    assert "has no place for tools;" in str(caught.value)
-    assert "messages[3]: has no place for tool calls" in str(caught.value)
-    assert "messages[4]: has no marker for what a tool returned" in str(caught.value)
+    problem = "qwen: has no place for tools, tool calls (messages[3]), tool results (messages[4]); templates such as "
+    assert str(caught.value).startswith(problem) and str(caught.value).count("ToolPrompt") == 1
 
 
 def test_a_template_with_a_marker_for_results_says_them() -> None:

@@ -25,10 +25,11 @@ from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
+from agentkit_prompts.chat_templates.protocol import ELSEWHERE
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.values import Fault
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
@@ -46,6 +47,7 @@ _HINTS = {
 }
 
 
+@refusing_unknown(ChatTemplateError, ELSEWHERE)
 @dataclass(frozen=True)
 class JinjaChatTemplate:
     """A Jinja chat template, compiled once. Templates are untrusted unless `limits` is None.
@@ -164,7 +166,7 @@ class JinjaChatTemplate:
         if lost:
             raise ChatTemplateError(
                 f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}; diagnose() says what the "
-                "template cannot do, and lossy=True accepts it"
+                "template cannot do, and lossy=True accepts it; both are for Python"
             )
         return text
 
@@ -302,9 +304,13 @@ class JinjaChatTemplate:
         try:
             return compiled(source, self.limits is not None)
         except jinja2.TemplateSyntaxError as error:
-            raise ChatTemplateError(f"{where}:{error.lineno}: {error.message}") from error
+            raise ChatTemplateError(f"{where}{self._line(error.lineno)}: {error.message}") from error
         except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
             raise ChatTemplateError(f"{where}: the template cannot be compiled: {type(error).__name__}") from error
+
+    def _line(self, line: int) -> str:
+        """Return where in the template a line is: in a JSON file that line is not one of the file."""
+        return f": chat_template, line {line}" if (self.file or "").endswith(".json") else f":{line}"
 
     def run(
         self,
@@ -338,7 +344,7 @@ class JinjaChatTemplate:
         for frame, at in walk_tb(error.__traceback__):
             if frame.f_globals.get("__jinja_template__") is template:
                 line = template.get_corresponding_lineno(at)
-        where = f"{self.file or 'chat template'}{f':{line}' if line else ''}"
+        where = f"{self.file or 'chat template'}{self._line(line) if line else ''}"
         if isinstance(error, Refusal):
             return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")
         if isinstance(error, RecursionError):

@@ -7,12 +7,12 @@ rendering. Joined they are what `chat_text` writes as a whole; where that is not
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
 from agentkit_prompts.chat_templates.guard.break_tokens import broken, broken_runs
@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
+    from agentkit_prompts.tokens.counter import TokenCounter
 
-__all__ = ["text_by_message"]
+__all__ = ["text_by_message", "tokens_by_message"]
+
+T = TypeVar("T")
 
 _role = attrgetter("role")
 
@@ -63,6 +66,28 @@ def text_by_message(
         kwargs: Those of `RoleMarkerTemplate.task`; others are for other templates.
         is_guarded: Whether untrusted text must not form control tokens.
     """
+    return _by_message(composition, template, kwargs, is_guarded, _text_of)
+
+
+def tokens_by_message(
+    composition: Contents, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
+) -> int | None:
+    """Return how many tokens that text has, counted message by message and those of the conversation once."""
+    counter = composition.counter
+
+    def count(pieces: Iterator[str | _Head | _Written]) -> int:
+        return sum(counter.count(piece) if isinstance(piece, str) else piece.tokens(counter) for piece in pieces)
+
+    return _by_message(composition, template, kwargs, is_guarded, count)
+
+
+def _by_message(
+    composition: Contents,
+    template: object,
+    kwargs: Mapping[str, Any],
+    is_guarded: bool,
+    put_together: Callable[[Iterator[str | _Head | _Written]], T],
+) -> T | None:
     if not isinstance(template, RoleMarkerTemplate) or not template.is_message_by_message:
         return None
     task = tuple((name, kwargs[name]) for name in _TASK if name in kwargs)
@@ -71,9 +96,13 @@ def text_by_message(
     except TypeError:  # a field is no value: it may be another one at the next turn
         return None
     try:
-        return "".join(_pieces(composition, frame))
+        return put_together(_pieces(composition, frame))
     except _EntangledError:
         return None
+
+
+def _text_of(pieces: Iterator[str | _Head | _Written]) -> str:
+    return "".join([piece if isinstance(piece, str) else piece.text() for piece in pieces])
 
 
 class _Frame:
@@ -208,7 +237,7 @@ class _PromptWriter:
         return broken_runs(list(runs_of(rendered.segments())), self.tokens, starts_line=self.starts_line)
 
 
-def _pieces(composition: Contents, frame: _Frame) -> Iterator[str]:
+def _pieces(composition: Contents, frame: _Frame) -> Iterator[str | _Head | _Written]:
     talk, traffic, closing = composition.conversation, composition.intermediate, composition.closing
     roles = [*talk.derive(_role), "user", *traffic.derive(_role), *(("user",) if closing.text else ())]
     if not (frame.is_usable and composition.sends_user) or roles[-1] == "assistant":
@@ -217,13 +246,13 @@ def _pieces(composition: Contents, frame: _Frame) -> Iterator[str]:
         raise _EntangledError
     read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
     write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
-    yield composition.sections[0].derive(write_system, tools) if composition.sends_system else write_system(None, tools)
-    yield _written(talk, _MessageWriter(frame, read, recent=False))
-    yield from _section(composition.sections[1], frame)
+    yield _Head(composition.sections[0] if composition.sends_system else None, write_system, tools)
+    yield _Written(talk, _MessageWriter(frame, read, recent=False))
+    yield _section(composition.sections[1], frame)
     if traffic:
-        yield _written(traffic, _MessageWriter(frame, read, recent=not closing.text))
+        yield _Written(traffic, _MessageWriter(frame, read, recent=not closing.text))
         if closing.text:
-            yield from _section(composition.sections[2], frame)
+            yield _section(composition.sections[2], frame)
     if any(frame.tokens.is_reached_from_left(end + frame.ending) for end in frame.edges[roles[-1]][1]):
         raise _EntangledError
     yield frame.ending
@@ -288,13 +317,13 @@ def _function(tool: ToolSpec) -> tuple[Any, str]:
     return function, json.dumps(function, ensure_ascii=False, allow_nan=False)
 
 
-def _section(section: Section, frame: _Frame) -> tuple[str, str, str]:
-    """Return a message of the user that prompts made, in three."""
+def _section(section: Section, frame: _Frame) -> str:
+    """Return the text of a message of the user that prompts made."""
     content = _content(section, frame, starts_line=frame.starts_line)
     begin, text, end = frame.piece({"role": "user", "content": content}, recent=False)
     if text is not content or begin != frame.task.markers["user"][0]:
         raise _EntangledError
-    return begin, text, end
+    return f"{begin}{text}{end}"
 
 
 def _content(section: Section, frame: _Frame, *, starts_line: bool) -> str:
@@ -307,14 +336,76 @@ def _content(section: Section, frame: _Frame, *, starts_line: bool) -> str:
     return SEPARATOR.join(texts)
 
 
-def _written(messages: Conversation, writer: _MessageWriter) -> str:
-    """Return stored messages as one text."""
-    opening, closing = writer.frame.template.results()
-    roles = messages.derive(_role)
-    if not (opening or closing) or "tool" not in roles:
-        return messages.joined(writer, "")
-    texts = list(messages.derive(writer))
-    for first, last in runs_of_results(roles):
-        texts[first] = opening + texts[first]
-        texts[last] += closing
-    return "".join(texts)
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """What stands before the conversation, and what writes it."""
+
+    section: Section | None
+    writer: _SystemWriter
+    tools: tuple[ToolSpec, ...]
+
+    def text(self) -> str:
+        """Return the text; that of a section is kept with it."""
+        section = self.section
+        return self.writer(None, self.tools) if section is None else section.derive(self.writer, self.tools)
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Count the text; of a section once."""
+        count = _HeadTokens(self.writer, counter.count)
+        return count(None, self.tools) if self.section is None else self.section.derive(count, self.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _HeadTokens:
+    """Counts what stands before the conversation. Those of the same writer and counter are equal."""
+
+    write: _SystemWriter
+    count: Callable[[str], int]
+
+    def __call__(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> int:
+        return self.count(_Head(section, self.write, tools).text())
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Stored messages, and what writes them."""
+
+    messages: Conversation
+    writer: _MessageWriter
+
+    def text(self) -> str:
+        """Return them as one text."""
+        opening, closing = self.writer.frame.template.results()
+        runs = self._runs()
+        if not runs:
+            return self.messages.joined(self.writer, "")
+        texts = list(self.messages.derive(self.writer))
+        for first, last in runs:
+            texts[first] = opening + texts[first]
+            texts[last] += closing
+        return "".join(texts)
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Count the text; what a message has is kept with its conversation."""
+        total = self.messages.total(_MessageTokens(self.writer, counter.count))
+        if runs := self._runs():
+            total += len(runs) * sum(map(counter.count, self.writer.frame.template.results()))
+        return total
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Return where results stand, if the template writes anything around those that follow each other."""
+        if not any(self.writer.frame.template.results()):
+            return []
+        roles = self.messages.derive(_role)
+        return runs_of_results(roles) if "tool" in roles else []
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageTokens:
+    """Counts a stored message as a template writes it. Those of the same writer and counter are equal."""
+
+    write: _MessageWriter
+    count: Callable[[str], int]
+
+    def __call__(self, message: Message) -> int:
+        return self.count(self.write(message))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from agentkit_prompts.chat_templates.guard.break_tokens import (
     Policy,
@@ -22,7 +22,7 @@ from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, 
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.composition.targets.by_message import text_by_message
+from agentkit_prompts.composition.targets.by_message import text_by_message, tokens_by_message
 from agentkit_prompts.composition.targets.chat_trees import (
     Entry,
     PromptReader,
@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.sections import Section
 
-__all__ = ["chat_template_of", "chat_text", "whole_text"]
+__all__ = ["chat_template_of", "chat_text", "text_tokens", "whole_text"]
+
+T = TypeVar("T")
 
 _POLICIES = get_args(Policy)
 
@@ -64,19 +66,49 @@ def chat_text(
         ControlTokenError: Untrusted text forms control tokens, and `control_tokens` is `reject`; or they cannot
             be kept apart from the template's own.
     """
-    template = chat_template_of(chat_template, composition.context.now)
     kwargs["add_generation_prompt"] = add_generation_prompt
+    return _written(composition, chat_template, control_tokens, kwargs, _text)
+
+
+def text_tokens(
+    composition: Contents, chat_template: GivenTemplate, *, control_tokens: Policy = "escape", **kwargs: Any
+) -> int:
+    """Return how many tokens the text has that `chat_text` returns, as the counter of the composition counts.
+
+    Where the template writes each message on its own, each is counted once. Raises like `chat_text`.
+    """
+    return _written(composition, chat_template, control_tokens, {**kwargs, "add_generation_prompt": True}, _tokens)
+
+
+def _written(
+    composition: Contents,
+    chat_template: GivenTemplate,
+    control_tokens: Policy,
+    kwargs: Mapping[str, Any],
+    result: Callable[[Contents, ChatTemplate, Policy, Mapping[str, Any]], T],
+) -> T:
+    """Return a result about a composition, or about the same with its tools as text where that is what is sent."""
+    template = chat_template_of(chat_template, composition.context.now)
+    has_results: bool = getattr(template, "has_results", False)
     is_declared = bool(composition.declarations.given) or not composition.context.tools
     if not (is_declared and getattr(template, "writes_tools", True)) and shows_tools(composition.layers):
-        composition = with_tools_as_text(composition)
+        composition = with_tools_as_text(composition, has_results=has_results)
     try:
-        return _text(composition, template, control_tokens, kwargs)
+        return result(composition, template, control_tokens, kwargs)
     except ControlTokenError:
         raise
     except ChatTemplateError:
         if not shows_tools(composition.layers):
             raise
-    return _text(with_tools_as_text(composition), template, control_tokens, kwargs)
+    return result(with_tools_as_text(composition, has_results=has_results), template, control_tokens, kwargs)
+
+
+def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> int:
+    if control_tokens in ("escape", "allow"):
+        tokens = tokens_by_message(composition, template, kwargs, is_guarded=control_tokens == "escape")
+        if tokens is not None:
+            return tokens
+    return composition.counter.count(_text(composition, template, control_tokens, kwargs))
 
 
 def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ToolPrompt
 
@@ -25,29 +26,46 @@ def shows_tools(layers: Layers) -> bool:
     return any(isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in layers.walk())
 
 
-def with_tools_as_text(composition: Contents) -> Contents:
+def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> Contents:
     """Return a composition without declared tools, in which calls and results are text of their messages.
 
     Calls are as the model wrote them, where they were read from its text, or else JSON between `<tool_call>` tags; a
-    result is the user's, between `<tool_response>` tags.
+    result is the user's, between `<tool_response>` tags, or stays what it is where the template `has_results`.
+
+    Raises:
+        ChatTemplateError: No prompt shows some tool, such as one that a budget left out; names all of them.
     """
+    _check_shown(composition)
     return Contents(
         composition.context,
         composition.layers,
         composition.sections,
         composition.counter,
         Declarations((), composition.declarations.output),
-        conversation=_as_text(composition.conversation),
-        intermediate=_as_text(composition.intermediate),
+        conversation=_as_text(composition.conversation, has_results),
+        intermediate=_as_text(composition.intermediate, has_results),
         trims=composition.trims,
         budget=composition.budget,
     )
 
 
-def _as_text(messages: Conversation) -> Conversation:
+def _check_shown(composition: Contents) -> None:
+    """Refuse to leave out a tool that the template has no place for and no prompt names."""
+    names = [tool.name for tool in composition.context.tools]
+    text = "\n".join([section.text for section in composition.sections]) if names else ""
+    if missing := [name for name in names if name not in text]:
+        raise ChatTemplateError(
+            f"the chat template has no place for tools, and no prompt shows {', '.join(missing[:10])}: show them by a "
+            "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and keep it whole under a budget"
+        )
+
+
+def _as_text(messages: Conversation, has_results: bool) -> Conversation:
     if not any(message.tool_calls or message.role == "tool" for message in messages):
         return messages
-    return Conversation(map(calls_as_text, messages))
+    return Conversation(
+        message if has_results and message.role == "tool" else calls_as_text(message) for message in messages
+    )
 
 
 def calls_as_text(message: Message) -> Message:
