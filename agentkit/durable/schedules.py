@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,9 @@ __all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "known_schedules", "s
 
 SCHEDULED = "agentkit.scheduled"
 """Name of the workflow that a schedule starts: it starts the run."""
+_MAX_CRON = 1_000
+_RANDOM = re.compile(r"(?<![A-Za-z])[rR](?![A-Za-z])")
+"""A field that croniter chooses anew by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,20 @@ def set_schedule(
     """
     from zoneinfo import ZoneInfo
 
-    from croniter import croniter
+    from croniter import CroniterBadDateError, croniter
 
     problems: list[str] = []
     check_name("name", name, problems)
-    if not isinstance(cron, str) or not croniter.is_valid(cron, second_at_beginning=True):
-        problems.append(f"cron={cron!r:.60}: expected five fields such as '0 6 * * 1', or six with seconds first")
+    expected = "expected five fields such as '0 6 * * 1', or six with seconds first"
+    if not isinstance(cron, str) or len(cron) > _MAX_CRON or not croniter.is_valid(cron, second_at_beginning=True):
+        problems.append(f"cron={cron!r:.60}: {expected}")
+    elif _RANDOM.search(cron):
+        problems.append(f"cron={cron!r:.60}: R is another time whenever it is read; {expected}")
+    else:
+        try:
+            croniter(cron, second_at_beginning=True).get_next()
+        except CroniterBadDateError:
+            problems.append(f"cron={cron!r:.60}: there is no such time, so it would never start anything; {expected}")
     try:
         ZoneInfo(timezone)
     except (KeyError, ValueError, TypeError, OSError):

@@ -72,6 +72,13 @@ async def test_what_can_never_be_due_is_refused_and_nothing_is_stored(runs: Runs
     runs.add(agent)
     with pytest.raises(DurableError, match=r"cron='never': .*; timezone='Mars/X': .*; nothing was stored"):
         await runs.schedule(agent, "work", name="a", cron="never", timezone="Mars/X")
+    for cron in ("0 0 30 2 *", "0 0 31 2,4,6 *", "0 0 1 1 * 0 2099"):
+        with pytest.raises(DurableError, match="there is no such time, so it would never start anything"):
+            await runs.schedule(agent, "work", name="a", cron=cron)
+    with pytest.raises(DurableError, match="R is another time whenever it is read"):
+        await runs.schedule(agent, "work", name="a", cron="R 6 * * *")
+    with pytest.raises(DurableError, match="expected five fields"):
+        await runs.schedule(agent, "work", name="a", cron="0," * 50_000 + "0 * * * *")
     with pytest.raises(DurableError, match="delay, run_id: each run has its own"):
         await runs.schedule(agent, "work", name="a", cron="* * * * *", run_id="x", delay=3)
     with pytest.raises(DurableError, match="there is no agent 'nigthly'; did you mean 'nightly'"):
