@@ -199,8 +199,10 @@ class Chain(Generic[Output]):
 
     def compose(self, ctx: PromptContext, *, memo: Memo | None = None) -> Composition:
         """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
-        if self._declares is None:
-            self._declares = not shows_tools(self._sent) or getattr(self.model, "has_place_for_tools", True)
+        declares = self._declares
+        if declares is None:
+            has_place: bool = getattr(self.model, "has_place_for_tools", True)
+            declares = self._declares = has_place if shows_tools(self._sent) else True
         composition = compose(
             self._sent,
             ctx,
@@ -208,7 +210,7 @@ class Chain(Generic[Output]):
             tokenizer=self.tokenizer,
             memo=memo,
             output_schema=self.answer.request,
-            declares_tools=self._declares,
+            declares_tools=declares,
         )
         return fitted(self.model, composition if self.redact is None else self.redact(composition))
 

@@ -86,6 +86,25 @@ def test_what_is_no_call_stays_text(said: str, size: int) -> None:
     assert heard(said, size) == (said, [])
 
 
+@pytest.mark.parametrize(
+    ("format", "begin", "end"),
+    [
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>",
+            "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        ),
+        ("mistral", "[TOOL_CALLS]add[ARGS]", ""),
+        ("kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>", ""),
+    ],
+)
+def test_arguments_that_are_json_alone_stay_as_the_model_wrote_them(format: str, begin: str, end: str) -> None:
+    written = '{"a":2,\n "b": "\\u00e9"}'
+    calls = TextToolCalls({}, format)
+    assert calls.add(f"{begin}{written}{end}") + calls.end() == ""
+    assert [call.arguments for call in calls.calls] == [written]
+
+
 def test_every_call_has_an_id_of_its_own_of_nine_letters_and_digits() -> None:
     spoken = TextToolCalls({"add": {}})
     spoken.add(f"<tool_call>{CALL}</tool_call>" * 2)

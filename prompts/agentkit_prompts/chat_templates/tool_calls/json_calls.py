@@ -151,12 +151,14 @@ def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
         yield value, start
 
 
-def _arguments(text: str, start: int) -> tuple[object, int] | None:
+def _arguments(text: str, start: int) -> tuple[str, int] | None:
+    """Return arguments as they are written, and their end."""
     start = end_of(SPACE, text, start)
-    return decoded(text, start) if _BEGINNING.match(text, start) else None
+    found = decoded(text, start) if _BEGINNING.match(text, start) else None
+    return None if found is None else (text[start : found[1]], found[1])
 
 
-def _one(name: str, found: tuple[object, int] | None, id_: str = "") -> Found:
+def _one(name: str, found: tuple[str, int] | None, id_: str = "") -> Found:
     call = None if found is None else made_call(name, found[0], id_)
     return None if found is None or call is None else ([call], found[1])
 

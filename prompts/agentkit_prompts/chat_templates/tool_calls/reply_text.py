@@ -68,16 +68,15 @@ Reader: TypeAlias = Callable[[ReplyText, int], Found]
 
 
 def made_call(name: object, arguments: object, id_: str = "") -> ToolCall | None:
-    """Return a call; None where its name is not text or its arguments are not a JSON object."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(name, str) or not name or not isinstance(arguments, Mapping):
-        return None
+    """Return a call; None where its name is not text or its arguments are not a JSON object.
+
+    Arguments that are JSON text stay as they are written.
+    """
     try:
-        text = json.dumps(arguments, ensure_ascii=False)
+        read = json.loads(arguments) if isinstance(arguments, str) else arguments
+        if not isinstance(name, str) or not name or not isinstance(read, Mapping):
+            return None
+        text = arguments if isinstance(arguments, str) else json.dumps(read, ensure_ascii=False)
     except (ValueError, RecursionError):
         return None
     # Nine letters and digits: the form that Mistral's templates insist on.
