@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Trim
@@ -41,7 +41,7 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
     earlier = whole.trims.get("conversation")
     turns = units if earlier is None else earlier.of
 
-    @cache
+    @lru_cache(maxsize=64)
     def keeping(steps: int) -> Composition:
         if steps == units:
             return whole

@@ -252,7 +252,7 @@ def test_of_several_templates_the_one_for_tools_is_used_where_there_are_tools(tm
         ('{"chat_template": 3}', "expected text or a list"),
         ('{"chat_template": [{"name": "a"}]}', "both text"),
         ('{"chat_template": {"default": "x", "b": 1}}', "both text"),
-        ('{"chat_template": "{% if %}"}', ":1: "),
+        ('{"chat_template": "{% if %}"}', "chat_template, line 1: "),
     ],
 )
 def test_a_configuration_that_holds_no_template_is_refused(tmp_path: Path, text: str, told: str) -> None:

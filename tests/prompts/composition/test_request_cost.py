@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -36,11 +37,13 @@ def request(write: Callable[[Composition], Any], conversation: Conversation) -> 
         nonlocal calls
         calls += event == "call"
 
+    gc.disable()  # who listens to the collector is called, too
     sys.setprofile(count)
     try:
         payload = write(made)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return payload, calls
 
 
