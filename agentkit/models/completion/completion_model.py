@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
@@ -166,7 +167,8 @@ class CompletionModel(EndpointModel):
         body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
         # A sampling setting must not change what is scored.
         asked = patched(body, self.settings.extra)
-        return (await self._sent(asked, lambda: EchoReader(text, self.name, self.host))).score()
+        reader = await self._sent(asked, lambda: EchoReader(text, self.name, self.host))
+        return replace(reader.score(), usage=reader.usage)
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self.settings.extra)

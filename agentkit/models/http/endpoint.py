@@ -43,7 +43,7 @@ _TAIL_SECONDS = 10.0
 """How long is waited for what follows the end of a reply, such as its usage."""
 _END_SECONDS = 0.5
 """How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
-_ONLY_TEXT = "; or, if the server only completes text, name a chat template: CompletionModel, or --chat-template NAME"
+_ONLY_TEXT = "; if the server only completes text, name a chat template: CompletionModel, or --chat-template NAME"
 _MIN_SECRET = 8
 """Shorter values are placeholders; taking them out of messages would only garble the words."""
 _MAX_PAUSE = 8.0
@@ -318,7 +318,8 @@ class EndpointModel(ABC):
             self.path,
             self.noun,
             sdk.key,
-            f"{address} ends where {self.path} begins{_ONLY_TEXT if self.path == '/chat/completions' else ''}",
+            f"{address} must end where {self.path} begins",
+            _ONLY_TEXT if self.path == "/chat/completions" else "",
             self._secrets(),
         )
 

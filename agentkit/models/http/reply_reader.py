@@ -162,6 +162,11 @@ class ReplyReader(Reader):
     def text(self) -> str:
         return "".join(self._text)
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens of the request, as far as the server has counted them."""
+        return self._usage
+
     def add(self, document: object) -> list[Delta]:
         if (error := error_in(document)) is not None:
             raise error
