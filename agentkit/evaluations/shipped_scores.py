@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match, score_of
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 
@@ -17,6 +18,8 @@ _CHOICES = ("first_option_postprocess", "last_option_postprocess", "first_capita
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
 _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
 _POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess")
+_LIKE = 0.88
+"""How like a name another has to be: all of these end in the same word."""
 _OFF = "score='none' asks the rows without scoring them"
 _NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
@@ -79,11 +82,12 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _NUMBERS:
         return numeric_match
     known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
-    named = ", ".join(
-        name + (nearest(name, names) if name not in names else "") for name, names in known if name is not None
-    )
+    named = ", ".join(name for name, _ in known if name is not None)
+    wrong = [(name, names) for name, names in known if name is not None and name not in names]
+    near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
+    meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InContextError(
-        f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that; give score= exact, choice or "
+        f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
         f"numeric, or a function; {_OFF}"
     )
 

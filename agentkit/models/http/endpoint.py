@@ -318,7 +318,7 @@ class EndpointModel(ABC):
             self.path,
             self.noun,
             sdk.key,
-            f"{address} must end where {self.path} begins",
+            f"{address} ends where {self.path} begins",
             _ONLY_TEXT if self.path == "/chat/completions" else "",
             self._secrets(),
         )

@@ -124,7 +124,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
     if isinstance(error, ProtocolError):
         shown = asked.shown(str(error))
         return ModelReplyError(
-            f"the reply is not a {asked.noun}: {shown}; check the address: {asked.address}{asked.other_form}", **where
+            f"the reply is not a {asked.noun}: {shown}; check that {asked.address}{asked.other_form}", **where
         )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)
@@ -139,9 +139,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
             return ModelUnavailable(
                 f"no answer in time ({reason}); ask again, or allow a longer timeout in its settings", **where
             )
-        return ModelUnavailable(
-            f"no connection ({reason}): is the server running? Check the address: {asked.address}", **where
-        )
+        return ModelUnavailable(f"no connection ({reason}): is the server running? Check that {asked.address}", **where)
     if isinstance(error, UnicodeEncodeError):
         return ModelRequestError(
             "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
@@ -195,7 +193,7 @@ def _kind(status: int, code: str, explanation: str, after: float | None, asked: 
     if status >= 500 or status in (408, 409):
         return ModelUnavailable, "the endpoint failed: ask again later"
     if status == 404:
-        return ModelRequestError, f"check the model name, and the address: {asked.address}{asked.other_form}"
+        return ModelRequestError, f"check the model name, and that {asked.address}{asked.other_form}"
     if status == 413 or any(words in code or words in explanation for words in _TOO_LONG):
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
     return ModelRequestError, "the endpoint does not accept this request: correct what it names"
