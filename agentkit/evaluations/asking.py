@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
-from agentkit.models.settings import NO_SETTINGS, ModelSettings, with_settings
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, given_settings, with_settings
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -213,9 +213,8 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
 
 def _chosen(settings: ModelSettings) -> list[str]:
     """Return what settings choose for a reply, as `name=value`."""
-    values = [(one.name, getattr(settings, one.name)) for one in fields(settings)]
     about_the_request = ("headers", "timeout", "extra")
-    return [f"{name}={value!r}" for name, value in values if value is not None and name not in about_the_request]
+    return [f"{name}={value!r}" for name, value in given_settings(settings).items() if name not in about_the_request]
 
 
 def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:

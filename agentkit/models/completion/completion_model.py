@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.errors import AgentDefinitionError
@@ -168,7 +167,8 @@ class CompletionModel(EndpointModel):
         # A sampling setting must not change what is scored.
         asked = patched(body, self.settings.extra)
         reader = await self._sent(asked, lambda: EchoReader(text, self.name, self.host))
-        return replace(reader.score(), usage=reader.usage)
+        found = reader.score()
+        return TextScore(found.tokens, found.log_probabilities, reader.usage)
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self.settings.extra)
