@@ -20,8 +20,9 @@ from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.errors import AgentDefinitionError
 from agentkit.evaluations.asking import Asker
+from agentkit.evaluations.configured_dataset import configured
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.evaluations.run_evaluation import configured, run_sync
+from agentkit.evaluations.run_evaluation import run_sync
 from agentkit.evaluations.scores import Score, score_of
 from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.model import Model

@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json
 from agentkit.evaluations.asking import Asker, GivenMeta
+from agentkit.evaluations.configured_dataset import configured
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
 from agentkit.evaluations.pace import Pace
 from agentkit.evaluations.progress_bar import OnProgress, showing
 from agentkit.evaluations.scores import Score
-from agentkit.evaluations.shipped_scores import score_of_cfg, score_of_rows
+from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import NO_USAGE, Model
 from agentkit.models.model_errors import (
@@ -32,11 +33,10 @@ from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["configured", "run", "run_sync"]
+__all__ = ["run", "run_sync"]
 
 T = TypeVar("T")
 
@@ -136,48 +136,6 @@ def run_sync(
             else f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
         )
         raise
-
-
-def configured(
-    cfg: Mapping[str, Any],
-    rows: Sequence[Row] | Mapping[str, Sequence[Row]],
-    embedder: Embedder | None,
-    score: Score | str | None = None,
-) -> tuple[InContext, Sequence[Row]]:
-    """Return the evaluation of a dataset's configuration, and the rows that it asks.
-
-    Raises:
-        InContextError: The configuration, or its rows, cannot be used; names everything that is wrong with its keys,
-            those of the `eval_cfg` included where no `score` takes its place.
-    """
-    if not isinstance(cfg, Mapping):
-        raise InContextError(f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}")
-    missing = [name for name in ("infer_cfg", "reader_cfg") if name not in cfg]
-    if missing:
-        raise InContextError(
-            f"configuration: it has no {' and no '.join(missing)}; give one dataset, as `load_datasets` returns them, "
-            f"with infer_cfg and reader_cfg; there is: {', '.join(map(str, cfg)) or 'nothing'}"
-        )
-    made: dict[str, Any] = {}
-    problems = []
-    try:
-        made = read_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder)
-    except InContextError as error:
-        problems.append(str(error))
-    try:
-        if score is None:
-            score_of_cfg(cfg.get("eval_cfg"))
-    except InContextError as error:
-        problems.append(str(error))
-    if problems:
-        raise InContextError("; ".join(problems))
-    if not isinstance(rows, Mapping):
-        return InContext(**made), rows
-    reader = made["reader"]
-    if reader.train_split not in rows and not shows_examples(cfg["infer_cfg"]):
-        rows = {**rows, reader.train_split: ()}
-    train, test = reader.split(rows)
-    return InContext(train=train, **made), test
 
 
 class _Running:

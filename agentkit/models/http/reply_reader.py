@@ -150,7 +150,7 @@ class ReplyReader(Reader):
     def __init__(self, provider: str = "openai") -> None:
         self._provider = provider
         self._kept: _Object = {}
-        self._usage = Usage()
+        self.usage = Usage()
         self._text: list[str] = []
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
         self._refused = self._has_content = self._has_message = False
@@ -162,11 +162,6 @@ class ReplyReader(Reader):
     def text(self) -> str:
         return "".join(self._text)
 
-    @property
-    def usage(self) -> Usage:
-        """Tokens of the request, as far as the server has counted them."""
-        return self._usage
-
     def add(self, document: object) -> list[Delta]:
         if (error := error_in(document)) is not None:
             raise error
@@ -174,7 +169,7 @@ class ReplyReader(Reader):
         if isinstance(model := data.get("model"), str) and model:
             self.model = model
         if data.get("usage"):
-            self._usage = _usage(object_of(data["usage"], "usage"))
+            self.usage = _usage(object_of(data["usage"], "usage"))
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
@@ -203,7 +198,7 @@ class ReplyReader(Reader):
             reason = "refusal"
         if not calls and not self._text:
             self._check_empty(reason)
-        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
+        return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""
