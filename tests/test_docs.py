@@ -26,6 +26,7 @@ from typing import NamedTuple
 import pytest
 from starlette.responses import Response
 
+from tests.evaluations.evaluation_servers import likely
 from tests.servers import Asked, in_turn, says, serve
 
 ROOT = Path(__file__).parent.parent
@@ -131,6 +132,7 @@ def openai() -> Iterator[str]:
 
     with serve() as server:
         server.on("gpt-5-mini", only_of_tools)
+        server.on("mini", likely(lambda token, before: -0.25 if token == " Good" else -1.0))
         yield server.url
 
 

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -20,19 +20,22 @@ from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.errors import AgentDefinitionError
 from agentkit.evaluations.asking import Asker
+from agentkit.evaluations.configured_dataset import configured
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.evaluations.run_evaluation import configured, run_sync
-from agentkit.evaluations.scores import score_of
+from agentkit.evaluations.run_evaluation import run_sync
+from agentkit.evaluations.scores import Score, score_of
 from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
 from agentkit.models.model_names import model as model_of_name
-from agentkit.models.settings import ModelSettings
+from agentkit.models.offline.offline_model import OfflineModel
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config_file import load_config, load_datasets
 from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["evaluate"]
@@ -52,8 +55,8 @@ def evaluate(
             "--rows",
             "-r",
             metavar="[[DATASET:]SPLIT=]FILE",
-            help="Rows: .jsonl, .json or .csv, or a folder of splits. Repeatable, with the split in front. "
-            "Without it they are read from the `path` of the dataset.",
+            help="Rows: .jsonl, .json or .csv, or a folder of splits, or one with such a folder for each DATASET. "
+            "Repeatable, with the split in front. Without it: `path/name` or `path` of the dataset.",
         ),
     ] = None,
     model: ModelName = None,
@@ -78,6 +81,8 @@ def evaluate(
         float | None,
         typer.Option(min=0, metavar="T", help="In place of the file's. Without any, raw completions are greedy (0)."),
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ask the first N rows of each dataset.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, metavar="R", help="Requests that begin in a second.")] = None,
     show: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Print the prompts of the first N rows; nothing is asked.")
     ] = None,
@@ -107,20 +112,25 @@ def evaluate(
     settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
     vectors = embedder_named(utf8(embedder)) if embedder is not None else None
-    options: dict[str, Any] = {"embedder": vectors, "score": score, "meta_template": meta, "settings": settings}
-    askers = _checked(chosen, held, asked, is_shown=show is not None, **options)
+    is_shown = show is not None
+    prepared = _checked(
+        chosen, held, asked, vectors, score, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
+    )
     if show is not None:
-        _show(askers, show, as_json=as_json)
+        _show(prepared, show, as_json=as_json)
         return
-    options["concurrency"] = concurrency
-    for text, names in _settings_of(askers).items():
-        note(f"model {asked.name}: {text}" + ("" if len(names) == len(askers) else f" ({', '.join(names)})"))
+    options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
+    if model is None and isinstance(asked, OfflineModel):
+        note("no model is named: the offline stand-in answers, so a score means nothing; name one with --model")
+    else:
+        for text, names in _settings_of(prepared).items():
+            note(f"model {asked.name}: {text}" + ("" if len(names) == len(prepared) else f" ({', '.join(names)})"))
     found: dict[str, Evaluation] = {}
     failed: dict[str, EvaluationFailed] = {}
     broken: ModelError | None = None
-    for name, one in chosen.items():
+    for name, one in prepared.items():
         try:
-            found[name] = _asked(name, one, held[name], asked, {**options, "out": files.get(name)})
+            found[name] = _asked(name, one, asked, {**options, "out": files.get(name)})
         except EvaluationFailed as error:
             failed[name], found[name] = error, error.evaluation
         except ModelError as error:  # it would be the same for the other datasets
@@ -143,68 +153,97 @@ def evaluate(
         raise typer.Exit(1)
 
 
+class _Prepared(NamedTuple):
+    """A dataset that can be asked."""
+
+    asker: Asker
+    rows: Sequence[Row]
+    score: Score | None
+    settings: ModelSettings
+    warnings: Sequence[str]
+
+
 def _checked(
     datasets: Mapping[str, Mapping[str, Any]],
     rows: Mapping[str, Any],
     model: Model,
-    *,
     embedder: Embedder | None,
     score: str | None,
+    *,
     meta_template: Any,
     settings: ModelSettings,
+    limit: int | None,
     is_shown: bool,
-) -> dict[str, tuple[Asker, Sequence[Row]]]:
+) -> dict[str, _Prepared]:
     """Return what asks each dataset; refuse what none can be asked with, all of it, before anything is sent."""
     problems = []
-    found: dict[str, tuple[Asker, Sequence[Row]]] = {}
+    found: dict[str, _Prepared] = {}
     for name, one in datasets.items():
         try:
-            with warnings.catch_warnings():  # they come again when it is asked
-                warnings.simplefilter("ignore", InContextWarning)
-                icl, asked = configured(one, rows[name], embedder)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("always", InContextWarning)
+                icl, asked = configured(one, rows[name], embedder, "none" if is_shown else score)
                 icl.reader.check((), asked)
-                found[name] = Asker(icl, model, meta_template, settings), asked
-                if not is_shown and score_of_rows(score, one.get("eval_cfg"), icl, asked) is None and score is None:
+                asked = asked[:limit]
+                chosen = settings if icl.inferencer.asks in ("gen", "dialogue") else NO_SETTINGS
+                asker = Asker(icl, model, meta_template, chosen)
+                scores = None if is_shown else score_of_rows(score, one.get("eval_cfg"), icl, asked)
+                if not is_shown and scores is None and score is None:
                     note(f"{name}: there is no eval_cfg, so nothing is scored; give --score exact, choice or numeric")
+            found[name] = _Prepared(asker, asked, scores, chosen, [str(warning.message) for warning in caught])
         except (InContextError, AgentDefinitionError) as error:
             problems.append(f"dataset {name}: {error}")
+    if settings != NO_SETTINGS and found and all(one.settings == NO_SETTINGS for one in found.values()):
+        problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
     if problems:
         text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
         raise InContextError(text.replace("score='none'", "--score none"))
     return found
 
 
-def _settings_of(askers: Mapping[str, tuple[Asker, Sequence[Row]]]) -> dict[str, list[str]]:
+def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
     """Return the settings that answers depend on, each with the datasets that are asked so."""
     found: dict[str, list[str]] = {}
-    for name, (asker, _) in askers.items():
-        found.setdefault(asker.shown_settings, []).append(name)
+    for name, one in prepared.items():
+        found.setdefault(one.asker.shown_settings, []).append(name)
     return found
 
 
-def _show(askers: Mapping[str, tuple[Asker, Sequence[Row]]], count: int, *, as_json: bool) -> None:
+def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
     """Print the prompts of the first rows as the model would be sent them; of a dialogue the first."""
     found: list[dict[str, Any]] = []
-    for name, (asker, rows) in askers.items():
-        icl = asker.icl
-        for number, ids in enumerate(icl.ids(rows)[:count]):
-            for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
-                is_dialogue = icl.inferencer.mode is not None
-                prompt = (
-                    next(icl.requests(rows[number], ids))
-                    if is_dialogue
-                    else icl.prompt(rows[number], ids, label, keep_separator=False)
-                )
-                entry = {"dataset": name, "row": number, "prompt": asker.shown(prompt)}
-                found.append(entry if label is None else {**entry, "label": label})
+    for name, one in prepared.items():
+        icl, rows = one.asker.icl, one.rows
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InContextWarning)
+            chosen = icl.ids(rows)
+            warn_of_columns(icl, rows)
+            warn_of_own_answers(icl, rows, chosen)
+            for number, ids in enumerate(chosen[:count]):
+                for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
+                    is_dialogue = icl.inferencer.mode is not None
+                    prompt = (
+                        next(icl.requests(rows[number], ids))
+                        if is_dialogue
+                        else icl.prompt(rows[number], ids, label, keep_separator=False)
+                    )
+                    entry = {"dataset": name, "row": number, "prompt": one.asker.shown(prompt)}
+                    found.append(entry if label is None else {**entry, "label": label})
+        _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
     if as_json:
         put_json(found)
         return
-    for one in found:
-        label = f", label {one['label']}" if "label" in one else ""
-        note(f"{one['dataset']}, row {one['row']}{label}:")
-        prompt = one["prompt"]
+    for number, entry in enumerate(found):
+        label = f", label {entry['label']}" if "label" in entry else ""
+        put(f"{'' if not number else chr(10)}{entry['dataset']}, row {entry['row']}{label}:")
+        prompt = entry["prompt"]
         put(prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt))
+
+
+def _note_once(name: str, texts: Sequence[str]) -> None:
+    for text in dict.fromkeys(texts):
+        note(f"{name}: {text}")
 
 
 def _model(name: str | None, chat_template: str | None, model_name: str | None) -> Model:
@@ -227,32 +266,36 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
     return files
 
 
-def _asked(name: str, dataset: Mapping[str, Any], rows: Any, model: Model, options: Mapping[str, Any]) -> Evaluation:
+def _asked(name: str, one: _Prepared, model: Model, options: Mapping[str, Any]) -> Evaluation:
+    total = len(one.rows)
     with warnings.catch_warnings(record=True) as caught, progress_bar() as bar:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", InContextWarning)
-        task = bar.add_task(plain(name), total=None)
+        task = bar.add_task(plain(name), total=total)
 
         def show(now: EvaluationProgress) -> None:
             text = f"{plain(name)} ({now.failed} failed)" if now.failed else plain(name)
-            bar.update(task, description=text, completed=now.done, total=now.total)
+            bar.update(task, description=text, completed=now.done)
 
+        score = one.score or "none"
         try:
-            return run_sync(dataset, rows, model, progress=show, **options)
+            return run_sync(
+                one.asker.icl, one.rows, model, score=score, settings=one.settings, progress=show, **options
+            )
         except KeyboardInterrupt:
-            note(f"\nstopped: {_kept(bar.tasks[task].completed, bar.tasks[task].total, options.get('out'))}")
+            note(f"\nstopped: {_kept(bar.tasks[task].completed, total, options.get('out'))}")
             raise typer.Exit(130) from None
         finally:
             bar.stop()
-            for text in dict.fromkeys(str(one.message) for one in caught):
-                note(f"{name}: {text}")
+            _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
 
 
-def _kept(done: float, total: float | None, out: Path | None) -> str:
+def _kept(done: float, total: float, out: Path | None) -> str:
     if out is None:
         return "nothing is kept; with --out FILE the same command would go on"
-    rows = f"{done:.0f} of {total:.0f} rows were asked" if total is not None else "no row was asked"
-    return f"{rows}; their answers are in {out}, and the same command goes on"
+    if not done:
+        return "before any row was answered; the same command begins again"
+    return f"{done:.0f} of {total:.0f} rows were asked; their answers are in {out}, and the same command goes on"
 
 
 def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:
@@ -274,12 +317,19 @@ def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]
 def _table(forms: Mapping[str, Mapping[str, Any]]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("dataset", style="cyan", overflow="fold")
-    for name in ("rows", "failed", "score", "tokens in", "tokens out"):
+    for name in ("rows", "failed", "scored", "score", "tokens in", "tokens out"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, form in forms.items():
         shown = "none" if form["score"] is None else f"{form['score']:.4f}"
         usage = form["usage"]
-        counts = (form["rows"], form["failed"], shown, f"{usage['input_tokens']:,}", f"{usage['output_tokens']:,}")
+        counts = (
+            form["rows"],
+            form["failed"],
+            form["scored"],
+            shown,
+            f"{usage['input_tokens']:,}",
+            f"{usage['output_tokens']:,}",
+        )
         table.add_row(Text(plain(name)), *map(str, counts))
     console = Console(highlight=False)
     console.width = console.width if console.is_terminal else _WIDE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from agentkit_prompts.errors import InContextError, nearest
 __all__ = ["chosen_datasets", "meta_template_for", "rows_of", "with_model_entry"]
 
 _SAMPLING = ("temperature", "top_p", "top_k")
+_RATES = ("query_per_second", "request_rate")
 _NAMES = ("type", "abbr", "meta_template")
 """Keys of a model that say what it is, and the one that is followed elsewhere."""
 
@@ -86,12 +88,16 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
         except AgentDefinitionError as error:
             note(f"the settings of the configuration's model are not followed: {error}")
     if given:
-        note(f"not followed of the configuration's model: {', '.join(map(str, given))}")
+        listed = [f"{key} (--rate takes its place)" if key in _RATES else str(key) for key in given]
+        note(f"not followed of the configuration's model: {', '.join(listed)}")
     return model
 
 
 def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
-    """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`."""
+    """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
+
+    A folder that has one with the name of a dataset holds the rows of each in such a folder.
+    """
     named: dict[str, dict[str, Any]] = {}
     plain_files: list[str] = []
     splits: dict[str, Any] = {}
@@ -113,31 +119,57 @@ def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any
     if plain_files and (splits or len(plain_files) > 1):
         raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
     rest = [name for name in datasets if name not in named]
+    root = Path(plain_files[0]) if plain_files else None
+    if root is not None and any((root / name).is_dir() for name in rest):
+        return {**named, **_each({name: partial(_rows_in, root / name) for name in rest})}
     if (plain_files or splits) and (len(datasets) > 1 or not rest):
         raise InContextError(
             f"--rows: {config} has {len(datasets)} datasets: name the one of these rows, as in "
-            f"--rows {next(iter(datasets))}:test=FILE, or ask one alone with --dataset; "
-            f"there is: {', '.join(datasets)}"
+            f"--rows {next(iter(datasets))}:test=FILE, give a folder that has a folder of splits for each, or ask one "
+            f"alone with --dataset; there is: {', '.join(datasets)}"
         )
     if plain_files or splits:
         return {rest[0]: splits or load_rows(plain_files[0])}
-    return {**named, **_rows_beside({name: datasets[name] for name in rest}, config)}
+    return {**named, **_each({name: partial(_rows_beside, datasets[name], config) for name in rest})}
 
 
-def _rows_beside(datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
-    """Return the rows that each dataset names as its `path`, beside the configuration."""
+def _each(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Return the rows of each dataset; name everything that is wrong with any."""
     found: dict[str, Any] = {}
     problems = []
-    for name, dataset in datasets.items():
-        path = dataset.get("path")
-        file = config.parent / path if isinstance(path, str) and path else None
-        why = "it has no `path`" if not path else f"its path {path!r} is no file beside {config}"
+    for name, read in reads.items():
         try:
-            if file is None or not file.exists():
-                raise InContextError(f"{why}; name its rows with --rows FILE")
-            found[name] = load_rows(file)
+            found[name] = read()
         except InContextError as error:
             problems.append(f"dataset {name}: {error}")
     if problems:
         raise InContextError("\n".join(problems))
     return found
+
+
+def _rows_in(folder: Path) -> Any:
+    if not folder.is_dir():
+        raise InContextError(f"there is no folder {folder} with its rows, a file for each split")
+    return load_rows(folder)
+
+
+def _rows_beside(dataset: Mapping[str, Any], config: Path) -> Any:
+    """Return the rows that a dataset names beside its configuration: those of `path/name`, or else of `path`."""
+    path, part = dataset.get("path"), dataset.get("name")
+    if not isinstance(path, str) or not path:
+        raise InContextError("it has no `path`; name its rows with --rows FILE")
+    home = config.parent / path
+    inner = home / part if isinstance(part, str) and part else None
+    if inner is not None and inner.exists():
+        return load_rows(inner)
+    if home.is_file() or (home.is_dir() and inner is None):
+        return load_rows(home)
+    if inner is None:
+        raise InContextError(f"its path {path!r} is no file beside {config}; name its rows with --rows FILE")
+    try:
+        return load_rows(home)
+    except InContextError:
+        raise InContextError(
+            f"its path and name are {f'{path}/{part}'!r}, which is no folder beside {config}, and {path!r} holds no "
+            "rows either; name its rows with --rows FILE"
+        ) from None

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
-from agentkit.models.settings import NO_SETTINGS, ModelSettings, with_settings
+from agentkit.models.settings import NO_SETTINGS, ModelSettings, given_settings, with_settings
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.composition.composition import Composition
@@ -77,6 +77,12 @@ class Asker:
                 f"{self.inferencer.name} is built here and not run; run are {', '.join(ASKED)}. "
                 "`InContext.prompts` are its prompts"
             )
+        self._scores = self.inferencer.asks in ("ppl", "ll")
+        if self._scores and (unused := _chosen(settings)):
+            raise InContextError(
+                f"settings: {', '.join(unused)}: {self.inferencer.name} scores texts and generates nothing; leave "
+                f"{'it' if len(unused) == 1 else 'them'} out"
+            )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
         self.settings = _greedy(_settings(self.inferencer, model, self._template).under(settings), icl, model)
@@ -88,7 +94,8 @@ class Asker:
     def sent_settings(self) -> ModelSettings:
         """How the model is to answer, those settings included that it was made with."""
         own = getattr(self.model, "settings", None)
-        return own if isinstance(own, ModelSettings) else self.settings
+        sent = own if isinstance(own, ModelSettings) else self.settings
+        return ModelSettings(extra=sent.extra) if self._scores else sent
 
     @property
     def shown_settings(self) -> str:
@@ -97,12 +104,14 @@ class Asker:
         own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k")}
         sent = self.sent_settings
         shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
+        if self._scores:
+            return ", ".join(["log probabilities of texts, nothing generated", *shown])
         shown += [
             f"{name}={value!r} (chat template)"
             for name, value in own.items()
             if value is not None and getattr(sent, name) is None
         ]
-        if sent.temperature is None and own["temperature"] is None and self.inferencer.asks in ("gen", "dialogue"):
+        if sent.temperature is None and own["temperature"] is None:
             shown.append("temperature as its endpoint has it")
         return ", ".join(shown) or "no settings"
 
@@ -217,6 +226,12 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
             "give an ApiMetaTemplate, or a CompletionModel"
         )
     return made
+
+
+def _chosen(settings: ModelSettings) -> list[str]:
+    """Return what settings choose for a reply, as `name=value`."""
+    about_the_request = ("headers", "timeout", "extra")
+    return [f"{name}={value!r}" for name, value in given_settings(settings).items() if name not in about_the_request]
 
 
 def _greedy(settings: ModelSettings, icl: InContext, model: Model) -> ModelSettings:

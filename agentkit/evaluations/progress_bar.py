@@ -15,8 +15,8 @@ OnProgress: TypeAlias = Callable[[EvaluationProgress], object]
 
 
 @contextmanager
-def showing(progress: bool | OnProgress) -> Iterator[OnProgress | None]:
-    """Return what is called after every row, while the block runs.
+def showing(progress: bool | OnProgress, total: int) -> Iterator[OnProgress | None]:
+    """Return what is called after every one of so many rows, while the block runs.
 
     Raises:
         AgentDefinitionError: A bar is wanted and `rich` is not installed, or it is neither a bool nor a function.
@@ -34,7 +34,7 @@ def showing(progress: bool | OnProgress) -> Iterator[OnProgress | None]:
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-            task = bar.add_task("asking", total=None)
+            task = bar.add_task("asking", total=total)
 
             def show(now: EvaluationProgress) -> None:
                 text = f"asking ({now.failed} failed)" if now.failed else "asking"

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json
 from agentkit.evaluations.asking import Asker, GivenMeta
+from agentkit.evaluations.configured_dataset import configured
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
+from agentkit.evaluations.pace import Pace
 from agentkit.evaluations.progress_bar import OnProgress, showing
 from agentkit.evaluations.scores import Score
 from agentkit.evaluations.shipped_scores import score_of_rows
@@ -29,12 +31,12 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.infer_cfg import read_reader, shows_examples
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["configured", "run", "run_sync"]
+__all__ = ["run", "run_sync"]
 
 T = TypeVar("T")
 
@@ -57,6 +59,7 @@ async def run(
     meta_template: GivenMeta | None = None,
     settings: ModelSettings = NO_SETTINGS,
     concurrency: int | None = None,
+    rate: float | None = None,
     retries: int = 2,
     tokenizer: TokenCounter = ESTIMATE,
     embedder: Embedder | None = None,
@@ -78,6 +81,7 @@ async def run(
             inferencer nor the model have a temperature, top_p, top_k or do_sample, a model that takes plain text
             answers greedily (temperature 0), and one behind a chat API as its endpoint does.
         concurrency: Requests at once; the `batch_size` of the inferencer, or 16, when not given.
+        rate: Requests that begin in a second at most; as many as `concurrency` allows, when not given.
         retries: Further attempts at a request that failed for the moment, beside those of the model itself.
         tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
         embedder: Makes the vectors of a `TopkRetriever` in a configuration.
@@ -95,11 +99,12 @@ async def run(
         if isinstance(asked, Mapping):
             raise InContextError("rows: expected the rows that are asked; splits by name go with a configuration")
     else:
-        icl, asked = configured(evaluation, rows, embedder)
+        icl, asked = configured(evaluation, rows, embedder, score)
     limit = concurrency if concurrency is not None else icl.inferencer.batch_size or _CONCURRENCY
     for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
         if type(value) is not int or value < least:
             raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
+    pace = Pace(rate)
     asker = Asker(icl, model, meta_template, settings)
     icl.reader.check((), asked)
     scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
@@ -109,10 +114,11 @@ async def run(
         about["chat_template"] = digest
     with ExitStack() as stack:
         file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
-        listener = stack.enter_context(showing(progress))
+        listener = stack.enter_context(showing(progress, len(asked)))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
-        _warn_of_shown(icl, asked, ids)
-        running = _Running(asker, asked, ids, file, scores, retries, tokenizer, listener)
+        warn_of_columns(icl, asked)
+        warn_of_own_answers(icl, asked, ids)
+        running = _Running(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
         return await running.all(limit)
 
 
@@ -139,32 +145,16 @@ def run_sync(
     **options: Any,
 ) -> Evaluation:
     """Ask a model about every row from code that is not async. See `run`."""
-    return run_blocking(run(evaluation, rows, model, **options))
-
-
-def configured(
-    cfg: Mapping[str, Any], rows: Sequence[Row] | Mapping[str, Sequence[Row]], embedder: Embedder | None
-) -> tuple[InContext, Sequence[Row]]:
-    """Return the evaluation of a dataset's configuration, and the rows that it asks.
-
-    Raises:
-        InContextError: The configuration, or its rows, cannot be used.
-    """
-    if not isinstance(cfg, Mapping):
-        raise InContextError(f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}")
-    missing = [name for name in ("infer_cfg", "reader_cfg") if name not in cfg]
-    if missing:
-        raise InContextError(
-            f"configuration: it has no {' and no '.join(missing)}; give one dataset, as `load_datasets` returns them, "
-            f"with infer_cfg and reader_cfg; there is: {', '.join(map(str, cfg)) or 'nothing'}"
+    try:
+        return run_blocking(run(evaluation, rows, model, **options))
+    except KeyboardInterrupt as error:
+        out = options.get("out")
+        error.add_note(
+            "the evaluation was stopped and nothing is kept; with out= the same call would go on"
+            if out is None
+            else f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
         )
-    if not isinstance(rows, Mapping):
-        return InContext.from_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder=embedder), rows
-    reader = read_reader(cfg["reader_cfg"])
-    if reader.train_split not in rows and not shows_examples(cfg["infer_cfg"]):
-        rows = {**rows, reader.train_split: ()}
-    train, test = reader.split(rows)
-    return InContext.from_cfg(cfg["infer_cfg"], cfg["reader_cfg"], train=train, embedder=embedder), test
+        raise
 
 
 class _Running:
@@ -177,6 +167,7 @@ class _Running:
         ids: Sequence[tuple[int, ...]],
         file: AnswerFile | None,
         score: Score | None,
+        pace: Pace,
         retries: int,
         tokenizer: TokenCounter,
         listener: OnProgress | None,
@@ -184,7 +175,7 @@ class _Running:
         self._asker, self._icl = asker, asker.icl
         self._rows, self._ids = rows, ids
         self._file, self._score = file, score
-        self._retries, self._tokenizer, self._listener = retries, tokenizer, listener
+        self._pace, self._retries, self._tokenizer, self._listener = pace, retries, tokenizer, listener
         self._labels = self._icl.labels(rows) if self._icl.mode == "ppl" else []
         self._row = {"gen": self._once, "dialogue": self._in_turns, "ppl": self._scored, "ll": self._scored}[
             self._icl.inferencer.asks
@@ -338,6 +329,7 @@ class _Running:
             self._reused.add(number)
             return TextScore(tuple(known["tokens"]), tuple(known["log_probabilities"]))
         score = await self._tried(lambda: self._asker.score(text))
+        self._usage += score.usage
         if self._file is not None:
             found = as_json(score.tokens), as_json(score.log_probabilities)
             self._keep(number, part, shown, b'"tokens":%s,"log_probabilities":%s' % found)
@@ -376,6 +368,7 @@ class _Running:
     async def _tried(self, send: Callable[[], Awaitable[T]]) -> T:
         attempt = 0
         while True:
+            await self._pace.turn()
             try:
                 found = await send()
             except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:
@@ -402,22 +395,6 @@ class _Running:
 def _has_no_connection(error: ModelError) -> bool:
     """Return whether an endpoint did not answer at all; the model has tried several times."""
     return isinstance(error, ModelUnavailable) and error.status is None
-
-
-def _warn_of_shown(icl: InContext, rows: Sequence[Row], ids: Sequence[tuple[int, ...]]) -> None:
-    """Warn of rows that are asked with their own answer in front of them."""
-    answer = icl.reader.output_column
-    shown = [
-        number
-        for number, row in enumerate(rows)
-        if answer is not None and answer in row and any(icl.train[one] == row for one in ids[number])
-    ]
-    if shown:
-        warn(
-            f"{len(shown)} of {len(rows)} rows (the first is row {shown[0]}) stand among their own worked examples, "
-            "answer included, so their score means nothing; name a train_split whose rows are not asked",
-            InContextWarning,
-        )
 
 
 def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match, score_of
@@ -11,10 +12,14 @@ from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 
-__all__ = ["score_of_rows"]
+__all__ = ["score_of_cfg", "score_of_rows"]
 
 _CHOICES = ("first_option_postprocess", "last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
+_EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
+_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess")
+_LIKE = 0.88
+"""How like a name another has to be: all of these end in the same word."""
 _OFF = "score='none' asks the rows without scoring them"
 _NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
@@ -29,7 +34,7 @@ def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, r
     if score == "none":
         return None
     if found is None:
-        found = _score_of_cfg(eval_cfg) or (exact_match if icl.mode == "ppl" else None)
+        found = score_of_cfg(eval_cfg) or (exact_match if icl.mode == "ppl" else None)
     if found is None or not len(rows):
         return found
     column = icl.reader.output_column
@@ -57,8 +62,12 @@ def _checked(score: Score, number: int, gold: Any) -> None:
         raise InContextError(f"row {number}: {error}") from error
 
 
-def _score_of_cfg(eval_cfg: object) -> Score | None:
-    """Return the score that an `eval_cfg` asks for; None without one."""
+def score_of_cfg(eval_cfg: object) -> Score | None:
+    """Return the score that an `eval_cfg` asks for; None without one.
+
+    Raises:
+        InContextError: Nothing here scores like that.
+    """
     if not isinstance(eval_cfg, Mapping) or not eval_cfg:
         return None
     evaluator, answers, golds = (
@@ -72,9 +81,14 @@ def _score_of_cfg(eval_cfg: object) -> Score | None:
         return _general_match
     if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _NUMBERS:
         return numeric_match
-    named = ", ".join(name for name in (evaluator, answers, golds) if name)
+    known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
+    named = ", ".join(name for name, _ in known if name is not None)
+    wrong = [(name, names) for name, names in known if name is not None and name not in names]
+    near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
+    meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InContextError(
-        f"eval_cfg: {named}: nothing here scores like that; give score= exact, choice or numeric, or a function; {_OFF}"
+        f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
+        f"numeric, or a function; {_OFF}"
     )
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "body_of",
     "by_request",
     "checked_settings",
+    "given_settings",
     "patched",
     "with_settings",
 ]
@@ -110,7 +111,7 @@ class ModelSettings:
     def under(self, other: ModelSettings) -> ModelSettings:
         """Return these settings with those fields of `other` in their place that it has."""
         check_types(AgentDefinitionError, "settings", settings=(other, ModelSettings, "ModelSettings"))
-        given = {name: value for name, value in _given(other).items() if name not in ("headers", "extra")}
+        given = {name: value for name, value in given_settings(other).items() if name not in ("headers", "extra")}
         headers = {name.lower(): (name, value) for name, value in (*self.headers.items(), *other.headers.items())}
         extra = patched(self.extra, other.extra, keep_none=True)
         return replace(self, **given, headers=FrozenDict(headers.values()), extra=extra)
@@ -126,7 +127,7 @@ class ModelSettings:
                 f"{self!r} cannot be pickled, as it holds headers, or a secret in extra: make it again there, with "
                 "what gives the secret"
             )
-        return _made_of, (type(self), _given(self))
+        return _made_of, (type(self), given_settings(self))
 
     def __copy__(self) -> ModelSettings:
         return self
@@ -135,7 +136,7 @@ class ModelSettings:
         return self
 
     def __repr__(self) -> str:
-        shown = {**_given(self), **({"headers": [*self.headers]} if self.headers else {})}
+        shown = {**given_settings(self), **({"headers": [*self.headers]} if self.headers else {})}
         if self.extra:
             shown["extra"] = without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -145,7 +146,7 @@ def _made_of(cls: type[ModelSettings], given: dict[str, Any]) -> ModelSettings:
     return cls(**given)
 
 
-def _given(settings: ModelSettings) -> dict[str, Any]:
+def given_settings(settings: ModelSettings) -> dict[str, Any]:
     """Return the fields that are given, by name."""
     values = {one.name: getattr(settings, one.name) for one in fields(settings)}
     return {name: value for name, value in values.items() if value is not None and value != {}}
@@ -261,7 +262,7 @@ def body_of(settings: ModelSettings, table: Fields, model: str, refused: Iterabl
     """
     body: dict[str, Any] = {}
     wrong: list[str] = []
-    for name, value in _given(settings).items():
+    for name, value in given_settings(settings).items():
         if name in _OF_THE_REQUEST:
             continue
         written = table.get(name)

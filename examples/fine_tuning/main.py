@@ -8,7 +8,7 @@ Prints:
 """
 
 import json
-import tempfile
+import sys
 from pathlib import Path
 
 from agentkit import PromptContext
@@ -17,11 +17,10 @@ from agentkit.prompts import Layers, compose
 LAYERS = Layers("You help with git.")
 TURNS = [("How do I undo a commit?", "Use git revert."), ("Where is the history?", "Use git log.")]
 
-rows = [compose(LAYERS, PromptContext(user_input=asked)).to_sample(said, "qwen") for asked, said in TURNS]
-with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder) / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    print(f"{len(path.read_text('utf-8').splitlines())} rows in {path.name}")
+rows = [compose(LAYERS, PromptContext(user_input=asked)).to_sample(reply, "qwen") for asked, reply in TURNS]
+path = Path(sys.argv[1] if len(sys.argv) > 1 else "rows.jsonl")
+path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+print(f"{len(rows)} rows in {path}")
 
 for row in rows:
     print("learns:", [row["text"][start:end] for start, end in row["loss_spans"]])

@@ -40,7 +40,8 @@ __all__ = [
 _MAX_NAME = 64
 _MAX_NAMES = 100
 _MAX_LISTED = 20
-_OURS = ("agentkit", "agentkit_prompts", "agentkit_tools", "pydantic")
+_BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydantic")
+"""Packages in which nobody looks for the cause of a warning."""
 
 
 C = TypeVar("C", bound=type)
@@ -206,7 +207,7 @@ class LiteralTextWarning(UserWarning):
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside of these packages that led here."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

@@ -75,7 +75,7 @@ def test_every_dataset_of_a_file_is_asked_and_scored(
     assert shown == [("few", 2, 0, 1.0), ("zero", 2, 0, 0.5)]
     assert "Q: 1+1 A: 2\nQ: 2+2" in [texts_of(request)[0] for request in server.to("eval")]  # in whatever order
     again = run("eval", "sums.py", "--model", "eval", "--out", "answers")
-    assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "1.0000", "0", "0"]
+    assert again.stdout.splitlines()[1].split() == ["few", "2", "0", "2", "1.0000", "0", "0"]
     assert f"few: 0 rows asked now, 2 were kept in {Path('answers', 'few.jsonl')}" in again.stderr
     assert len(server.to("eval")) == 4  # nothing was asked again
 
@@ -88,7 +88,7 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
     refused = run("eval", "sums.py", "-d", "few", "--rows", "all.json")
     assert refused.exit_code == 1 and "no row of test has a column 'answer', so nothing can be scored" in refused.stderr
     done = run("eval", "sums.py", "-d", "few", "--rows", "all.json", "--score", "none")
-    assert done.exit_code == 0 and done.stdout.splitlines()[1].split()[3] == "none"
+    assert done.exit_code == 0 and done.stdout.splitlines()[1].split()[3:5] == ["0", "none"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,8 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
     [
         (
             ("--rows", "few/test.csv"),
-            "--rows few:test=FILE, or ask one alone with --dataset; there is: few, zero",
+            "--rows few:test=FILE, give a folder that has a folder of splits for each, or ask one alone with "
+            "--dataset; there is: few, zero",
         ),
         (("--rows", "few/test.csv", "-d", "few"), "shows row 0, and there are no training rows"),
         (("--dataset", "fewer"), "no dataset 'fewer'; did you mean 'few'"),
@@ -133,11 +134,11 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     command = ("eval", "sums.py", "-d", "zero", "-m", "half", "--out", "out.jsonl", "--concurrency", "1")
     done = run(*command)
     assert done.exit_code == 1 and "1 of 2 rows could not be asked: row 1" in done.stderr
-    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "1", "1.0000"]
+    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "1", "1"]
     server.on("half", good)
     done = run(*command)
     assert done.exit_code == 0 and len(server.to("half")) == 3
-    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "0", "1.0000"]
+    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "0", "2"]
 
 
 def test_labels_are_scored_by_a_model_of_raw_completions(
@@ -222,7 +223,10 @@ def test_prompts_are_shown_and_nobody_is_asked(
     server.on("unasked", answers(right))
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     done = run("eval", "sums.py", "--model", "unasked", "--show", "1")
-    assert (done.exit_code, done.stdout) == (0, "user: Q: 1+1 A: 2\nQ: 2+2\nuser: Q: 2+2\n"), done.stderr
+    assert (done.exit_code, done.stdout) == (
+        0,
+        "few, row 0:\nuser: Q: 1+1 A: 2\nQ: 2+2\n\nzero, row 0:\nuser: Q: 2+2\n",
+    ), done.stderr
     done = run("eval", "sums.py", "-d", "zero", "-m", "unasked", "--chat-template", "qwen", "--show", "9", "--json")
     assert [one["row"] for one in json.loads(done.stdout)] == [0, 1]
     assert json.loads(done.stdout)[0]["prompt"].endswith("Q: 2+2<|im_end|>\n<|im_start|>assistant\n")
@@ -263,3 +267,73 @@ def test_a_server_that_is_not_there_is_reported_once(run: Run, sums: Path, monke
     done = run("eval", "sums.py", "-m", "gone")
     assert done.exit_code == 1 and done.stdout == ""
     assert done.stderr.count("no connection") == 1 and "--out" not in done.stderr
+    assert (
+        "is the server running? Check that base_url (OPENAI_BASE_URL) ends where /chat/completions begins"
+        in done.stderr
+    )
+
+
+def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) -> None:
+    for name in ("few", "zero"):
+        (sums / "root" / name).mkdir(parents=True)
+        for file in (sums / name).iterdir():
+            file.rename(sums / "root" / name / file.name)
+    done = run("eval", "sums.py", "--rows", "root", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
+    assert "no model is named: the offline stand-in answers, so a score means nothing" in done.stderr
+    (sums / "root" / "zero" / "test.csv").unlink()
+    (sums / "root" / "zero").rmdir()
+    done = run("eval", "sums.py", "--rows", "root")
+    assert done.exit_code == 1 and f"dataset zero: there is no folder {Path('root', 'zero')}" in done.stderr
+
+
+def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
+    (sums / "set").mkdir()
+    (sums / "few").rename(sums / "set" / "few")
+    (sums / "mmlu.py").write_text(SUMS.replace("path=name", "path='set', name=name"))
+    done = run("eval", "mmlu.py", "-d", "few", "--json")
+    assert done.exit_code == 0 and json.loads(done.stdout)["datasets"][0]["rows"] == 2, done.stderr
+    refused = run("eval", "mmlu.py")
+    assert (
+        refused.exit_code == 1
+        and "dataset zero: its path and name are 'set/zero', which is no folder" in refused.stderr
+    )
+
+
+def test_the_first_rows_alone_are_asked_and_the_same_file_goes_on_with_the_others(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.on("first", answers(right))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    command = ("eval", "sums.py", "-m", "first", "--out", "kept", "--json", "--rate", "1000")
+    done = run(*command, "--limit", "1")
+    assert [one["rows"] for one in json.loads(done.stdout)["datasets"]] == [1, 1], done.stderr
+    done = run(*command)
+    assert [(one["rows"], one["reused"]) for one in json.loads(done.stdout)["datasets"]] == [(2, 1), (2, 1)]
+    assert run(*command, "--rate", "0").exit_code == 1
+
+
+def test_a_misspelt_column_is_named_before_anything_is_asked(run: Run, sums: Path) -> None:
+    (sums / "odd.py").write_text(SUMS.replace("prompt + 'Q: {question}'", "prompt + 'Q: {qestion}'"))
+    for options in (("--show", "1"), ()):
+        done = run("eval", "odd.py", "-d", "zero", *options)
+        assert done.exit_code == 0
+        assert done.stderr.count("prompt_template: `{qestion}` is no column") == 1
+        assert "the input column 'question' is not in it; did you mean `{question}`?" in done.stderr
+
+
+def test_what_scores_texts_names_that_nothing_is_generated(
+    run: Run, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "mood.yaml").write_text(MOOD)
+    (folder / "mood.csv").write_text('text,label\n"I laugh,",good\n')
+    server.on("quiet", likely(lambda token, before: -1.0))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    command = ("eval", "mood.yaml", "--model", "quiet", "--chat-template", "qwen")
+    done = run(*command)
+    assert "model quiet: log probabilities of texts, nothing generated\n" in done.stderr and "0.8" not in done.stderr
+    assert [int(number) > 0 for number in done.stdout.splitlines()[1].split()[-2:]] == [True, True]
+    refused = run(*command, "--temperature", "0.3")
+    assert refused.exit_code == 1 and "--temperature: texts are scored and none is generated" in refused.stderr
+    assert len(server.to("quiet")) == 2

@@ -25,10 +25,16 @@ EXAMPLES = sorted(
 LABEL = re.compile(r"\[(?:README\.md|docs/[\w-]+\.md)#\d+\]")
 
 
-def run(script: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(script: Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8", **environment}
     return subprocess.run(
-        [sys.executable, str(script)], capture_output=True, encoding="utf-8", env=environment, timeout=120, check=False
+        [sys.executable, str(script)],
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        env=environment,
+        timeout=120,
+        check=False,
     )
 
 
@@ -41,7 +47,7 @@ def test_an_example_prints_what_its_docstring_says(example: Path, tmp_path: Path
     docstring = ast.get_docstring(ast.parse(example.read_text("utf-8"))) or ""
     _, _, printed = docstring.partition("Prints:\n\n")
     assert printed, "the docstring says nothing about what it prints"
-    done = run(example, XDG_RUNTIME_DIR=str(tmp_path))
+    done = run(example, tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     said = [line.rstrip() for line in done.stdout.splitlines()]
     assert said == textwrap.dedent(printed).rstrip().splitlines()

@@ -48,6 +48,7 @@ def likely(value: Callable[[str, str], float], *, writes: str = "!") -> Handler:
             at += len(token)
         logprobs: dict[str, Any] = {"tokens": [*tokens, writes], "token_logprobs": [*values, -9.0]}
         choice = {"index": 0, "text": text + writes, "finish_reason": "length", "logprobs": logprobs}
-        return JSONResponse({"id": "c1", "model": "served", "choices": [choice]})
+        usage = {"prompt_tokens": len(tokens), "completion_tokens": 1, "total_tokens": len(tokens) + 1}
+        return JSONResponse({"id": "c1", "model": "served", "choices": [choice], "usage": usage})
 
     return handler

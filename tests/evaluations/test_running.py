@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import signal
+import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -460,3 +464,85 @@ async def test_an_api_meta_template_says_who_speaks(server: ChatServer) -> None:
     await evaluation.run(cfg(), ROWS[:1], chat(server, "api"), meta_template=meta)
     assert server.to("api")[0].body["messages"] == [{"role": "user", "content": "[1+1=?]"}]
     assert json.dumps(server.to("api")[0].body)
+
+
+class TestDoubts:
+    @pytest.mark.parametrize(
+        ("template", "warned"),
+        [
+            ("Q: {qestion}", r"`\{qestion\}` is no column .* 'question' is not in it; did you mean `\{question\}`\?"),
+            ("Q: { question }", r"`\{ question \}` is no column .* did you mean `\{question\}`\?"),
+            ("Q: {Question!r}", r"`\{Question!r\}` is no column .* did you mean `\{question\}`\?"),
+            ("{question} A: {answr}", r"`\{answr\}` is no column and stays as it is; did you mean `\{answer\}`\?"),
+            ({"round": [{"role": "HUMAN", "prompt": "{q}"}]}, r"`\{q\}` is no column .* 'question' is not in it"),
+            ({"yes": "{question} yes", "no": "{qestion} no"}, r"`\{qestion\}` is no column"),
+        ],
+    )
+    async def test_braces_that_are_probably_a_column_are_named(self, template: Any, warned: str) -> None:
+        icl = InContext.from_cfg(cfg(template)["infer_cfg"], READER)
+        with pytest.warns(InContextWarning, match=f"prompt_template: {warned}"):
+            await evaluation.run(icl, ROWS[:1], ScriptedModel(["x"]))
+
+    @pytest.mark.parametrize("template", ["{question} \\boxed{x} {answer}", "{question}: {sum} {'a': 1} {}", "Sum:"])
+    async def test_braces_that_mean_themselves_are_left_alone(self, template: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            await evaluation.run(cfg(template), ROWS[:1], ScriptedModel(["x"]))
+
+    def test_rows_with_their_own_answer_in_front_are_named_at_the_line_that_asks(self) -> None:
+        few = cfg("</E>{question}")["infer_cfg"]
+        few |= {
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
+            "ice_template": {"template": "{question}{answer}"},
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0, 1]},
+        }
+        icl = InContext.from_cfg(few, READER, train=ROWS[:2])
+        with pytest.warns(InContextWarning, match=r"^2 of 5 rows .* so the score of those 2 means nothing") as caught:
+            evaluation.run_sync(icl, ROWS, ScriptedModel.repeat("x"))
+        assert caught[0].filename == __file__
+        with pytest.warns(InContextWarning, match=r"^1 of 1 rows \(row 0\) stands among its own worked examples"):
+            next(icl.samples(ROWS[:1]))
+
+
+def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> None:
+    class Stopped(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        evaluation.run_sync(cfg(), ROWS[:1], Stopped.repeat("x"), out=tmp_path / "kept.jsonl")
+    assert caught.value.__notes__ == [
+        f"the evaluation was stopped; its answers are in {tmp_path / 'kept.jsonl'}, and the same call goes on"
+    ]
+
+
+async def test_requests_begin_at_the_distance_of_a_rate() -> None:
+    begun: list[float] = []
+
+    class Timed(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            begun.append(asyncio.get_running_loop().time())
+            return await super().request(composition)
+
+    await evaluation.run(cfg(), ROWS, Timed.repeat("x"), rate=50)
+    assert begun[-1] - begun[0] >= 4 / 50 - 0.005
+    for wrong in (0, -1, float("nan"), float("inf"), "2", True):
+        with pytest.raises(InContextError, match="rate: expected requests in a second, a number above 0"):
+            await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), rate=wrong)  # type: ignore[arg-type]
+
+
+async def test_settings_that_nothing_would_follow_are_refused(server: ChatServer) -> None:
+    made = cfg({"yes": "{question} yes", "no": "{question} no"}, type="PPLInferencer")
+    model = completions(server, "scored")
+    with pytest.raises(InContextError, match=r"settings: temperature=0.3, seed=1: PPLInferencer scores texts"):
+        await evaluation.run(made, ROWS, model, settings=ModelSettings(temperature=0.3, seed=1))
+
+
+async def test_the_keys_of_all_parts_are_wrong_at_once() -> None:
+    made = {**cfg(), "eval_cfg": {"evaluator": {"type": "AccEvaluater"}}, "reader_cfg": {**READER, "otput": 1}}
+    made["infer_cfg"]["prompt_templat"] = {}
+    with pytest.raises(InContextError) as caught:
+        await evaluation.run(made, ROWS, ScriptedModel.repeat("x"))
+    for part in ("'prompt_templat'", "'otput'", "eval_cfg: AccEvaluater: nothing .* did you mean 'AccEvaluator'"):
+        assert re.search(part, str(caught.value))

@@ -212,7 +212,9 @@ class CompletionModel(EndpointModel):
         body = {"model": self.name, "prompt": text, "echo": True, "logprobs": 1, "temperature": 0.0, "max_tokens": 1}
         # A sampling setting must not change what is scored.
         asked = patched(body, self.settings.extra)
-        return (await self._sent(asked, lambda: EchoReader(text, self.name, self.host))).score()
+        reader = await self._sent(asked, lambda: EchoReader(text, self.name, self.host))
+        found = reader.score()
+        return TextScore(found.tokens, found.log_probabilities, reader.usage)
 
     def _stream_options(self) -> dict[str, Any]:
         return usage_options(self._clients, self.settings.extra)

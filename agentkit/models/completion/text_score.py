@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.model import NO_USAGE, Usage
 from agentkit.models.model_errors import ModelReplyError
 
 __all__ = ["EchoReader", "TextScore"]
@@ -27,6 +28,8 @@ class TextScore:
     character which another began."""
     log_probabilities: tuple[float | None, ...]
     """Natural logarithms; None for a first token, which nothing stands before."""
+    usage: Usage = NO_USAGE
+    """Tokens of the request."""
 
     def total(self, start: int = 0) -> float:
         """Return the log probability of the text from a character on; a token belongs to where it ends."""

@@ -44,7 +44,7 @@ _TAIL_SECONDS = 10.0
 _END_SECONDS = 0.5
 """How long is waited for the end of a stream whose last event has come, so that its connection can be used again."""
 _ONLY_TEXT = (
-    "; or, if the server only completes text, name a chat template: CompletionModel, --chat-template NAME, or "
+    "; if the server only completes text, name a chat template: CompletionModel, --chat-template NAME, or "
     "chat_template: under model: of an agent file"
 )
 _MIN_SECRET = 8
@@ -321,7 +321,8 @@ class EndpointModel(ABC):
             self.path,
             self.noun,
             sdk.key,
-            f"{address} ends where {self.path} begins{_ONLY_TEXT if self.path == '/chat/completions' else ''}",
+            f"{address} ends where {self.path} begins",
+            _ONLY_TEXT if self.path == "/chat/completions" else "",
             self._secrets(),
         )
 

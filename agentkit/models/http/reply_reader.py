@@ -141,7 +141,7 @@ class ReplyReader(Reader):
     def __init__(self, provider: str = "openai") -> None:
         self._provider = provider
         self._kept: _Object = {}
-        self._usage = Usage()
+        self.usage = Usage()
         self._text: list[str] = []
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
         self._refused = self._has_content = self._has_message = False
@@ -159,7 +159,7 @@ class ReplyReader(Reader):
         data = object_of(document, "the reply")
         self._take_model(data)
         if data.get("usage"):
-            self._usage = _usage(object_of(data["usage"], "usage"))
+            self.usage = _usage(object_of(data["usage"], "usage"))
         choices = data.get("choices") or []
         if not isinstance(choices, list):
             raise ProtocolError(f"choices: expected a list, got {brief(choices)}")
@@ -189,7 +189,7 @@ class ReplyReader(Reader):
             reason = "refusal"
         if not calls and not self._text:
             self._check_empty(reason)
-        return Reply(self._message(calls), self._usage, clean(reason or "stop"), clean(self.model or model))
+        return Reply(self._message(calls), self.usage, clean(reason or "stop"), clean(self.model or model))
 
     def _check_empty(self, reason: str | None) -> None:
         """Refuse a reply without text and calls, unless the server says that it is empty."""

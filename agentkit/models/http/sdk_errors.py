@@ -91,7 +91,9 @@ class Asked:
     keys: str
     """What gives the key, such as `OPENAI_API_KEY`."""
     address: str
-    """What gives the base URL, and what it is like."""
+    """What gives the base URL, and how it must end."""
+    other_form: str = ""
+    """What else to do, where a server may be there that is asked in another way."""
     secrets: Sequence[str] = ()
     """What is kept out of messages."""
 
@@ -122,7 +124,9 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
         return _from_status(_status(error.code), error.code, asked.shown(error.explanation), None, asked)
     if isinstance(error, ProtocolError):
         shown = asked.shown(str(error))
-        return ModelReplyError(f"the reply is not a {asked.noun}: {shown}; check that {asked.address}", **where)
+        return ModelReplyError(
+            f"the reply is not a {asked.noun}: {shown}; check that {asked.address}{asked.other_form}", **where
+        )
     response = getattr(error, "response", None)
     status = getattr(error, "status_code", None)
     if response is not None and isinstance(status, int):
@@ -136,7 +140,7 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
             return ModelUnavailable(
                 f"no answer in time ({reason}); ask again, or allow a longer timeout in its settings", **where
             )
-        return ModelUnavailable(f"no connection ({reason}); is the server running, and {asked.address}?", **where)
+        return ModelUnavailable(f"no connection ({reason}): is the server running? Check that {asked.address}", **where)
     if isinstance(error, UnicodeEncodeError):
         return ModelRequestError(
             "the prompt holds a lone surrogate, which UTF-8 cannot carry; clean the text where it comes in, with "
@@ -190,7 +194,7 @@ def _kind(status: int, code: str, explanation: str, after: float | None, asked: 
     if status >= 500 or status in (408, 409):
         return ModelUnavailable, "the endpoint failed: ask again later"
     if status == 404:
-        return ModelRequestError, f"check the model name, and that {asked.address}"
+        return ModelRequestError, f"check the model name, and that {asked.address}{asked.other_form}"
     if status == 413 or any(words in code or words in explanation for words in _TOO_LONG):
         return ModelRequestError, "the prompt is too long for this model: compose it with a smaller budget"
     return ModelRequestError, "the endpoint does not accept this request: correct what it names"

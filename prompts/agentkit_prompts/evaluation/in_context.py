@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
+from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
@@ -301,6 +302,7 @@ class InContext:
                 "infer_mode 'every' asks each turn after the model's own answers: run the evaluation with a model, or "
                 "send the answers to `requests`; 'every_with_gt' and 'last' need none"
             )
+        warn_of_columns(self, rows)
         labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             try:
@@ -344,7 +346,10 @@ class InContext:
         if without:
             listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
             raise InContextError(f"samples: rows {listed} have no answer; the output column is {answer!r}")
-        for row, ids in zip(rows, self.ids(rows), strict=True):
+        chosen = self.ids(rows)
+        warn_of_columns(self, rows)
+        warn_of_own_answers(self, rows, chosen)
+        for row, ids in zip(rows, chosen, strict=True):
             prompt = self.prompt(row, ids, keep_separator=False)
             messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
             context = PromptContext(user_input=UserInput(""), conversation=messages)
@@ -392,12 +397,13 @@ def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: 
     if type(retriever) is StaticSelector and retriever.ids is not None:
         odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
         if odd:
-            held = f"of {len(train)} training rows, counted from 0" if len(train) else "and there are no training rows"
-            problems.append(f"the retriever shows row {', '.join(odd)}, {held}")
+            there = f"of {len(train)} training rows, counted from 0" if len(train) else _and_no_rows(reader)
+            problems.append(f"the retriever shows row {', '.join(odd)}, {there}")
     else:
         wanted = getattr(retriever, "k", None)
         if (least := wanted if type(wanted) is int else 1) > len(train):
-            problems.append(_too_few(type(retriever).__name__, least, len(train)))
+            there = f"and there are {len(train)} training rows; ask for fewer" if len(train) else _and_no_rows(reader)
+            problems.append(f"the retriever ({type(retriever).__name__}) shows {least} worked examples, {there}")
     try:
         reader.check(train, ())
     except InContextError as error:
@@ -405,13 +411,12 @@ def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: 
     return problems
 
 
-def _too_few(name: str, wanted: int, there: int) -> str:
-    start = f"the retriever ({name}) shows {wanted} worked examples, and there are"
-    if there:
-        return f"{start} {there} training rows; ask for fewer"
+def _and_no_rows(reader: DatasetReader) -> str:
+    """Say that there are no training rows, and how they are given."""
+    train, test = reader.train_split, reader.test_split
     return (
-        f"{start} no training rows: give those of their split beside the rows that are asked, or retrieve none "
-        "(ZeroRetriever)"
+        f"and there are no training rows: add --rows {train}=FILE (Python: the rows as {{{train!r}: [...], "
+        f"{test!r}: [...]}}, or train=), or use ZeroRetriever"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.errors import InContextError, PromptError, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
@@ -21,7 +21,7 @@ from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 if TYPE_CHECKING:
     from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["read_cfg", "read_reader", "shows_examples"]
+__all__ = ["read_cfg", "shows_examples"]
 
 _KEYS = ("prompt_template", "ice_template", "retriever", "inferencer")
 _LENGTH = "max_out_len"
@@ -30,10 +30,16 @@ _TEMPLATES: dict[str, Any] = {
     kind.__name__: kind for kind in (PromptTemplate, RawPromptTemplate, MultiTurnPromptTemplate, MMPromptTemplate)
 }
 _Settings = Mapping[str, Any]
+_MAX_EXAMPLE = 5
+"""Row numbers that an error shows as an example."""
 
 
 def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     ids = settings.get("fix_id_list")
+    if ids is None:
+        count = settings.get("ice_num")
+        example = [*range(count if type(count) is int and 0 < count <= _MAX_EXAMPLE else _MAX_EXAMPLE)]
+        raise InContextError(f"fix_id_list is missing: the numbers of the training rows to show, such as {example}")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
         raise InContextError(f"fix_id_list must be a list of row numbers, got {ids!r}"[:200])
     odd = [repr(number) for number in ids if type(number) is not int]
@@ -83,19 +89,6 @@ def shows_examples(infer_cfg: Mapping[str, Any]) -> bool:
     return retriever is not None and not (
         isinstance(retriever, Mapping) and _name(retriever.get("type")) == "ZeroRetriever"
     )
-
-
-def read_reader(cfg: Mapping[str, Any] | DatasetReader) -> DatasetReader:
-    """Return the reader of a `reader_cfg`.
-
-    Raises:
-        InContextError: It is invalid; names everything that is wrong.
-    """
-    problems: list[str] = []
-    reader = _reader(cfg, problems)
-    if problems:
-        raise InContextError("; ".join(problems))
-    return cast("DatasetReader", reader)
 
 
 def _reader(cfg: Any, problems: list[str]) -> Any:

@@ -65,7 +65,8 @@ class PromptTemplate(RowTemplate):
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None
-        self._tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
+        self.tokens: Tokens = tuple((token, name) for name, token in (column_token_map or {}).items())
+        """Other spellings of columns."""
         self._plans: dict[Hashable, _Plan] = {}
 
     @property
@@ -147,7 +148,7 @@ class PromptTemplate(RowTemplate):
             pieces = [text.replace(self.ice_token, "")] if form.endswith("ice") else text.split(self.ice_token)
         if self.sep_token is not None and form in ("prompt", "clean ice"):
             pieces = [piece.replace(self.sep_token, "") for piece in pieces]
-        return tuple([slots(piece, names, self._tokens) for piece in pieces])
+        return tuple([slots(piece, names, self.tokens) for piece in pieces])
 
     def _render(self, label: Any, form: str, row: Mapping[str, Any], ice: Shown) -> Shown:
         chosen, names = self._chosen(label), tuple(row)

@@ -388,7 +388,7 @@ def test_everything_that_is_wrong_with_a_configuration_is_reported_at_once() -> 
         ({**ASKS, "retriever": {"type": "ZeroRetreiver"}}, "did you mean 'ZeroRetriever'"),
         ({**ASKS, "retriever": {"type": "MDLRetriever"}}, "unknown type 'MDLRetriever'"),
         ({**ASKS, "retriever": {**ZERO, "ice_separator": 1}}, "ice_separator must be text"),
-        ({**ASKS, "retriever": {"type": "FixKRetriever"}}, "fix_id_list must be a list"),
+        ({**ASKS, "retriever": {"type": "FixKRetriever"}}, "fix_id_list is missing: .* such as .0, 1, 2, 3, 4."),
         ({**ASKS, "retriever": {"type": "RandomRetriever", "ice_num": -1}}, "whole number"),
         ({**ASKS, "inferencer": {**GEN, "gen_field_replace_token": 1}}, "must be text, got 1"),
         ({**ASKS, "retriever": TWO}, "no ice_template to show them with"),
