@@ -127,7 +127,7 @@ class Chain(Generic[Output]):
     ) -> None:
         if not callable(getattr(model, "request", None)):
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
-        if tokenizer is not None and not isinstance(tokenizer, TokenCounter):
+        if tokenizer is not None and not callable(getattr(tokenizer, "count", None)):
             raise AgentDefinitionError(
                 "tokenizer: expected a TokenCounter, an object with name, estimated and count(text) -> int, got "
                 f"{tokenizer!r:.60}"

@@ -154,7 +154,7 @@ def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> Non
     composition = compose(Layers(), PromptContext(user_input="hi", conversation=[]))
     assert composition.to_text(made) == text
     for part in ({"role": "tool", "content": "x"}, {"role": "assistant", "tool_calls": [CALL]}):
-        with pytest.raises(ChatTemplateError, match=r"no place for tools?"):
+        with pytest.raises(ChatTemplateError, match="no place for tool"):
             made.render([*HI, part])
 
 
