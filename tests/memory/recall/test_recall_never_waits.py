@@ -13,7 +13,7 @@ from sqlite3 import connect
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, event, text
 
 from agentkit_memory import Memory, Scope
 from agentkit_memory.store.item_rows import content_hash
@@ -60,22 +60,28 @@ def within(seconds: float, act: Callable[..., Any], *args: Any, **kwargs: Any) -
     return with_result[0]
 
 
-def statements(memory: Memory, act: Callable[[], object]) -> list[str]:
-    """Return what SQLite executes for a function in its own thread, by whatever way it gets there."""
-    seen: list[str] = []
-    me = threading.get_ident()
-    file = memory._store.database._file
-    assert file is not None
-    used = list(file._open)
-    for connection in used:
-        connection.set_trace_callback(lambda each: seen.append(each) if threading.get_ident() == me else None)
-    try:
-        act()
-    finally:
-        for connection in used:
-            connection.set_trace_callback(None)
-    assert used == list(file._open), "a connection was opened that nobody listened to"
-    return seen
+@pytest.fixture
+def executed() -> Iterator[list[tuple[int, str]]]:
+    """What SQLite executes on connections that are opened from now on, by whatever way it gets there, and the thread.
+
+    A connection is listened to from its first moment: to begin while another thread uses it could wait for ever, as
+    both then want the lock of the interpreter and that of the connection.
+    """
+    found: list[tuple[int, str]] = []
+
+    def listen(connection: Any, _: object) -> None:
+        connection.set_trace_callback(lambda each: found.append((threading.get_ident(), each)))
+
+    event.listen(Engine, "connect", listen)
+    yield found
+    event.remove(Engine, "connect", listen)
+
+
+def statements(executed: list[tuple[int, str]], act: Callable[[], object]) -> list[str]:
+    """Return what a function has SQLite execute in this thread."""
+    before = len(executed)
+    act()
+    return [each for thread, each in executed[before:] if thread == threading.get_ident()]
 
 
 def backlog(memory: Memory, count: int) -> None:
@@ -145,18 +151,22 @@ def test_what_waits_is_found_by_words_in_its_own_scope_and_degraded_says_so(home
         assert recall.degraded == () and recall[0].text == "A heron stood on the boat."
 
 
-def test_recall_embeds_no_passage_and_writes_nothing(memory: Memory, docs: Path) -> None:
+def test_recall_embeds_no_passage_and_writes_nothing(
+    executed: list[tuple[int, str]], memory: Memory, docs: Path
+) -> None:
     (docs / "a.md").write_text("The heron nests behind the weir.")
     memory.ingest(docs)
     memory.recall("heron")
     memory.facts.add("A heron is a bird.")
     memory.session("s").append(Message("user", "The heron eats eels."))
-    seen = statements(memory, lambda: memory.recall("heron"))
+    seen = statements(executed, lambda: memory.recall("heron"))
     assert seen and all(each.lstrip().startswith("SELECT") for each in seen)
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-def test_a_recall_takes_few_statements(home: Path, stalling: Stalling, waiting: bool) -> None:
+def test_a_recall_takes_few_statements(
+    executed: list[tuple[int, str]], home: Path, stalling: Stalling, waiting: bool
+) -> None:
     for embedder, most in ((None, 3), (stalling, 4)):
         with Memory.open(home / str(most), embedder=embedder) as memory:
             memory.session("s").append(*[Message("user", f"The heron eats eel {number}.") for number in range(9)])
@@ -165,7 +175,7 @@ def test_a_recall_takes_few_statements(home: Path, stalling: Stalling, waiting: 
                 stalling.go_on.clear()  # so that it goes on waiting
                 memory.facts.add("A heron is a bird.")
                 memory.session("s").append(Message("user", "The heron rests."))
-            seen = statements(memory, lambda: memory.recall("heron", limit=3))
+            seen = statements(executed, lambda: memory.recall("heron", limit=3))
             assert 2 <= len(seen) <= most + 2 * waiting, seen
             stalling.go_on.set()
 
