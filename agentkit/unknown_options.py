@@ -23,8 +23,10 @@ ELSEWHERE: Mapping[str, str] = {
 """What other frameworks call the options of an agent or a chain."""
 
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
-_GIVEN_ELSEWHERE = dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION)
-_GIVEN_ELSEWHERE |= CHAT_TEMPLATE_ELSEWHERE
+_GIVEN_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION),
+    **CHAT_TEMPLATE_ELSEWHERE,
+}
 _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
 """What other frameworks call the methods of an agent or a chain."""
 

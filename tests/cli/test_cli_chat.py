@@ -210,7 +210,7 @@ def test_help_and_what_to_type_offline(run: Run, folder: Path) -> None:
     (folder / "tools.py").write_text(f"{code}    return order\n")
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\ntools: ['./tools.py:order_status']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml", stdin="/help\n")
-    assert "try: Use order_status with order=..." in done.stderr
+    assert 'try: Use order_status with order="..."' in done.stderr
     assert "/layers shows what was sent last\n/why" in done.stdout and "not a command" not in done.stderr
     (folder / "shop.yaml").write_text("name: shop\nmodel: offline\nmemory: tru\ntools: ['./tools.py:order']\n", "utf-8")
     done = run("chat", "--agent", "shop.yaml")

@@ -118,8 +118,10 @@ def layer_table(composition: Contents) -> LayerTable:
     total = composition.tokens
     framing = total - sum(row[3] for row in rows)
     if framing:
-        name = ("overhead", "message framing") if composition.text_tokens is None else ("chat template", "what it adds")
-        rows.append((*name, "", framing))
+        layer, what = ("overhead", "message framing")
+        if composition.text_tokens is not None:
+            layer, what = ("chat template", "what it adds")
+        rows.append((layer, what, "", framing))
     return LayerTable(LayerRow(*row, row[3] / (total or 1), *_fate(composition, row[0], row[3])) for row in rows)
 
 
