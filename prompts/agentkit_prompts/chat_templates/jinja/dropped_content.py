@@ -67,12 +67,14 @@ def losses(
     if tools or any("tool_calls" in message for message in messages) or not _are_written(messages, text):
         words = _Words(messages, tools, text, again)
         every = range(len(words.values))
-        if words.rendered(every) is not None:
-            found += words.lost(every)
+        with_words = words.rendered(every)
+        if with_words is not None:
+            found += words.lost(every, with_words)
         else:  # the template reads some of them: each kind alone, and of contents those only that are not in the text
-            found += words.lost([at for at in every if words.values[at].kind == "content" and not words.is_written(at)])
-            found += words.lost([at for at in every if words.values[at].kind == "call"])
-            found += words.lost([at for at in every if words.values[at].kind == "tool"])
+            for kind in ("content", "call", "tool"):
+                some = [at for at in every if words.values[at].kind == kind]
+                some = [at for at in some if kind != "content" or not words.is_written(at)]
+                found += words.lost(some, words.rendered(some) if some else None)
     if any(map(_has_media, messages)) and again([_without_media(message) for message in messages], tools) == text:
         found.append("the media of the messages")
     return list(dict.fromkeys(found))
@@ -147,9 +149,8 @@ class _Words:
         except ChatTemplateError:
             return None
 
-    def lost(self, numbers: Collection[int]) -> list[str]:
-        """Return what of these values the text lacks."""
-        text = self.rendered(numbers) if numbers else None
+    def lost(self, numbers: Collection[int], text: str | None) -> list[str]:
+        """Return what of these values the text lacks; `text` has words in their place."""
         if text is None:  # the template reads them, or it would not mind the words
             return []
         missing = [number for number in numbers if self._word(number) not in text]
