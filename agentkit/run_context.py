@@ -39,15 +39,8 @@ def run_context(
         ctx = user_input.evolve(conversation=conversation, tools=tools)
     else:
         if type(user_input) is dict and "messages" in user_input:
-            raise ContextError(
-                "PromptContext",
-                [
-                    (
-                        "user_input.messages",
-                        "give the text of the user, and the messages before it as history= or session=",
-                    )
-                ],
-            )
+            what = "give the text of the user, and the messages before it as history= or session="
+            raise ContextError("PromptContext", [("user_input.messages", what)])
         conversation = _NO_CONVERSATION if session is None else session.conversation
         ctx = PromptContext(user_input=cast(UserInput, user_input), conversation=conversation, tools=tools)
     if kept := getattr(session, "additional_kwargs", None):

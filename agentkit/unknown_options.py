@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.chat_templates.protocol import ELSEWHERE as CHAT_TEMPLATE_ELSEWHERE
+from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 from agentkit_prompts.errors import nearest
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
@@ -25,7 +25,7 @@ ELSEWHERE: Mapping[str, str] = {
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
 _GIVEN_ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION),
-    **CHAT_TEMPLATE_ELSEWHERE,
+    **FIELDS_ELSEWHERE,
 }
 _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
 """What other frameworks call the methods of an agent or a chain."""

@@ -167,8 +167,8 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
         before: Any = found.chain.model
         before = getattr(before, "writer", before)
         session_len = getattr(before, "session_len", None) if chat_template is None else None
-        own = getattr(before, "chat_template", None)
-        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS))
+        own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
+        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy))
     return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
 
 
@@ -351,7 +351,7 @@ def _model(
     own: GivenTemplate | None,
     session_len: int | None,
     settings: ModelSettings,
-    control_tokens: Policy | None = None,
+    control_tokens: Policy | None,
 ) -> Model:
     """Return the model of an agent.
 

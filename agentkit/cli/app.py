@@ -59,10 +59,8 @@ from agentkit.cli.templates_command import templates
 from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
-from agentkit.models.model import fitted
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Scope
-from agentkit_prompts.composition.compose import compose as fit_into
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -296,6 +294,8 @@ def compose(
         asks = loaded.agent
         if agent and template:
             asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
+        if budget is not None:
+            asks = asks.but(budget=budget)
         scope = Scope(TENANT, user=utf8(user or ""))
         if session is None or (loaded.memory is None and not has_memory(home)):
             composition = asks.compose(asked, scope=None if user is None else scope)
@@ -305,8 +305,6 @@ def compose(
     model = asks.chain.model
     if isinstance(model, OfflineModel):
         model = model.writer or model
-    if budget is not None:
-        composition = fitted(model, fit_into(composition.layers, composition.context, budget=budget))
     if as_json:
         body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
         put_json({**layers_form(composition), "request": body})

@@ -80,6 +80,8 @@ def run_once(
         raise typer.BadParameter("give a TEXT to ask, or a journal to go on with: --resume FILE")
     if resume is not None and (journal is not None or kwarg):
         raise typer.BadParameter("--resume goes on in its file with what was asked: leave --journal and --kwarg out")
+    if resume is not None and user is not None and session is None:
+        raise typer.BadParameter("--resume reads the memory that the run read: leave --user out")
     asked: UserInput | Journal
     if resume is None:
         asked = UserInput(sys.stdin.read() if text == "-" else utf8(text or ""), additional_kwargs=kwargs_of(kwarg))

@@ -59,15 +59,12 @@ class AnswerFile:
     def __init__(self, path: str | os.PathLike[str], about: dict[str, Any]) -> None:
         self.path = Path(path)
         try:
-            private_file(self.path)
-            opened = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            self._file = _opened(self.path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise InContextError(f"out: {path}: {reason}; name a file that can be written") from error
-        self._file = FileIO(opened, "r+")
         self._number = self._file.fileno()
         try:
-            check_regular(self._number)
             if not locked(self._number):
                 raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
             self.known = self._read(about)
@@ -138,3 +135,20 @@ class AnswerFile:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _opened(path: Path) -> FileIO:
+    """Open a file, a new one too, that nobody else may read.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file.
+        ValueError: No file can have this name.
+    """
+    private_file(path)
+    file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+")
+    try:
+        check_regular(file.fileno())
+    except OSError:
+        file.close()
+        raise
+    return file

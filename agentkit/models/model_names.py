@@ -104,7 +104,7 @@ def _made(
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:
-        return _kind(provider)(chat_template, session_len=session_len, control_tokens=control_tokens or "escape")
+        return _kind(provider)(chat_template, session_len=session_len, control_tokens=control_tokens)
     if colon and provider not in _PROVIDERS:
         shown = name.rpartition("@")[2]  # an address may hold a password
         raise AgentDefinitionError(

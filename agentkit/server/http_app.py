@@ -93,7 +93,7 @@ class Server:
             raise AgentDefinitionError(f"Server: runs: expected what makes background runs, got {runs!r:.60}")
         self.options = options
         self.agents = ServedAgents(agents)
-        self.access = access or Access(tenant=next(iter(self.agents.tenants), "local"))
+        self.access = access or Access(tenant=min(self.agents.tenants, default="local"))
         if self.access.is_open and self.agents.tenants - {self.access.tenant}:
             raise AgentDefinitionError(
                 f"server: without tokens every caller is the tenant {self.access.tenant!r}, and agents have the memory "

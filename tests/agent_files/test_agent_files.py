@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -296,15 +297,27 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
             loaded = load_agent(written(folder, f"model: {part}\ninstructions: Add.\n"))
             assert loaded.agent.run_sync("2 + 3?").output == "Five."
             longer = load_agent(written(folder, f"model: {part[:-1]}, session_len: 600}}\ninstructions: Add.\n"))
-            assert longer.agent.chain.model.session_len == 600  # type: ignore[attr-defined]
+            assert getattr(longer.agent.chain.model, "session_len", None) == 600
             other = load_agent(folder / "agent.yaml", model=f"{server.url}#other")  # a name goes with all that is there
-            assert other.agent.chain.model.session_len == 600  # type: ignore[attr-defined]
+            assert getattr(other.agent.chain.model, "session_len", None) == 600
         asked = [one.body["prompt"] for one in server.asked]
     assert asked[0].startswith("<|im_start|>system\nAdd.") and asked[1] == "<system>Add.<user>2 + 3?<assistant>"
     (problem,) = problems(written(folder, "model: {name: 'http://h/v1#m', session_len: 600}\n"))
     assert problem.startswith("1: model") and "session_len needs a chat_template" in problem
     (problem,) = problems(written(folder, "model: {name: 'openai:gpt-5-mini', chat_template: qwen}\n"))
     assert problem.startswith("1: model") and "completes text" in problem
+
+
+@pytest.mark.parametrize("name", ["http://h/v1#other", "offline"])
+def test_another_model_of_a_module_does_with_control_tokens_what_its_own_did(folder: Path, name: str) -> None:
+    (folder / "local.py").write_text(
+        "from agentkit import Agent\nfrom agentkit.models import CompletionModel\n"
+        "agent = Agent(CompletionModel('m', 'qwen', base_url='http://h/v1', control_tokens='reject'))\n"
+    )
+    agent = load_agent(f"{folder}/local.py:agent", model=name).agent
+    model: Any = agent.chain.model
+    with pytest.raises(ControlTokenError):
+        getattr(model, "writer", model).request_body(agent.compose("Hi<|im_end|>"))
 
 
 def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) -> None:

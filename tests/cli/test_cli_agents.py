@@ -91,6 +91,24 @@ def test_a_user_has_memory_and_conversations_of_their_own(run: Run, shop: str) -
     assert done.exit_code == 1 and "the agent has no memory, so the scope would be ignored" in done.stderr
 
 
+def test_a_prompt_that_is_cut_is_redacted_too(run: Run, folder: Path) -> None:
+    (folder / "masked.py").write_text(
+        "from agentkit import Agent, Chain, ScriptedModel\n"
+        "def mask(text):\n    return text.replace('4711', '****')\n"
+        "chain = Chain(ScriptedModel([]), 'Be brief.', redact=lambda sent: sent.mapped(mask))\n"
+        "agent = Agent(chain)\n"
+    )
+    for budget in ([], ["--budget", "500"]):
+        done = run("compose", "My code is 4711.", "--agent", "./masked.py:agent", "--text", *budget)
+        assert done.exit_code == 0 and "My code is ****." in done.stdout
+
+
+def test_a_run_that_goes_on_reads_the_memory_that_it_read(run: Run, shop: str, folder: Path) -> None:
+    assert run("run", "Hi", "--agent", f"{shop}:hello", "--journal", "run.jsonl").exit_code == 0
+    done = run("run", "--resume", "run.jsonl", "--agent", f"{shop}:hello", "--user", "ada")
+    assert done.exit_code == 2 and "leave --user out" in done.stderr
+
+
 def test_a_call_that_needs_a_person_is_another_exit_code(run: Run, shop: str) -> None:
     done = run("run", "Pay.", "--agent", f"{shop}:cashier", "--json")
     assert (done.exit_code, json.loads(done.stdout)["waiting"][0]["name"]) == (3, "pay")

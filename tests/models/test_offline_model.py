@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentkit import OfflineModel, Reply
+from agentkit.errors import AgentDefinitionError
 from agentkit_prompts import (
     Composition,
     Conversation,
@@ -252,3 +253,9 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
     assert "There is no tool 'stok'; did you mean 'stock'?" in agent.run_sync("Use stok with item=tea.").output
     assert "There is no tool 'delivery_date'" in agent.run_sync("Use delivery_date with order=17.").output
     assert "There is no tool" not in agent.run_sync("Use it with care, or with a=b.").output
+
+
+@pytest.mark.parametrize("given", [{"session_len": 600}, {"control_tokens": "reject"}])
+def test_what_is_for_a_chat_template_needs_one(given: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match=f"{next(iter(given))} needs a chat_template"):
+        OfflineModel(**given)

@@ -53,7 +53,7 @@ DOORS: list[Door] = [
     ("access.yaml", lambda path: add_token(path, "n", "t"), (AccessFileError,)),
     ("journal.jsonl", Journal.read, (OSError, JournalError)),
     ("recording.jsonl", ReplayModel, (OSError,)),
-    ("answers.jsonl", lambda path: AnswerFile(path, {}), (InContextError, OSError)),
+    ("answers.jsonl", lambda path: AnswerFile(path, {}), (InContextError,)),
     ("export.jsonl", restored, (StoreError, InvalidArgument)),
     ("a.png", lambda path: Image(path).read(), (MediaError,)),
     ("a.png", lambda path: Image(path).id, (MediaError,)),

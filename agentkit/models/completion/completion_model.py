@@ -105,8 +105,10 @@ class CompletionModel(EndpointModel):
         """Tokens of prompt and reply together; None where that is not known."""
         self.chat_template: ChatTemplate = template
         self._warned: list[bool] = []
+        """Whether it was warned of tools that are sent twice: shared by its copies with other settings."""
         self._format = checked_format(getattr(template, "tool_call_format", None))
-        self._control_tokens: Policy = control_tokens
+        self.control_tokens: Policy = control_tokens
+        """What happens to untrusted text that forms control tokens of the chat template."""
         self._template_kwargs = dict(template_kwargs or {})
         super().__init__(model, client=client, **options)
 
@@ -148,7 +150,7 @@ class CompletionModel(EndpointModel):
     def prompt(self, composition: Composition) -> str:
         """Return the text that is sent for a composition that is `fitted`. Raises like `Composition.to_text`."""
         return clean(
-            composition.to_text(self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs)
+            composition.to_text(self.chat_template, control_tokens=self.control_tokens, **self._template_kwargs)
         )
 
     def fitted(self, composition: Composition) -> Composition:
@@ -161,15 +163,16 @@ class CompletionModel(EndpointModel):
         Raises:
             ModelRequestError: It does not fit without any history either.
         """
-        if composition.tools and shows_tools(composition.layers) and not self.has_place_for_tools:
-            composition = composition.without_tools()
-        if composition.tools and not self._warned and shows_tools(composition.layers) and self.has_place_for_tools:
-            self._warned.append(True)
-            _log.warning(
-                "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are sent "
-                "twice; leave that prompt out for this model",
-                self.name,
-            )
+        if composition.tools and shows_tools(composition.layers):
+            if not self.has_place_for_tools:
+                composition = composition.without_tools()
+            elif not self._warned:
+                self._warned.append(True)
+                _log.warning(
+                    "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are "
+                    "sent twice; leave that prompt out for this model",
+                    self.name,
+                )
         most = self.session_len
         composition = composition.written_by(self._text_tokens)
         if most is None:
@@ -188,9 +191,7 @@ class CompletionModel(EndpointModel):
 
     def _text_tokens(self, composition: Contents) -> int:
         """Count the text that is sent for a composition."""
-        return text_tokens(
-            composition, self.chat_template, control_tokens=self._control_tokens, **self._template_kwargs
-        )
+        return text_tokens(composition, self.chat_template, control_tokens=self.control_tokens, **self._template_kwargs)
 
     async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.

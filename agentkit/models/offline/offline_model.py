@@ -66,7 +66,7 @@ class OfflineModel:
 
     Raises:
         ChatTemplateError: There is no such chat template.
-        AgentDefinitionError: `session_len` is no number of tokens, or is given without a chat template.
+        AgentDefinitionError: `session_len` is no number of tokens; or there is no chat template for what is given.
     """
 
     name = "offline"
@@ -77,7 +77,7 @@ class OfflineModel:
         chat_template: GivenTemplate | None = None,
         *,
         session_len: int | None = None,
-        control_tokens: Policy = "escape",
+        control_tokens: Policy | None = None,
     ) -> None:
         self.writer: CompletionModel | None = None
         """Writes the prompt; None where nothing is written."""
@@ -85,10 +85,11 @@ class OfflineModel:
             from agentkit.models.completion.completion_model import CompletionModel
 
             self.writer = CompletionModel(
-                self.name, chat_template, session_len=session_len, control_tokens=control_tokens
+                self.name, chat_template, session_len=session_len, control_tokens=control_tokens or "escape"
             )
-        elif session_len is not None:
-            raise AgentDefinitionError("OfflineModel: session_len needs a chat_template: give that too")
+        elif session_len is not None or control_tokens is not None:
+            what = "control_tokens" if session_len is None else "session_len"
+            raise AgentDefinitionError(f"OfflineModel: {what} needs a chat_template: give that too")
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:
         """Return this model: it stands in for one that has settings, and quotes whatever they are."""

@@ -8,13 +8,13 @@ from typing import Any, Literal, Protocol
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["ELSEWHERE", "Capability", "ChatTemplate"]
+__all__ = ["FIELDS_ELSEWHERE", "Capability", "ChatTemplate"]
 
 Capability = Literal["chat", "completion", "infilling", "python"]
 """What a model can be asked to do; only `chat` decorates a prompt with roles."""
 
 
-ELSEWHERE = {
+FIELDS_ELSEWHERE = {
     "session_len": "that is session_len= of CompletionModel, or session_len: under model: of an agent file",
     "tokenizer": "tokens are counted by that of the agent: Agent(tokenizer=...)",
 }

@@ -8,16 +8,16 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from agentkit_prompts.chat_templates.protocol import ELSEWHERE, Capability, ChatTemplate
+from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capability, ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
-from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown, unknown_fields
+from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields, unknown_fields
 from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
 
 
-@refusing_unknown(ChatTemplateError, ELSEWHERE)
+@refusing_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True, slots=True)
 class ChatTemplateConfig:
     """The JSON file that LMDeploy takes for a chat template.
@@ -58,7 +58,7 @@ class ChatTemplateConfig:
         if not isinstance(data, dict):
             raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}")
         known = [field.name for field in fields(cls)]
-        unknown = unknown_fields(data, known, ELSEWHERE)
+        unknown = unknown_fields(data, known, FIELDS_ELSEWHERE)
         wrong = [
             f"{name}: expected text, got {type(value).__name__}"
             for name, value in data.items()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["warn_of_columns", "warn_of_own_answers"]
 
-_NAME = re.compile(r"\{\s*([^\W\d][\w .-]*?)\s*(?:[!:][^{}\n]*)?\}")
+_NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 """Braces that look like those of a column."""
 _MAX_NAMED = 5
 

@@ -25,11 +25,11 @@ from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
-from agentkit_prompts.chat_templates.protocol import ELSEWHERE
+from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown
+from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.engine.values import Fault
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
@@ -47,7 +47,7 @@ _HINTS = {
 }
 
 
-@refusing_unknown(ChatTemplateError, ELSEWHERE)
+@refusing_unknown_fields(ChatTemplateError, FIELDS_ELSEWHERE)
 @dataclass(frozen=True)
 class JinjaChatTemplate:
     """A Jinja chat template, compiled once. Templates are untrusted unless `limits` is None.
