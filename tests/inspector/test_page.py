@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -318,6 +319,22 @@ def test_a_thousand_turns_scroll_with_few_rows_in_the_document(page: Page, serve
     expect(page.locator(".chips")).to_contain_text("turn 2 of 1,001")
     page.get_by_role("searchbox", name="Filter the list").fill("question 777")
     expect(turns.get_by_role("option")).to_have_count(1)
+
+
+def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -> None:
+    page.goto(f"{serve(shop(200))}#/session/ada")
+    expect(page.locator(".piece").first).to_be_visible()
+    page.wait_for_load_state("networkidle")
+    asked: list[str] = []
+
+    def refuse(route: Any) -> None:
+        asked.append(route.request.url)
+        route.abort()
+
+    page.route("**/api/turns?*", refuse)
+    page.get_by_role("searchbox", name="Filter the list").fill("question 7")
+    page.wait_for_timeout(700)
+    assert 0 < len(asked) == len(set(asked))
 
 
 def test_tabs_and_lists_are_used_from_the_keyboard(page: Page, url: str) -> None:

@@ -87,10 +87,13 @@ export class Side {
     const { session, filter } = this;
     const isSearching = filter && (session ? session.turns.missing > 0 : this.overview.more.includes(this.tab));
     if (isSearching && !session) this.more();
-    else if (isSearching)
+    else if (isSearching) {
+      const { missing } = session.turns;
       session.turns.all().then(() => {
-        if (this.session === session && this.filter === filter) this.list();
+        const hasMore = session.turns.missing < missing; // what cannot be had is not asked for again and again
+        if (hasMore && this.session === session && this.filter === filter) this.list();
       });
+    }
     const items = this.items();
     this.shownItems = items;
     if (!items.length) {
