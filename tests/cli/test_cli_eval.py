@@ -134,11 +134,11 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     command = ("eval", "sums.py", "-d", "zero", "-m", "half", "--out", "out.jsonl", "--concurrency", "1")
     done = run(*command)
     assert done.exit_code == 1 and "1 of 2 rows could not be asked: row 1" in done.stderr
-    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "1", "1"]
+    assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "1", "1", "1.0000"]
     server.on("half", good)
     done = run(*command)
     assert done.exit_code == 0 and len(server.to("half")) == 3
-    assert done.stdout.splitlines()[1].split()[:4] == ["zero", "2", "0", "2"]
+    assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "0", "2", "1.0000"]
 
 
 def test_labels_are_scored_by_a_model_of_raw_completions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -148,12 +149,12 @@ def test_a_session_len_is_a_number_of_tokens(wrong: object) -> None:
 
 @pytest.mark.parametrize("template", ["qwen2.5-7b-instruct", "internlm2", "vicuna", JINJA], ids=str)
 @pytest.mark.parametrize("session_len", [700, 2000])
-def test_the_text_and_the_reply_fit_together(server: ChatServer, template: object, session_len: int) -> None:
+def test_the_text_and_the_reply_fit_together(server: ChatServer, template: Any, session_len: int) -> None:
     """The markers of roles and what stands around tools count, and no turn goes that could stay."""
     name, pieces = server.on("text", completes("Fine.")), Pieces()
-    model = CompletionModel(name, template, base_url=server.url, session_len=session_len)  # type: ignore[arg-type]
-    system = ["Rules.", ToolPrompt()] if template == "vicuna" else ["Rules."]
-    layers = Layers(system, history_block=0)  # type: ignore[arg-type]
+    model = CompletionModel(name, template, base_url=server.url, session_len=session_len)
+    system: Any = ["Rules.", ToolPrompt()] if template == "vicuna" else ["Rules."]
+    layers = Layers(system, history_block=0)
     agent = Agent(model, layers, tools=[stock], tokenizer=pieces)
     history = [message for number in range(80) for message in called(number)]
     session = InMemorySession()
@@ -183,10 +184,11 @@ def test_a_turn_counts_what_is_new() -> None:
 
 def test_explain_shows_what_the_chat_template_adds() -> None:
     pieces = Pieces()
-    for template, layers in (("qwen2.5-7b-instruct", ""), ("vicuna", Layers(["Rules.", ToolPrompt()])), (JINJA, "Go.")):
-        model = CompletionModel("m", template, base_url="http://localhost:1")  # type: ignore[arg-type]
+    cases: list[Any] = [("qwen2.5-7b-instruct", ""), ("vicuna", Layers(["Rules.", ToolPrompt()])), (JINJA, "Go.")]
+    for template, layers in cases:
+        model = CompletionModel("m", template, base_url="http://localhost:1")
         composition = Agent(model, layers, tools=[stock], tokenizer=pieces).compose("Where?")
         table = {row.layer: row.tokens for row in composition.explain()}
-        text = composition.to_text(template)  # type: ignore[arg-type]
+        text = composition.to_text(template)
         assert table["chat template"] > 5 and "overhead" not in table
         assert abs(sum(table.values()) - pieces.count(text)) <= 2 and sum(table.values()) == composition.tokens
