@@ -75,8 +75,8 @@ def calls_as_text(message: Message) -> Message:
     """Return a message whose calls, or the result it is, are text."""
     if message.role == "tool":
         name = f"{message.name}: " if message.name else ""
-        text = _TAG.sub(f"<{BREAK}", f"{name}{message.text}")  # or a result would go on as the user behind its end
-        return Message("user", f"<tool_response>\n{text}\n</tool_response>")
+        result = _TAG.sub(f"<{BREAK}", f"{name}{message.text}")  # or a result would go on as the user behind its end
+        return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:
         return message
     kept = message.opaque.get(_PROVIDER, {})
