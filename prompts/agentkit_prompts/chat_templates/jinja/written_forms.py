@@ -39,7 +39,7 @@ class WrittenForms(NamedTuple):
     @classmethod
     def of(cls, text: str, tool: dict[str, Any], name: str, arguments: dict[str, Any]) -> WrittenForms:
         """Return the forms in a text that has one tool, and one call of it by its name."""
-        writers = [*_LAYOUTS, *[partial(_function_of, write) for write in _LAYOUTS]]
+        writers: list[_Write] = [*_LAYOUTS, *[partial(_function_of, write) for write in _LAYOUTS]]
         write = next((write for write in writers if write(tool) in text), None)
         written = _compact(arguments)
         at = text.rfind(written)
