@@ -188,7 +188,7 @@ async def session_answer(source: InspectorSource, name: str, turn: int | None = 
     """Return a session with its last turns and those around one, those of known runs with the id of the run."""
     session, runs = await _session_and_runs(source, name, _FIRST_LISTED if turn is None else _MAX_LISTED)
     view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
-    return {**view, "agents": sorted({one.agent for one in runs})}
+    return {**view, "session": name, "agents": sorted({one.agent for one in runs})}
 
 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:

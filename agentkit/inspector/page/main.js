@@ -1,21 +1,15 @@
 // The page: which run or turn is shown, and its tabs. What only one tab needs is loaded with that tab.
 
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
-import { get, post, takeToken, keepToken, onToken } from "./api.js";
+import { get, post, keepToken, onToken } from "./api.js";
+import { first, session as asked } from "./begin.js";
+import { TABS, address, read } from "./place.js";
 import { LayersView, bar } from "./layers.js";
 import { Parts } from "./parts.js";
 import { Side } from "./side.js";
 
 const POLL = 700;
 const TITLE = 200;
-const TABS = [
-  ["layers", "Layers"],
-  ["timeline", "Timeline"],
-  ["changes", "Changes"],
-  ["payload", "Payload"],
-  ["recall", "Recall"],
-  ["play", "Play"],
-];
 const TARGETS = { openai: "OpenAI", responses: "Responses", anthropic: "Anthropic", text: "Local" };
 
 const app = document.getElementById("app");
@@ -23,44 +17,6 @@ const main = document.getElementById("main");
 const state = { overview: null, session: null, run: null, data: null, place: {}, view: null, payload: { target: "openai", chat_template: "qwen3" } };
 let turnNumber = 0; // of the newest navigation: answers to older ones are dropped
 let timer = 0;
-
-// --- where we are, in the address
-
-function read() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const steps = path.split("/").map((step) => {
-    try {
-      return decodeURIComponent(step);
-    } catch {
-      return step;
-    }
-  });
-  const more = Object.fromEntries(new URLSearchParams(query || ""));
-  const place = { tab: TABS.some(([name]) => name === more.tab) ? more.tab : undefined };
-  if (more.step) place.step = Number(more.step) || undefined;
-  if (steps[0] === "run") place.run = steps[1];
-  else if (steps[0] === "new") place.create = steps[1] || true;
-  else if (steps[0] === "session") {
-    place.session = steps[1];
-    if (steps[2] !== undefined && /^\d+$/.test(steps[2])) place.turn = Number(steps[2]);
-    if (more.run) place.run = more.run;
-  }
-  return place;
-}
-
-function address(place) {
-  const query = new URLSearchParams();
-  let path = "#/";
-  if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
-  else if (place.session !== undefined) {
-    path = `#/session/${encodeURIComponent(place.session)}`;
-    if (place.turn !== undefined) path += `/${place.turn}`;
-    if (place.run) query.set("run", place.run);
-  } else if (place.run) path = `#/run/${encodeURIComponent(place.run)}`;
-  if (place.tab) query.set("tab", place.tab);
-  if (place.step) query.set("step", place.step);
-  return query.size ? `${path}?${query}` : path;
-}
 
 function go(place, { replaceState = false } = {}) {
   const tab = place.tab || (place.run || place.turn !== undefined ? state.place.tab : undefined);
@@ -83,7 +39,7 @@ const themeButton = h("button", { type: "button", class: "quiet round", "aria-la
 if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
 // What there is: its newest, or all of it once somebody looked for more.
-const listed = () => get("overview", state.isWhole ? { all: "yes" } : {});
+const listed = async () => (await first("overview")) || get("overview", state.isWhole ? { all: "yes" } : {});
 
 async function more() {
   if (state.isWhole) return;
@@ -135,7 +91,8 @@ async function draw() {
 
 // A session, of whose turns the last are known, and those around one.
 async function opened(name, turn) {
-  const session = await get("session", turn === undefined ? { name } : { name, turn });
+  const known = await first("session");
+  const session = known?.session === name ? known : await asked(name, turn);
   session.turns = new Parts(session.count, session.turns, "turn", (start) => get("turns", { name, start }).then(({ turns }) => turns));
   return session;
 }
@@ -544,5 +501,4 @@ document.addEventListener("keydown", async (event) => {
 });
 
 addEventListener("popstate", draw);
-takeToken();
 draw();
