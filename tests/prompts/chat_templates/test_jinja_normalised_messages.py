@@ -470,6 +470,10 @@ def test_a_call_that_somebody_quotes_is_lost_all_the_same(said: str, quoted: str
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
     with pytest.raises(ChatTemplateError, match=r"messages\[1\]: the tool call 'f'"):
         JinjaChatTemplate(source).render(talk, tools)
+    for thought in ({"content": f"<think>{written}</think>"}, {"content": None, "reasoning_content": written}):
+        shown = source.replace("{{ m.content }}", "{{ m.reasoning_content }}{{ m.content }}")
+        with pytest.raises(ChatTemplateError, match=r"messages\[1\]: the tool call 'f'"):
+            JinjaChatTemplate(shown).render([USER, {"role": "assistant", "tool_calls": [call], **thought}], tools)
     with pytest.raises(ChatTemplateError, match="the tool 'f'"):
         quote = {"role": "system", "content": f"Tools: {tools[0]}".replace("'", '"')}
         JinjaChatTemplate(source.replace("{{ tools | tojson }}", "{{ tools and '' }}")).render([quote, USER], tools)

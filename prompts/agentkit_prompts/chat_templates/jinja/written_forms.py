@@ -67,7 +67,11 @@ class WrittenForms(NamedTuple):
             if "tool_calls" in message:
                 if self.between is None:
                     return False
-                wanted = [*wanted, *map(self._call, message["tool_calls"])]
+                calls = [*map(self._call, message["tool_calls"])]
+                thoughts = (message["content"], message.get("reasoning_content") or "")
+                if any(call in thought for call in calls for thought in thoughts):  # which may stand in front of them
+                    return False
+                wanted = [*wanted, *calls]
             for one in wanted:
                 place = text.find(one, at, at + len(one) + _MAX_GAP)
                 if place < 0 and (place := text.find(one, at)) < 0:
