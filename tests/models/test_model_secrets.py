@@ -155,7 +155,15 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
 
 
 @pytest.mark.parametrize(
-    "name", [" http://h/v1?key=hunter2#m", "ftp://me:hunter2@h#m", "ftp://h/v1#hunter2", "//h?hunter2"]
+    "name",
+    [
+        " http://h/v1?key=hunter2#m",
+        "ftp://me:hunter2@h#m",
+        "ftp://h/v1#hunter2",
+        "//h?hunter2",
+        "openai://u:hunter2@h",
+        "anthropic:http://u:hunter2@h",
+    ],
 )
 def test_an_address_in_the_place_of_the_name_of_a_model_is_not_shown(name: str) -> None:
     for options in ({}, {"chat_template": "llama3_1"}, {"session_len": 5}):
