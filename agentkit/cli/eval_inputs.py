@@ -99,7 +99,8 @@ def rows_of(
 ) -> dict[str, Any]:
     """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
 
-    A `path` has to lead into `root`. A folder that has one with the name of a dataset holds the rows of each in such a folder.
+    A folder that has one with the name of a dataset holds the rows of each in such a folder. A `path` has to lead into
+    `root`.
     """
     named: dict[str, dict[str, Any]] = {}
     plain_files: list[str] = []

@@ -110,8 +110,8 @@ def _made(
         )
     if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
         raise AgentDefinitionError(
-            f"model {provider}:...: expected the name of a model behind the colon, and it is an address; give that alone, "
-            "such as http://localhost:8000/v1#qwen3"
+            f"model {provider}:...: expected the name of a model behind the colon, not an address; give that "
+            "alone, such as http://localhost:8000/v1#qwen3"
         )
     if colon and rest and provider != "offline":
         return _kind(provider)(rest)

@@ -45,8 +45,9 @@ class _Variables(dict[str, Any]):
 
 
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder outside of which a configuration reads nothing: `root`, or else the nearest `configs` around it,
-    or else its own folder.
+    """Return the folder outside of which a configuration reads nothing.
+
+    It is `root`, or else the nearest folder around it that is called `configs`, or else its own.
 
     Raises:
         InContextError: It does not lie in that folder, or no file can have the name.
@@ -169,9 +170,7 @@ class _Files:
         except (OSError, ValueError) as error:
             raise Problem(f"{str(file)!r:.200}: cannot be read ({error})") from error
         if not real.is_relative_to(self._root):
-            raise Problem(
-                f"{str(file)!r:.200} lies outside of {self._root}: if it is to be read, give a root around both"
-            )
+            raise Problem(f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both")
         return real
 
     def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
@@ -186,9 +185,16 @@ class _Files:
             return None
         for home in homes:
             file = home.joinpath(*parts).with_suffix(".py") if parts else home / "__init__.py"
-            if os.path.isfile(file):  # False for a name that no file can have
+            if _is_file(file):
                 return self.read(file)
         return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _text(file: Path, folder: Path | None = None) -> str:

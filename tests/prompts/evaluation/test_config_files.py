@@ -134,7 +134,7 @@ def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
     """
     assert read(tmp_path, source.format(name="hint.txt"))["hint"] == "Think."
     for name in ("../secret.txt", "/etc/passwd"):
-        with pytest.raises(InContextError, match=r"lies outside of .*: if it is to be read, give a root around both"):
+        with pytest.raises(InContextError, match=r"lies outside of .*: to read it, give a root around both"):
             read(tmp_path, source.format(name=name))["hint"]
     read(tmp_path, source.format(name="hint.txt"))
     monkeypatch.chdir(tmp_path.parent)
