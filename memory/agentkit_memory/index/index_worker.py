@@ -188,7 +188,7 @@ class Worker:
                 item,
                 want,
                 attempts,
-                indexed_text(title, text) if want > 0 and text is not None and isinstance(scope, int) else None,
+                indexed_text(title, text) if want > 0 and isinstance(text, str) and isinstance(scope, int) else None,
                 scope,
                 document if kind == IMAGE else "",
             )

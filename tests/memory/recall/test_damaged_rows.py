@@ -161,11 +161,13 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         memory.session("other").append(Message("user", "zebra"))
 
 
-def test_an_item_of_a_damaged_scope_is_reported_and_stops_no_repair(home: Path) -> None:
-    damage(home, "scope_id", "x'ff'")
+@pytest.mark.parametrize(("column", "value"), [("scope_id", "x'ff'"), ("text", "x'00fffe'")])
+def test_a_damaged_item_is_reported_and_stops_no_repair(home: Path, column: str, value: str) -> None:
+    damage(home, column, value)
     with Memory.open(home) as memory:
         assert memory.admin.verify().unfound
         memory.admin.repair()
+        memory.admin.rebuild()
         memory.facts.add("zebra fact that is new")
         memory.worker().drain()
         found = memory.recall("zebra", limit=10)
