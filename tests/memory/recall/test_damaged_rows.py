@@ -183,3 +183,12 @@ def test_a_tenant_whose_name_is_damaged_is_counted_with_the_others(home: Path) -
     connection.close()
     with Memory.open(home) as memory:
         assert [one.facts for one in memory.admin.usage()] in ([1, 2], [2, 1])
+
+
+def test_an_item_that_is_not_utf_8_keeps_no_other_from_the_index(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra fact that waits")
+        damage(home, "text", "CAST(x'ff' AS TEXT)")
+        alter(home, "UPDATE vector_state SET have = 0")
+        memory.worker().drain()
+        assert "zebra fact that waits" in {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
