@@ -301,6 +301,21 @@ def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
     )
 
 
+def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums: Path) -> None:
+    inner = sums / "inner"
+    (inner / "links").mkdir(parents=True)
+    (inner / "few").symlink_to(sums / "few")
+    (inner / "links" / "test.csv").symlink_to(next((sums / "few").iterdir()))
+    for path in (str(sums / "few"), "../few", "few", "links"):
+        (inner / "sums.py").write_text(SUMS.replace("path=name", f"path={path!r}"))
+        refused = run("eval", "inner/sums.py", "-d", "few", "--show", "1")
+        assert refused.exit_code == 1, path
+        assert "leads out of" in refused.stderr or "does not lie in the folder" in refused.stderr
+        if path != "links":
+            done = run("eval", "inner/sums.py", "-d", "few", "--show", "1", "--root", ".")
+            assert done.exit_code == 0, done.stderr
+
+
 def test_the_first_rows_alone_are_asked_and_the_same_file_goes_on_with_the_others(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
