@@ -380,10 +380,8 @@ def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -
     owner = Owner("acme", "ada")
     with Memory.open(tmp_path / "home") as memory:
         store = SessionStore(memory, 2)
-        for delete in (
-            store.delete,
-            lambda owner, name: memory.within(Scope(owner.tenant, user=owner.user)).delete_session(name),
-        ):
+        own = memory.within(Scope("acme", user="ada"))
+        for delete in (partial(store.delete, owner), own.delete_session):
             store.open(owner, "one").append(Message("user", "Hi"))
             opened = weakref.ref(store.read(owner, "one"))
             assert store.read(owner, "one") is opened()  # it is not read again
