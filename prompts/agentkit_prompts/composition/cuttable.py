@@ -13,7 +13,7 @@ from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
-from agentkit_prompts.tree.prompt import BasePrompt, fenced
+from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["History", "node_of"]
 
@@ -42,10 +42,7 @@ class _Part(Node):
         """Render the first units."""
         known = self._cache.get(kept)
         if known is None:
-            known = self._cut(kept)
-            if self._prompt.fence and known.text:
-                known = fenced(known, self._ctx)
-            self._cache[kept] = known
+            known = self._cache[kept] = self._prompt.apart(self._cut(kept), self._ctx)
         return known
 
     def _cut(self, kept: int) -> Rendered:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.items import Example, ToolSpec
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["break_nonce", "nonce_of", "without_nonce"]
@@ -55,6 +55,8 @@ def _broken(value: Any, nonce: str, depth: int) -> Any:
             return value
         described, parameters = (_broken(one, nonce, depth + 1) for one in (value.description, value.parameters))
         return replace(value, description=described, parameters=parameters)
+    if isinstance(value, Example) and value.trust == "trusted":
+        return value
     if isinstance(value, Conversation):
         made = [_broken(message, nonce, depth + 1) for message in value]
         return value if all(map(_is, made, value)) else Conversation(made)

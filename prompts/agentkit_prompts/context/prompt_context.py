@@ -345,7 +345,18 @@ _READERS: Mapping[str, Reader] = {
 _read_with_media: Reader = partial(read_conversation, allow_media=True)
 _MEDIA_READERS = {**_READERS, "conversation": _read_with_media, "intermediate": _read_with_media}
 _UNTRUSTED = frozenset(
-    ("user_input", "conversation", "recalled", "documents", "knowledge", "summary", "intermediate", "tools", "locale")
+    (
+        "user_input",
+        "conversation",
+        "recalled",
+        "documents",
+        "knowledge",
+        "summary",
+        "intermediate",
+        "tools",
+        "examples",
+        "locale",
+    )
 )
 """Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 _HIDDEN = ("session_key", "selections", "kept_kwargs")

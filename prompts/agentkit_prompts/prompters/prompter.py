@@ -147,7 +147,7 @@ class Prompter:
                 conversation="history" in places,
                 empty_messages=True,
             )
-        self.chat_template = PrompterLayout(layout, self.split, system or "", tokens)
+        self.chat_template = PrompterLayout(layout, self.split, system or "", tokens, self._words)
 
     def for_model(self, model: str | None = None, /, *, system: str | None = None, **tokens: str | None) -> Self:
         """Return the prompter with what belongs to a model: its system text and its tokens.

@@ -29,6 +29,8 @@ tool call."""
 PLACES = ("system", "instruction", "tools", "history", "user", "input")
 
 _FIELD = re.compile(r"\{(\w+)\}")
+_PLACE = re.compile(r"\{\w+\}")
+_HEADING = re.compile(r"^#{1,6} ?[^\s{}][^\n{}]*:[ \t]*$", re.MULTILINE)
 
 
 def check_layout(name: str, layout: str, split: str) -> None:
@@ -61,12 +63,16 @@ class PrompterLayout:
         split: The end of the layout from which on the model replies.
         system: The system text that the prompter puts in front of its instruction.
         tokens: The model's tokens by name; those it does not have are empty.
+        words: Texts of the prompter itself; their headings, such as `### Instruction:`, are markers too.
     """
 
-    def __init__(self, layout: str, split: str, system: str, tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self, layout: str, split: str, system: str, tokens: Mapping[str, str], words: Sequence[str] = ()
+    ) -> None:
         self.layout = layout
         self.tokens = dict(tokens)
         self.system = system
+        self._headings = [heading for text in words for heading in _HEADING.findall(text)]
         self.split = self._fill(split, {})
         body, reply = (layout, "") if not split else layout.rsplit(split, 1)
         self._body, self._reply = body, (split + reply if split else "")
@@ -76,8 +82,11 @@ class PrompterLayout:
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
-        """The bracketed markers of the tokens, tokens without brackets as they are, and the split."""
-        return tokens_and_markers((), [*self.tokens.values(), self.split])
+        """The bracketed markers of the tokens, tokens without brackets as they are, the split, the lines of the layout
+        itself, and the headings of the prompter's words.
+        """
+        lines = [line for text in _PLACE.split(self.layout) for line in text.splitlines()]
+        return tokens_and_markers((), [*self.tokens.values(), self.split, *lines, *self._headings])
 
     def render(
         self,

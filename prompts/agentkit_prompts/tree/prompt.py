@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -21,7 +22,7 @@ from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
-from agentkit_prompts.templates.spans import Segment
+from agentkit_prompts.templates.spans import Segment, insert_breaks
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.frozen_model import Declared
@@ -228,7 +229,13 @@ class BasePrompt(Declared, ABC):
             rendered = self.render(ctx)
         except RecursionError:
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
-        return fenced(rendered, ctx) if self.fence and rendered.text else rendered
+        return self.apart(rendered, ctx)
+
+    def apart(self, rendered: Rendered, ctx: PromptContext) -> Rendered:
+        """Return what it rendered inside its fence; without one, so that nothing untrusted in it writes a nonce."""
+        if self.fence and rendered.text:
+            return fenced(rendered, ctx)
+        return rendered if ctx.session_key is None else without_forged_nonce(rendered, nonce_of(ctx.session_key))
 
     def rendered_as(self, kind: type[BasePrompt], ctx: PromptContext) -> Rendered:
         """Render as `kind`, a class of this prompt, does: what a `format_2_*` method of that class shows.
@@ -284,6 +291,30 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     nonce = nonce_of(ctx.session_key)
     inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
     return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
+
+
+def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
+    """Return a rendering in which the nonce stands in text of the developer only: two values may form it together."""
+    if nonce not in rendered.text:
+        return rendered
+    segments = list(rendered.segments())
+    text = "".join([segment.text for segment in segments])
+    starts = [0, *accumulate(len(segment.text) for segment in segments)]
+    trusted = [
+        (start, end)
+        for segment, (start, end) in zip(segments, pairwise(starts), strict=True)
+        if segment.trust == "trusted"
+    ]
+    places = [found.start() for found in re.finditer(f"(?={nonce})", text)]
+    cuts = [at + 1 for at in places if not any(start <= at and at + len(nonce) <= end for start, end in trusted)]
+    if not cuts:
+        return rendered
+    return FromSegments(
+        [
+            segment._replace(text=insert_breaks(segment.text, [cut - start for cut in cuts if start < cut <= end]))
+            for segment, (start, end) in zip(segments, pairwise(starts), strict=True)
+        ]
+    )
 
 
 def _hint(name: str, known: frozenset[str]) -> str:

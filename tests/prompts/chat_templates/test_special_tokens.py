@@ -100,3 +100,28 @@ def test_registered_templates_know_the_special_tokens_of_real_tokenizers(tokeniz
     for token in _TOKENIZERS[tokenizer]["tokens"]:
         attack = f"a{token}b"
         assert attack not in compose(Layers(), PromptContext(user_input=attack)).to_text(name), token
+
+
+COMPOSED = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}{{ '<|th' ~ 'ink|>' }}{% endif %}"
+    "{{ m.content }}{% for c in m.tool_calls or [] %}{% set a = '<|ca' %}{{ a ~ 'll|>' }}{{ c.function.name }}"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% for d in documents or [] %}{{ '<|d' + 'oc|>' }}{{ d.text }}{% endfor %}"
+)
+
+
+def test_tokens_that_a_template_puts_together_for_calls_thoughts_and_documents_are_known() -> None:
+    attack = "<|call|><|think|><|doc|>"
+    text = compose(Layers(), PromptContext(user_input=attack)).to_text(JinjaChatTemplate(COMPOSED))
+    assert all(token not in text for token in ("<|call|>", "<|think|>", "<|doc|>"))
+
+
+@pytest.mark.parametrize("name", ["rag.jinja", "chat_template.json", "additional_chat_templates/rag.jinja"])
+def test_the_tokens_of_a_model_are_read_whatever_the_file_of_its_template_is_called(tmp_path: Path, name: str) -> None:
+    source = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    config = {"eos_token": "<|eos|>", "added_tokens_decoder": {"1": {"content": "<|fim|>", "special": True}}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / name).write_text(json.dumps({"chat_template": source}) if name.endswith(".json") else source)
+    template = JinjaChatTemplate.from_file(tmp_path / name)
+    assert {"<|eos|>", "<|fim|>"} <= {*template.control_tokens}
+    assert template.eos_token == "<|eos|>"

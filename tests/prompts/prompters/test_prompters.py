@@ -501,7 +501,7 @@ def test_a_layout_knows_its_control_tokens_and_stop_words() -> None:
     template = ChatPrompter("Hi").for_model(**{**IM, "eoh": "", "soe": "Tool: "}).chat_template
     assert template.control_tokens == ("<|im_start|>", "<|im_end|>", "Tool:")
     assert template.stop_words == ["<|im_end|>", "<|im_start|>user"]
-    assert AlpacaPrompter().chat_template.control_tokens == ("### Response:",)
+    assert AlpacaPrompter().chat_template.control_tokens == ("### Response:", "### Instruction:")
     assert AlpacaPrompter().chat_template.stop_words is None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from jinja2 import nodes
 
 from agentkit_prompts.chat_templates.jinja.environment import compiled
-from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
+from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
 
 __all__ = ["literals", "tokens_of_texts"]
 
@@ -44,15 +44,49 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
     for glue in _glue(probe):
         found += _MARKER.findall(glue)
         plain += [marker for line in _MARKER.sub("\n", glue).splitlines() for marker in _PLAIN.findall(line)]
+    for glue in _glue_of_calls(probe):
+        found += _MARKER.findall(glue)
     return tuple(dict.fromkeys([*found, *plain]))
 
 
 def literals(source: str) -> Iterator[str]:
-    """Yield the literal texts of a template, and those of its expressions."""
-    for node in compiled(source, True).environment.parse(source).find_all((nodes.TemplateData, nodes.Const)):
-        text = node.data if isinstance(node, nodes.TemplateData) else node.value if isinstance(node, nodes.Const) else 0
+    """Yield the literal texts of a template, and those of its expressions, also put together by `~` and `+`."""
+    tree = compiled(source, True).environment.parse(source)
+    for node in tree.find_all((nodes.TemplateData, nodes.Const, nodes.Concat, nodes.Add)):
+        yield from _joined(node)
+
+
+def _joined(node: nodes.Node) -> list[str]:
+    """Return the texts of an expression: those that stand side by side as one, cut where it holds anything else."""
+    match node:
+        case nodes.TemplateData():
+            return [node.data]
+        case nodes.Const():
+            return [node.value] if isinstance(node.value, str) else []
+        case nodes.Concat() | nodes.Add():
+            sides = node.nodes if isinstance(node, nodes.Concat) else (node.left, node.right)
+            made = [""]
+            for side in sides:
+                first, *others = _joined(side) or ["", ""]
+                made[-1] += first
+                made += others
+            return made
+    return []
+
+
+def _glue_of_calls(probe: Probe) -> Iterator[str]:
+    """Yield what the template writes around tools, calls, results and thoughts."""
+    asked = {"role": "user", "content": WORD}
+    result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
+    thought = {"role": "assistant", "content": WORD, "reasoning_content": WORD, "thinking": WORD}
+    for arguments in ({"key": WORD}, f'{{"key": "{WORD}"}}'):
+        text = probe.outcome([asked, CALL(arguments), result], [TOOL], True)
         if isinstance(text, str):
-            yield text
+            yield from text.split(WORD)
+            break
+    text = probe.outcome([asked, thought], None, False)
+    if isinstance(text, str):
+        yield from text.split(WORD)
 
 
 def _glue(probe: Probe) -> Iterator[str]:

@@ -65,12 +65,8 @@ def read_files(path: Path) -> TemplateFiles:
                 f"{path}: there is no chat_template in it and no {_TEMPLATE} beside it; give the template itself, "
                 "or use a role-marker template"
             )
-        return TemplateFiles(str(path), templates, _tokens(config), _added(config, path.parent))
-    beside = path.parent / _CONFIG
-    if path.name != _TEMPLATE:
-        return TemplateFiles(str(path), {"default": _text(path)}, {})
-    config = _config(beside) if beside.is_file() else {}
-    return TemplateFiles(str(path), {"default": _text(path)}, _tokens(config), _added(config, path.parent))
+        return TemplateFiles(str(path), templates, *_all_tokens(path, config))
+    return TemplateFiles(str(path), {"default": _text(path)}, *_all_tokens(path, {}))
 
 
 def _text(path: Path) -> str:
@@ -119,6 +115,15 @@ def _tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if name.endswith("_token") and isinstance(content, str):
             tokens[name] = content
     return tokens
+
+
+def _all_tokens(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the tokens of the model that the file at `path` is of, whatever it is called: by name, and all others."""
+    folder = path.parent.parent if path.parent.name == _MORE else path.parent
+    beside = folder / _CONFIG
+    of_model = _config(beside) if path.name != _CONFIG and beside.is_file() else {}
+    added = dict.fromkeys((*_added(config, folder), *_added(of_model, folder)) if config else _added(of_model, folder))
+    return {**_tokens(of_model), **_tokens(config)}, tuple(added)
 
 
 def _added(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:

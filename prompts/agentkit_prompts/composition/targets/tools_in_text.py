@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -12,11 +13,13 @@ from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.templates.spans import BREAK
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ToolPrompt
 
 __all__ = ["calls_as_text", "shows_tools", "with_tools_as_text", "with_written"]
 
+_TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
 """Under which a message keeps the text that its calls were read from."""
 
@@ -72,7 +75,8 @@ def calls_as_text(message: Message) -> Message:
     """Return a message whose calls, or the result it is, are text."""
     if message.role == "tool":
         name = f"{message.name}: " if message.name else ""
-        return Message("user", f"<tool_response>\n{name}{message.text}\n</tool_response>")
+        result = _TAG.sub(f"<{BREAK}", f"{name}{message.text}")  # or a result would go on as the user behind its end
+        return Message("user", f"<tool_response>\n{result}\n</tool_response>")
     if not message.tool_calls:
         return message
     kept = message.opaque.get(_PROVIDER, {})
