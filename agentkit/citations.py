@@ -94,6 +94,8 @@ def _shown(composition: Composition) -> dict[str, Document]:
     shown: set[int] = set()
     for span in composition.spans:
         for pointer in span.pointer.split(", "):
-            if place := _POINTER.match(pointer):
-                shown.update(range(len(documents)) if place[1] is None else (int(place[1]),))
+            if (place := _POINTER.match(pointer)) and place[1] is None:
+                return {document.label: document for document in documents}
+            if place:
+                shown.add(int(place[1]))
     return {document.label: document for at, document in enumerate(documents) if at in shown}

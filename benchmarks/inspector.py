@@ -2,7 +2,8 @@
 
 The server is a process of its own, and the page is opened in Chromium (`CHROMIUM` names another one), with an empty
 cache, at the last turn and at one in the middle. It can be used once the turns are listed and the prompt of the turn is
-shown; the time is from the first request on.
+shown; the time is from the first request on. An empty page of the same server, opened in the same run, says how much of
+that is the browser's own start.
 """
 
 from __future__ import annotations
@@ -47,7 +48,13 @@ for at in range(turns):
         input={"text": asked, "additional_kwargs": {}}, output=done.output, finish_reason="stop",
     )
     store.add(record, done.journal.dumps())
-running = uvicorn_server(Server([agent], store=store), port=0)
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+server = Server([agent], store=store)
+empty = HTMLResponse("<!doctype html><title>empty</title><link rel=icon href=/inspector/mark.svg><p id=empty>Empty</p>")
+server.app.router.routes.insert(0, Route("/empty", lambda request: empty))
+running = uvicorn_server(server, port=0)
 running.on_ready = lambda: print(running.port, flush=True)
 running.run()
 """
@@ -79,6 +86,16 @@ def _opened(browser: Browser, address: str) -> tuple[float, float, float]:
     return found
 
 
+def _empty(browser: Browser, address: str) -> float:
+    """Return milliseconds until an empty page is loaded."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    taken: float = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    context.close()
+    return taken
+
+
 def session(rounds: int) -> Iterable[Figure]:
     """Open it at the last turn, and at one in the middle."""
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -89,6 +106,8 @@ def session(rounds: int) -> Iterable[Figure]:
         try:
             with sync_playwright() as driver:
                 browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+                empty = [_empty(browser, f"http://127.0.0.1:{port}/empty") for _ in range(rounds + 1)][1:]
+                yield Figure("inspector, an empty page", "loaded, median", statistics.median(empty), "ms")
                 for where, place in (("last turn", "long"), ("turn 500", "long/499")):
                     address = f"http://127.0.0.1:{port}/inspector/#/session/{place}"
                     _opened(browser, address)  # warm

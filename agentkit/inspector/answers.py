@@ -184,11 +184,11 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
     return {**_summary(found.summary), "error": found.error, "waiting": waiting, "journal": view}
 
 
-async def session_answer(source: InspectorSource, name: str) -> Json:
-    """Return a session with its last turns, those of known runs with the id of the run."""
-    session, runs = await _session_and_runs(source, name, _FIRST_LISTED)
-    view = await in_thread(partial(session_view, session, runs=runs))
-    return {**view, "agents": sorted({one.agent for one in runs})}
+async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
+    """Return a session with its last turns and those around one, those of known runs with the id of the run."""
+    session, runs = await _session_and_runs(source, name, _FIRST_LISTED if turn is None else _MAX_LISTED)
+    view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
+    return {**view, "session": name, "agents": sorted({one.agent for one in runs})}
 
 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:

@@ -278,6 +278,8 @@ def _cut(text: str, max_piece: int | None) -> str:
 
 def _unsent(composition: Composition, segments: Sequence[Segment]) -> list[Json]:
     """Return the documents, facts, recalled messages and examples of the context that no message shows."""
+    if not any(getattr(composition.context, name) for name in _LISTED):
+        return []
     pointers = joined.from_iterable(_POINTED.findall(one.pointer) for one in segments if one.pointer and one.text)
     shown = {(name, int(index)) for name, index in pointers}
     found: list[Json] = []

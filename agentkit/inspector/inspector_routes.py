@@ -106,7 +106,7 @@ def routes(source: SourceOf) -> list[Route]:
         Route(f"{PREFIX}/", _file, middleware=packed),
         api("overview", "GET", lambda own, request: answers.overview(own, is_whole="all" in request.query_params)),
         api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
-        api("session", "GET", lambda own, request: answers.session_answer(own, _parameter(request, "name"))),
+        api("session", "GET", lambda own, request: answers.session_answer(own, *_name_and_turn(request))),
         api("turns", "GET", lambda own, request: answers.turns_answer(own, *_name_and_start(request))),
         post("compose", answers.Asked, answers.compose_answer),
         post("message", answers.Asked, answers.message_answer),
@@ -141,10 +141,18 @@ def _parameter(request: Request, name: str) -> str:
 
 
 def _name_and_start(request: Request) -> tuple[str, int]:
-    start = _parameter(request, "start")
-    if not re.fullmatch("[0-9]{1,9}", start):
-        raise HTTPException(400, f"start: expected the number of a turn, from 0, got {start[:40]!r}")
-    return _parameter(request, "name"), int(start)
+    return _parameter(request, "name"), _turn("start", _parameter(request, "start"))
+
+
+def _name_and_turn(request: Request) -> tuple[str, int | None]:
+    turn = request.query_params.get("turn")
+    return _parameter(request, "name"), None if turn is None else _turn("turn", turn)
+
+
+def _turn(name: str, given: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", given):
+        raise HTTPException(400, f"{name}: expected the number of a turn, from 0, got {given[:40]!r}")
+    return int(given)
 
 
 async def _read(request: Request, body: type[Body]) -> Body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agentkit.inspector.past_contexts import session_turns
+from agentkit.inspector.past_contexts import Turn, session_turns
 from agentkit.inspector.source import RunSummary
 from agentkit.session import Session
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
@@ -22,17 +22,20 @@ _COUNT = message_tokens(ESTIMATE)
 Json = dict[str, Any]
 
 
-def session_view(session: Session, *, runs: Sequence[RunSummary] = ()) -> Json:
-    """Return a session with the last of its turns, oldest first; `turns_view` gives the others.
+def session_view(session: Session, *, runs: Sequence[RunSummary] = (), turn: int | None = None) -> Json:
+    """Return a session with the last of its turns, oldest first, and those around one; `turns_view` gives the others.
 
     `count` is how many turns it has, and `most` the tokens of the largest one.
 
     Args:
         session: The conversation.
         runs: Runs on it, newest first.
+        turn: A turn that is looked at, from 0.
     """
     sizes = session.conversation.derive(_COUNT)
     turns = session_turns(session.conversation)
+    last = max(0, len(turns) - _LAST)
+    around = [] if turn is None or turn >= last else turns_view(session, max(0, turn - _MAX_TURNS // 2), runs=runs)
     return {
         "session": session.id,
         "messages": len(session.conversation),
@@ -40,7 +43,7 @@ def session_view(session: Session, *, runs: Sequence[RunSummary] = ()) -> Json:
         "kwargs": dict(getattr(session, "additional_kwargs", None) or {}),
         "count": len(turns),
         "most": max([sum(sizes[start:stop]) for start, stop in turns], default=0),
-        "turns": turns_view(session, max(0, len(turns) - _LAST), runs=runs),
+        "turns": [*(one for one in around if one["turn"] < last), *turns_view(session, last, runs=runs)],
     }
 
 
@@ -49,7 +52,7 @@ def turns_view(session: Session, first: int, *, runs: Sequence[RunSummary] = ())
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
     shown = session_turns(conversation)[first : first + _MAX_TURNS]
-    begun = _begun(session, runs, shown[0].start) if shown else {}
+    begun = _begun(session, runs, shown[0], shown[-1]) if shown else {}
     found = []
     for number, (start, stop) in enumerate(shown, first):
         messages = conversation[start:stop]
@@ -68,16 +71,33 @@ def turns_view(session: Session, first: int, *, runs: Sequence[RunSummary] = ())
     return found
 
 
-def _begun(session: Session, runs: Sequence[RunSummary], start: int) -> dict[int, str]:
-    """Return the ids of runs by how many messages they began behind, of those from `start` on."""
+def _begun(session: Session, runs: Sequence[RunSummary], first: Turn, last: Turn) -> dict[int, str]:
+    """Return the ids of runs by how many messages they began behind, of those from the first turn to the last one."""
     found: dict[int, str] = {}
-    for run in runs:
+    is_ordered = all(run.started_at is not None for run in runs)
+    newest = _first_before(session, runs, last.stop) if is_ordered else 0
+    for run in runs[newest:]:
         at = session.position(f"{run.id}:0")
-        if at is not None and at < start and run.started_at is not None:
+        if at is not None and at < first.start and is_ordered:
             break  # those that follow began earlier
         if at is not None:
             found.setdefault(at, run.id)
     return found
+
+
+def _first_before(session: Session, runs: Sequence[RunSummary], stop: int) -> int:
+    """Return where the runs begin, newest first, that began before message `stop`: few of them are asked for."""
+    low, high = 0, len(runs)
+    while low < high:
+        middle = probe = (low + high) // 2
+        at = None
+        while probe < high and (at := session.position(f"{runs[probe].id}:0")) is None:  # its messages are not there
+            probe += 1
+        if at is not None and at >= stop:
+            low = probe + 1
+        else:
+            high = middle
+    return low
 
 
 def _excerpt(text: str) -> str:

@@ -30,7 +30,7 @@ _PROVIDERS = {
 
 def is_address(name: str) -> bool:
     """Tell whether a name is the address of a server, with the model behind a `#`."""
-    return name.startswith(_SCHEMES)
+    return name[:8].lower().startswith(_SCHEMES)
 
 
 def is_full_name(name: str) -> bool:
@@ -77,13 +77,11 @@ def _made(
     if chat_template is None and (session_len is not None or control_tokens is not None):
         what = "session_len" if control_tokens is None else "control_tokens"
         advice = ", or limit the prompt of the agent by its budget" if control_tokens is None else ""
-        raise AgentDefinitionError(
-            f"model {name.rpartition('@')[2]!r:.80}: {what} needs a chat_template: give that too{advice}"
-        )
+        raise AgentDefinitionError(f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}")
     if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
-            f"model {name!r:.80}: a chat template is for a server that completes text, named by its address, such as "
-            "http://localhost:8000/v1#qwen3: leave the template out, or give the address"
+            f"model {_shown(name)!r:.80}: a chat template is for a server that completes text, named by its address, "
+            "such as http://localhost:8000/v1#qwen3: leave the template out, or give the address"
         )
     if is_address(name):
         url, mark, served = name.rpartition("#")
@@ -106,7 +104,7 @@ def _made(
     if provider == "offline" and not rest:
         return _kind(provider)(chat_template, session_len=session_len, control_tokens=control_tokens)
     if colon and provider not in _PROVIDERS:
-        shown = name.rpartition("@")[2]  # an address may hold a password
+        shown = _shown(name)
         raise AgentDefinitionError(
             f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, _PROVIDERS)}"
         )
@@ -114,11 +112,18 @@ def _made(
         return _kind(provider)(rest)
     if colon and not rest:
         raise AgentDefinitionError(f"model {name!r:.80}: the name of the model behind the colon is missing")
+    name = _shown(name)
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
         f"; providers: {', '.join(_PROVIDERS)}"
     )
+
+
+def _shown(name: str) -> str:
+    """Return a name as errors show it: of what may be an address its scheme only: the rest may be a secret."""
+    scheme, mark, _ = name.partition("//")
+    return f"{scheme[-40:]}//..." if mark else name.rpartition("@")[2]
 
 
 def _kind(provider: str) -> Callable[..., Model]:

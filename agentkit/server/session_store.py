@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -10,12 +11,16 @@ from typing import Any, NamedTuple
 
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit.session import InMemorySession, Session
-from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope
+from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
+from agentkit_memory.conversations.listing import newest_sessions
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
 
 __all__ = ["Owner", "SessionMessage", "SessionStore"]
+
+_MAX_READ = 8
+"""Stored conversations that stay open for whoever reads them again."""
 
 
 class Owner(NamedTuple):
@@ -51,6 +56,8 @@ class SessionStore:
         self.memory = memory
         self._most = most
         self._kept: dict[tuple[Owner, str], _Kept] = {}
+        self._read: OrderedDict[tuple[Owner, str], StoredSession] = OrderedDict()
+        """Those that were read last, the newest at the end."""
         self._lock = Lock()
 
     def open(self, owner: Owner, name: str) -> Session:
@@ -70,6 +77,33 @@ class SessionStore:
             known.last_at = time.time()
             return known.session
 
+    def read(self, owner: Owner, name: str) -> Session:
+        """Return a conversation as it is now, only to be read: those that were read last are not read again.
+
+        Raises:
+            UnknownResource: The owner has none of that name.
+            StoreError: The database cannot be read.
+        """
+        if self.memory is None:
+            if (kept := self._kept.get((owner, name))) is None:
+                raise _unknown(name)
+            return kept.session
+        self.get(owner, name)
+        with self._lock:
+            found = self._read.get((owner, name))
+        try:
+            if found is not None:
+                found.refresh()
+        except NotFound:  # it was deleted, and another one has its name now
+            found = None
+        found = found or self._within(owner).session(name)
+        with self._lock:
+            self._read[owner, name] = found
+            self._read.move_to_end((owner, name))
+            while len(self._read) > _MAX_READ:
+                self._read.popitem(last=False)
+        return found
+
     def page(self, owner: Owner, *, after: str = "", limit: int = 50) -> Sequence[SessionInfo]:
         """Return the conversations of an owner, by name."""
         if self.memory is not None:
@@ -77,6 +111,20 @@ class SessionStore:
         with self._lock:
             names = sorted(name for whose, name in self._kept if whose == owner and name > after)[:limit]
             return [_info(name, self._kept[owner, name]) for name in names]
+
+    def newest(self, owner: Owner, limit: int) -> Sequence[tuple[Owner, str]]:
+        """Return the conversations used last, the newest first; of a tenant, also those of its users."""
+        if self.memory is not None:
+            scope = Scope(owner.tenant, user=owner.user)
+            found = newest_sessions(self.memory._store.database, scope, limit=limit)
+            return [(Owner(owner.tenant, user), name) for user, name in found]
+        with self._lock:
+            mine = [
+                (kept.last_at or kept.created_at, whose, name)
+                for (whose, name), kept in self._kept.items()
+                if whose.tenant == owner.tenant and owner.user in ("", whose.user)
+            ]
+        return [(whose, name) for _, whose, name in sorted(mine, reverse=True)[:limit]]
 
     def get(self, owner: Owner, name: str) -> SessionInfo:
         """Return what there is to know of a conversation.
@@ -113,6 +161,8 @@ class SessionStore:
             UnknownResource: The owner has no such conversation.
         """
         if self.memory is not None:
+            with self._lock:
+                self._read.pop((owner, name), None)
             if not self._within(owner).delete_session(name):
                 raise _unknown(name)
             return

@@ -192,8 +192,9 @@ class Memory:
         conversation, hidden = shown(session, self._store.database, visible)
         how, at = named_policy(policy), self._store.database.clock() if now is None else seconds(now)
         store = self._store
-        find = partial(search, store.indexes, store.embedders, store.logs, self.scope, query, limit, how, at)
-        found, waits = store.database.read_again(lambda: find(hidden, conversation, roles, where))
+        with store.database.computing.turn() as turn:
+            find = partial(search, store.indexes, store.embedders, store.logs, turn, self.scope, query, limit, how, at)
+            found, waits = store.database.read_again(lambda: find(hidden, conversation, roles, where))
         if waits:
             store.catch_up_later()
         return found

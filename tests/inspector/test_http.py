@@ -75,6 +75,9 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     assert (len(first["runs"]), first["more"]) == (100, ["runs"]) and (len(whole["runs"]), whole["more"]) == (123, [])
     turns = [httpx2.get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
     assert [len(one) for one in turns] == [50, 50, 0] and turns[1][0]["turn"] == 950
+    around = httpx2.get(f"{url}api/session?name=ada&turn=499").json()["turns"]
+    assert [one["turn"] for one in around] == [*range(474, 524), *range(961, 1001)]
+    assert httpx2.get(f"{url}api/session?name=ada&turn=x").status_code == 400
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
         assert httpx2.get(f"{url}api/turns?{wrong}").status_code == 400
 

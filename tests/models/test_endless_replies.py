@@ -240,6 +240,13 @@ def keys_of_an_item(count: int) -> tuple[Reader, list[Event]]:
     return responses("message", "output_text", *[{f"key{number}": 1} for number in range(count)])
 
 
+def parts_of_an_item(count: int) -> tuple[Reader, list[Event]]:
+    parts = [{"type": "output_text", "text": "x"}] * count
+    begun = {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "content": parts}}
+    ended = {"type": "response.output_item.done", "output_index": 0, "item": {"type": "message"}}
+    return ResponsesReader(), [begun, *[ended] * count]
+
+
 def messages_in_one_reply(count: int) -> tuple[Reader, list[Event]]:
     piece = {"type": "response.output_text.delta", "delta": "x"}
     return ResponsesReader(), [{**piece, "output_index": number} for number in range(count)]
@@ -254,6 +261,7 @@ def messages_in_one_reply(count: int) -> tuple[Reader, list[Event]]:
         (calls_done, 32_000),
         (keys_of_an_item, 16_000),
         (messages_in_one_reply, 4_000),
+        (parts_of_an_item, 4_000),
     ],
 )
 def test_events_take_time_in_proportion_to_their_number(made: Any, most: int) -> None:

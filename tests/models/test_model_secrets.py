@@ -16,6 +16,7 @@ import pytest
 from agentkit import AnthropicModel, ModelError, ModelSettings, OpenAIModel
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
+from agentkit.models.model_names import model as named_model
 from agentkit.prompts import ContextError, PromptContext
 from agentkit.tools import MCPToolset, ToolDefinitionError
 from tests.models.asking import failure, model_for
@@ -151,6 +152,20 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
     model = OpenAIModel("m", api_key=KEY)
     assert "sk-hunter2" not in repr(model) or text.startswith("skhunter2")  # there it is the host
     assert not any("sk-hunter2" in one for one in everything(failure(model)))
+
+
+@pytest.mark.parametrize(
+    "name", [" http://h/v1?key=hunter2#m", "ftp://me:hunter2@h#m", "ftp://h/v1#hunter2", "//h?hunter2"]
+)
+def test_an_address_in_the_place_of_the_name_of_a_model_is_not_shown(name: str) -> None:
+    for options in ({}, {"chat_template": "llama3_1"}, {"session_len": 5}):
+        with pytest.raises(AgentDefinitionError) as caught:
+            named_model(name, **options)  # type: ignore[arg-type]
+        assert not any("hunter2" in text for text in everything(caught.value))
+
+
+def test_the_scheme_of_an_address_may_be_written_in_capitals() -> None:
+    assert named_model("HTTP://me:hunter2@h/v1#m").name == "m"
 
 
 SECRETS: list[dict[str, Any]] = [

@@ -132,6 +132,8 @@ def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Pa
             assert client.get(f"/inspector/api/run?id={of_ada}", token).json()["session"] == name
             turns = client.get(f"/inspector/api/session?name={name}", token).text
             assert "second of ada" in turns and "of bob" not in turns and "of the tenant" not in turns
+            listed = client.get("/inspector/api/overview", token).json()["sessions"]
+            assert listed == (["main"] if token == ada else ["bob/main", "ada/main", "main"])  # used last, first
         for name in ("ada/main", "/main", "x/ada/main"):
             assert client.get(f"/inspector/api/session?name={name}", bob).status_code == 404
         assert client.get("/inspector/api/session?name=x/ada/main", all_users).status_code == 404
@@ -148,6 +150,40 @@ def test_a_user_of_a_tenant_has_its_own_sessions_runs_and_responses(tmp_path: Pa
             model="a", input="x", previous_response_id=response.id, user="ada"
         )
         assert again.output_text == "Hm."
+
+
+def test_without_tokens_the_inspector_lists_the_sessions_of_all_users_as_they_are_now(tmp_path: Path) -> None:
+    with Memory.open(tmp_path / "home") as memory:
+        agent = Agent(ScriptedModel.repeat("Hm."), name="a", memory=memory)
+        with served(agent) as client:
+
+            def seen(name: str) -> list[str]:
+                answer = client.get(f"/inspector/api/session?name={name}")
+                if answer.status_code == 404:
+                    return []
+                assert answer.json()["session"] == name  # by which the page asks for its turns
+                return [turn["input"] for turn in answer.json()["turns"]]
+
+            memory.within("bolt").session("theirs").append(Message("user", "x"))
+            memory.within(Scope("local", agent="a")).session("of one agent").append(Message("user", "x"))
+            memory.within(Scope("local", user="ada")).session("main").append(Message("user", "first"), key="k")
+            mine = memory.session("main")
+            mine.append(Message("user", "hello"))
+            assert client.get("/inspector/api/overview").json()["sessions"] == ["main", "ada/main"]
+            assert (seen("main"), seen("ada/main"), seen("bob/main")) == (["hello"], ["first"], [])
+            mine.append(Message("assistant", "hm"), Message("user", "again"))
+            assert seen("main") == ["hello", "again"]
+            mine.redact(1)
+            assert seen("main") == ["[redacted]", "again"]
+            mine.rewind(1)
+            assert seen("main") == ["[redacted]"]
+            memory.delete_session("main")
+            assert seen("main") == []
+            memory.session("main").append(Message("user", "another"))
+            assert seen("main") == ["another"]
+            for number in range(10):  # more than stay open
+                memory.session(f"s{number}").append(Message("user", f"of {number}"))
+            assert [seen(f"s{number}") for number in range(10)] == [[f"of {number}"] for number in range(10)]
 
 
 def test_a_response_of_another_tenant_is_not_there(tmp_path: Path) -> None:

@@ -1,27 +1,15 @@
-// The page: which run or turn is shown, and its tabs.
+// The page: which run or turn is shown, and its tabs. What only one tab needs is loaded with that tab.
 
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
-import { get, post, takeToken, keepToken, onToken } from "./api.js";
+import { get, post, keepToken, onToken } from "./api.js";
+import { first, session as asked } from "./begin.js";
+import { TABS, address, read } from "./place.js";
 import { LayersView, bar } from "./layers.js";
-import { changesView } from "./changes.js";
-import { PayloadView } from "./payload.js";
-import { recallView } from "./recall.js";
-import { timelineView } from "./timeline.js";
-import { PlayView } from "./play.js";
-import { Form } from "./form.js";
 import { Parts } from "./parts.js";
 import { Side } from "./side.js";
 
 const POLL = 700;
 const TITLE = 200;
-const TABS = [
-  ["layers", "Layers"],
-  ["timeline", "Timeline"],
-  ["changes", "Changes"],
-  ["payload", "Payload"],
-  ["recall", "Recall"],
-  ["play", "Play"],
-];
 const TARGETS = { openai: "OpenAI", responses: "Responses", anthropic: "Anthropic", text: "Local" };
 
 const app = document.getElementById("app");
@@ -29,44 +17,6 @@ const main = document.getElementById("main");
 const state = { overview: null, session: null, run: null, data: null, place: {}, view: null, payload: { target: "openai", chat_template: "qwen3" } };
 let turnNumber = 0; // of the newest navigation: answers to older ones are dropped
 let timer = 0;
-
-// --- where we are, in the address
-
-function read() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const steps = path.split("/").map((step) => {
-    try {
-      return decodeURIComponent(step);
-    } catch {
-      return step;
-    }
-  });
-  const more = Object.fromEntries(new URLSearchParams(query || ""));
-  const place = { tab: TABS.some(([name]) => name === more.tab) ? more.tab : undefined };
-  if (more.step) place.step = Number(more.step) || undefined;
-  if (steps[0] === "run") place.run = steps[1];
-  else if (steps[0] === "new") place.create = steps[1] || true;
-  else if (steps[0] === "session") {
-    place.session = steps[1];
-    if (steps[2] !== undefined && /^\d+$/.test(steps[2])) place.turn = Number(steps[2]);
-    if (more.run) place.run = more.run;
-  }
-  return place;
-}
-
-function address(place) {
-  const query = new URLSearchParams();
-  let path = "#/";
-  if (place.create) path = place.create === true ? "#/new" : `#/new/${encodeURIComponent(place.create)}`;
-  else if (place.session !== undefined) {
-    path = `#/session/${encodeURIComponent(place.session)}`;
-    if (place.turn !== undefined) path += `/${place.turn}`;
-    if (place.run) query.set("run", place.run);
-  } else if (place.run) path = `#/run/${encodeURIComponent(place.run)}`;
-  if (place.tab) query.set("tab", place.tab);
-  if (place.step) query.set("step", place.step);
-  return query.size ? `${path}?${query}` : path;
-}
 
 function go(place, { replaceState = false } = {}) {
   const tab = place.tab || (place.run || place.turn !== undefined ? state.place.tab : undefined);
@@ -89,7 +39,7 @@ const themeButton = h("button", { type: "button", class: "quiet round", "aria-la
 if (localStorage.getItem(THEME)) paint(localStorage.getItem(THEME));
 
 // What there is: its newest, or all of it once somebody looked for more.
-const listed = () => get("overview", state.isWhole ? { all: "yes" } : {});
+const listed = async () => (await first("overview")) || get("overview", state.isWhole ? { all: "yes" } : {});
 
 async function more() {
   if (state.isWhole) return;
@@ -118,7 +68,7 @@ async function draw() {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
     const [overview, session] = await Promise.all([
       !state.overview || !isSame ? listed() : state.overview,
-      isOther ? opened(place.session) : place.session === undefined ? null : state.session,
+      isOther ? opened(place.session, place.turn) : place.session === undefined ? null : state.session,
     ]);
     if (mine !== turnNumber) return;
     Object.assign(state, { overview, session });
@@ -139,9 +89,10 @@ async function draw() {
   else welcome();
 }
 
-// A session, of whose turns the last are known.
-async function opened(name) {
-  const session = await get("session", { name });
+// A session, of whose turns the last are known, and those around one.
+async function opened(name, turn) {
+  const known = await first("session");
+  const session = known?.session === name ? known : await asked(name, turn);
   session.turns = new Parts(session.count, session.turns, "turn", (start) => get("turns", { name, start }).then(({ turns }) => turns));
   return session;
 }
@@ -235,7 +186,7 @@ async function poll(mine) {
     state.run = run;
     if (isChanged) {
       state.overview = await listed();
-      if (state.session) state.session = await opened(state.session.session);
+      if (state.session) state.session = await opened(state.session.session, state.place.turn);
       if (mine !== turnNumber) return;
       side.show(state.overview, state.session, state.place);
       const playing = state.place.tab === "play";
@@ -336,12 +287,15 @@ function why() {
 }
 
 // The prompts need kwargs that this turn does not have: ask for them.
-function unknown(error) {
+async function unknown(error) {
   const agent = agentOf(agentName());
+  const mine = turnNumber;
   if (error.kind !== "KwargsError" || state.run || !agent) {
     replace(state.panel, h("div", { class: "scroll page" }, problem(error, () => { state.data = null; draw(); })));
     return;
   }
+  const { Form } = await import("./form.js");
+  if (mine !== turnNumber) return;
   const form = new Form(agent.schema, state.session?.kwargs || {});
   replace(
     state.panel,
@@ -369,7 +323,10 @@ function layers() {
   state.view = new LayersView(state.panel, state.data, { load: (path, message) => post(path, { base: own, message, ...kwargsOf() }) });
 }
 
-function timeline() {
+async function timeline() {
+  const mine = turnNumber;
+  const { timelineView } = await import("./timeline.js");
+  if (mine !== turnNumber) return;
   timelineView(state.panel, state.run, {
     onstep: (step) => go({ ...state.place, step, tab: "layers" }),
     decide: async (decisions) => {
@@ -383,6 +340,9 @@ function timeline() {
 }
 
 async function changes() {
+  const mine = turnNumber;
+  const { changesView } = await import("./changes.js");
+  if (mine !== turnNumber) return;
   const { place, data, session, run } = state;
   const options = [];
   for (let step = data.step - 1; step >= 1 && options.length < 30; step--) options.push([`step:${step}`, `model call ${step} of this ${run ? "run" : "turn"}`]);
@@ -393,7 +353,6 @@ async function changes() {
   const turn = h("input", { type: "number", min: "1", max: String(session ? session.count : 1), value: String(place.turn || 1), "aria-label": "Turn to compare with" });
   const turnBox = h("label", { class: "inline" }, "turn", turn);
   const picker = options.length ? [h("span", { class: "quiet" }, "Compared with"), select, turnBox] : [];
-  const mine = turnNumber;
   const load = async () => {
     turnBox.hidden = select.value !== "turn";
     const [kind, value] = [select.value.split(":")[0], select.value.slice(select.value.indexOf(":") + 1)];
@@ -432,7 +391,7 @@ async function payload() {
   const body = { base: base(), target: chosen.target, ...kwargsOf() };
   if (chosen.target === "text" && chosen.chat_template) body.chat_template = chosen.chat_template;
   try {
-    const answer = await post("payload", body);
+    const [answer, { PayloadView }] = await Promise.all([post("payload", body), import("./payload.js")]);
     if (mine !== turnNumber) return;
     state.view?.destroy?.();
     state.view = new PayloadView(state.panel, answer, toolbar);
@@ -443,7 +402,10 @@ async function payload() {
   chosen.focus = false;
 }
 
-function recall() {
+async function recall() {
+  const mine = turnNumber;
+  const { recallView } = await import("./recall.js");
+  if (mine !== turnNumber) return;
   const recalled = state.run?.journal.events.find((event) => event.kind === "recall");
   const agent = agentOf(agentName());
   recallView(state.panel, {
@@ -455,7 +417,10 @@ function recall() {
   });
 }
 
-function play() {
+async function play() {
+  const mine = turnNumber;
+  const { PlayView } = await import("./play.js");
+  if (mine !== turnNumber) return;
   state.view = new PlayView(state.panel, {
     base: base(),
     data: state.data.error ? null : state.data,
@@ -467,7 +432,10 @@ function play() {
 
 // --- a new run
 
-function create(place) {
+async function create(place) {
+  const mine = turnNumber;
+  const { PlayView } = await import("./play.js");
+  if (mine !== turnNumber) return;
   state.view?.destroy?.();
   state.view = null;
   state.run = state.data = null;
@@ -533,5 +501,4 @@ document.addEventListener("keydown", async (event) => {
 });
 
 addEventListener("popstate", draw);
-takeToken();
 draw();

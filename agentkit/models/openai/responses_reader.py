@@ -94,7 +94,7 @@ class ResponsesReader(Reader):
             self._open(data)
             return [Delta("", "arguments")]  # something new came, though nothing to hear
         if kind == "response.output_item.done":
-            return self._close(self._open(data))
+            return self._close(self._open(data), object_of(data.get("item"), "item"))
         if kind in _ENDS:
             return self._whole(object_of(data.get("response"), "response"))
         if kind in ("response.created", "response.in_progress", "response.queued"):
@@ -152,10 +152,10 @@ class ResponsesReader(Reader):
                     self._calls += data_of_item.get("type") == "function_call"
                 before.data = dict(data_of_item)
                 self._items[at] = before
-                new += self._close(before)
+                new += self._close(before, before.data)
         else:
             for item in self._items.values():
-                new += self._close(item)
+                new += self._close(item, item.data)
         details = data.get("incomplete_details")
         reason = details.get("reason") if isinstance(details, dict) else None
         self.finish_reason = "stop"
@@ -200,10 +200,10 @@ class ResponsesReader(Reader):
             self._text += [delta.text for delta in new]
         return new
 
-    def _close(self, item: _Item) -> list[Delta]:
-        """Return what of an item, as it is whole, was not heard yet."""
-        data, new = item.data, []
-        kind = data.get("type")
+    def _close(self, item: _Item, data: dict[str, Any]) -> list[Delta]:
+        """Return what of an item was not heard yet; what came of it now is in `data`, and only that is read."""
+        new: list[Delta] = []
+        kind = item.data.get("type")
         if kind == "function_call":
             given = data.get("arguments")
             if given and not isinstance(given, str):
@@ -219,7 +219,7 @@ class ResponsesReader(Reader):
                 new += item.rest(part_kind, "".join([text for text in texts if isinstance(text, str)]))
             self._text += [delta.text for delta in new]
         elif not isinstance(kind, str):
-            raise ProtocolError(f"output: an item without a type: {brief(data)}")
+            raise ProtocolError(f"output: an item without a type: {brief(item.data)}")
         return new
 
 

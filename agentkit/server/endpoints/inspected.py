@@ -93,9 +93,8 @@ class CallerSource:
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         """See `InspectorSource.sessions`."""
-        found = await in_thread(partial(self._sessions.page, self._owner, limit=max(limit, 500)))
-        newest = sorted(found, key=lambda one: one.last_at or one.created_at, reverse=True)
-        return [one.name for one in newest[:limit]]
+        found = await in_thread(partial(self._sessions.newest, self._owner, limit))
+        return [self._named(owner.user, name) for owner, name in found]
 
     async def session(self, name: str) -> Session | None:
         """See `InspectorSource.session`."""
@@ -103,10 +102,9 @@ class CallerSource:
             return None
         owner, own = place
         try:
-            await in_thread(partial(self._sessions.get, owner, own))
+            return await in_thread(partial(self._sessions.read, owner, own))
         except UnknownResource:
             return None
-        return await in_thread(partial(self._sessions.open, owner, own))
 
     def _place(self, name: str) -> tuple[Owner, str] | None:
         """Return whose session a name is, and its own name; None where it can be none of the caller.
@@ -118,10 +116,12 @@ class CallerSource:
             return None
         return (Owner(self._owner.tenant, user) if slash else self._owner), own
 
+    def _named(self, user: str, session: str) -> str:
+        """Return what a session is called here; see `_place`."""
+        return f"{user}/{session}" if user and not self._caller.user else session
+
     def _summary(self, record: RunRecord) -> RunSummary:
-        session = record.session
-        if session is not None and record.user and not self._caller.user:
-            session = f"{record.user}/{session}"
+        session = None if record.session is None else self._named(record.user, record.session)
         asked = "" if record.input is None else str(record.input.get("text", ""))[:_MAX_INPUT]
         return RunSummary(
             record.id, record.agent, session, _STATUSES[record.status], asked, started_at=record.created_at

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from threading import RLock
 from types import NoneType
@@ -112,6 +112,7 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = (
     *("input", "output", "citations", "unknown_labels", "error", "finish_reason", "usage", "waiting", "decisions"),
 )
+_COLUMNS = tuple([name for name in RunRecord.__dataclass_fields__ if name not in _BODY])
 
 
 class StoredRunsError(AgentError):
@@ -401,10 +402,6 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
 def _record(row: Mapping[Any, Any]) -> RunRecord:
     body = json.loads(row["body"])
-    known = {name: row[name] for name in RunRecord.__dataclass_fields__ if name not in _BODY}
-    record = RunRecord(
-        **known, **{name: body[name] for name in _BODY if name in body and name not in ("usage", "waiting")}
-    )
-    return replace(
-        record, usage=Usage(**body["usage"]), waiting=tuple([WaitingCall(*call) for call in body["waiting"]])
-    )
+    known = {name: row[name] for name in _COLUMNS} | {name: body[name] for name in _BODY if name in body}
+    known["usage"], known["waiting"] = Usage(**body["usage"]), tuple([WaitingCall(*call) for call in body["waiting"]])
+    return RunRecord(**known)

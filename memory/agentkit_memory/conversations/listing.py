@@ -9,19 +9,30 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.records import SessionInfo
 from agentkit_memory.store.scope_rows import known_ids
-from agentkit_memory.store.tables import branches, conversations, messages
+from agentkit_memory.store.tables import branches, conversations, messages, scopes
 
-__all__ = ["sessions_of"]
+__all__ = ["newest_sessions", "sessions_of"]
 
-_LAST = select(func.max(messages.c.created_at)).where(messages.c.branch_id == branches.c.id).scalar_subquery()
+_LAST = (
+    select(messages.c.created_at)
+    .where(messages.c.branch_id == branches.c.id, messages.c.seq == branches.c.head_seq)
+    .scalar_subquery()
+)
+_LIVE = (
+    branches.c.name == MAIN,
+    conversations.c.expires_at.is_(None) | (conversations.c.expires_at > bindparam("now")),
+)
 _LISTED = (
     select(conversations.c.name, conversations.c.created_at, branches.c.head_seq, _LAST.label("last"))
     .join(branches, branches.c.conversation_id == conversations.c.id)
-    .where(
-        conversations.c.scope_id.in_(bindparam("scopes", expanding=True)),
-        branches.c.name == MAIN,
-        conversations.c.expires_at.is_(None) | (conversations.c.expires_at > bindparam("now")),
-    )
+    .where(conversations.c.scope_id.in_(bindparam("scopes", expanding=True)), *_LIVE)
+)
+_NEWEST = (
+    select(scopes.c.user, conversations.c.name)
+    .join(conversations, conversations.c.scope_id == scopes.c.id)
+    .join(branches, branches.c.conversation_id == conversations.c.id)
+    .where(scopes.c.tenant == bindparam("tenant"), scopes.c.session == "", scopes.c.agent == "", *_LIVE)
+    .order_by(func.coalesce(_LAST, conversations.c.created_at).desc(), scopes.c.user, conversations.c.name)
 )
 
 
@@ -43,3 +54,20 @@ def sessions_of(
     with database.read() as connection:
         rows = connection.execute(query, {"scopes": known_ids(database, scope), "now": database.clock()}).all()
     return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows])
+
+
+def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
+    """Return user and name of the conversations of a tenant and its users, that which was used last first.
+
+    Those that an agent keeps for itself are left out.
+
+    Args:
+        database: Where they are.
+        scope: The tenant; with a user, only those of that user are returned.
+        limit: Most to return.
+    """
+    query = _NEWEST.limit(limit)
+    query = query.where(scopes.c.user == scope.user) if scope.user else query
+    with database.read() as connection:
+        rows = connection.execute(query, {"tenant": scope.tenant, "now": database.clock()}).all()
+    return tuple([(row.user, row.name) for row in rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress
@@ -17,6 +18,7 @@ from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
+from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_filter import RecallFilter
@@ -50,6 +52,8 @@ class CandidateSearch:
 
     indexes: Indexes
     embedders: Embedders
+    turn: Turn
+    """Given up while a model or a server is waited for."""
     policy: RecallPolicy
     question: Question
     valid_at: float
@@ -296,7 +300,8 @@ class CandidateSearch:
             most = min(4 * most, max(MAX_CANDIDATES, wanted))
 
     def _by_terms(self, index: VectorIndex, sparse: SparseVector, most: int) -> list[Hit]:
-        return index.query_sparse(sparse, self.view.scope_ids, most)
+        with self.turn.away() if index.shared else nullcontext():
+            return index.query_sparse(sparse, self.view.scope_ids, most)
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of the terms in items as the index has them; none where it may hold another version."""
@@ -312,7 +317,8 @@ class CandidateSearch:
         if self.index is None or not self.index.dimensions or not self.question.text.strip():
             return None
         try:
-            return self.embedders.get(self.view.space.model).question(self.question.text)
+            with self.turn.away():
+                return self.embedders.get(self.view.space.model).question(self.question.text)
         except StoreClosed:
             raise
         except Exception as error:
@@ -321,7 +327,10 @@ class CandidateSearch:
 
     def _by_vector(self, vector: Sequence[float], most: int) -> list[Hit]:
         try:
-            return [] if self.index is None else self.index.query_dense(vector, self.view.scope_ids, most)
+            if self.index is None:
+                return []
+            with self.turn.away() if self.index.shared else nullcontext():
+                return self.index.query_dense(vector, self.view.scope_ids, most)
         except StoreClosed:
             raise
         except Exception as error:

@@ -9,6 +9,7 @@ from time import perf_counter_ns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreError
 from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidate_search import CandidateSearch, Place
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import choose, copies, ranked
@@ -57,6 +58,7 @@ def search(
     indexes: Indexes,
     embedders: Embedders,
     logs: RecallLogs,
+    turn: Turn,
     scope: Scope,
     query: str,
     limit: int,
@@ -71,7 +73,8 @@ def search(
 
     Every item is read from SQL under that scope: whatever the index proposes, nothing comes back that was deleted,
     superseded or belongs to another scope. What fails on the way is left out and reported in `Recall.degraded`; only
-    SQL itself is needed. Nothing is written; the log is queued.
+    SQL itself is needed. Nothing is written; the log is queued. `turn` is given up while a
+    model or a server is waited for.
 
     `limit` is of documents and of facts each, `hidden` are messages that the model sees anyway, and `conversation` is
     logged. Of turns, only those of `roles` are used; of all items, only those that `where` allows are considered.
@@ -83,7 +86,9 @@ def search(
     question = Question.of(query, now)
     wide, before = policy, None
     while True:
-        one = CandidateSearch(indexes, embedders, wide, question, indexes.database.clock(), hidden, limit, roles, where)
+        one = CandidateSearch(
+            indexes, embedders, turn, wide, question, indexes.database.clock(), hidden, limit, roles, where
+        )
         if before is not None:
             one.vector, one.read, one.texts = before.vector, before.read, set()
         if len(query) > MAX_CHARACTERS:
@@ -107,7 +112,8 @@ def search(
         before = one
         wide = replace(wide, candidates=min(_WIDER * max(wide.candidates, limit), MAX_CANDIDATES))
     if policy.reranker is not None and order:
-        order, problem = reranked(policy.reranker, query, order)
+        with turn.away():
+            order, problem = reranked(policy.reranker, query, order)
         one.degraded += [problem] if problem else []
         used = choose(one.question, order, policy, limit, roles, hashes)
     if logs.keep != 0 and (trouble := indexes.database.deferred.problem) is not None:

@@ -24,6 +24,7 @@ from agentkit_memory.errors import (
     StoreUnavailable,
     WouldWait,
 )
+from agentkit_memory.process.few_at_once import FewAtOnce
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.process.store_threads import Threads
@@ -39,6 +40,9 @@ _DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
 _MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
 
 T = TypeVar("T")
+
+_MAX_COMPUTING = 2
+_MAX_WAITING = 64
 
 _RETRY = 0.1
 """Seconds between two tries to reach a server that was there before."""
@@ -73,6 +77,8 @@ class Database:
         """Writes that nobody waits for."""
         self.threads = {"sessions": Threads(), "memory": Threads()}
         """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
+        self.computing = FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
+        """Recalls at once: of a file they compute, of a server they mostly wait."""
         self._clock = clock
         self._lock = RLock()
         self._timeout = timeout
@@ -348,6 +354,7 @@ class Database:
             self._file.disown(free)
         keep(self.engine, self._reader)
         self._lock = RLock()  # the thread that held the other does not exist here
+        self.computing = FewAtOnce(_MAX_COMPUTING)  # nor those that had a turn
         self._inherited = True
         self._closed = self._closed or why
 

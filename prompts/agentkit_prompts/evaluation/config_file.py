@@ -145,7 +145,7 @@ class _Files:
             raise Problem(f"opening {path!r:.200}: {error}") from error
         if not file.is_relative_to(home):
             raise Problem(f"opening {path!r}: only files beside the configuration are read")
-        return _text(file)
+        return _text(file, home)
 
     def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
         """Return the variables of a configuration that is imported; None where there is no file of that name."""
@@ -164,9 +164,9 @@ class _Files:
         return None
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, folder: Path | None = None) -> str:
     try:
-        return read_regular_text(file, _MAX_FILE)
+        return read_regular_text(file, _MAX_FILE, folder=folder)
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
 from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
+from agentkit_prompts.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
@@ -203,7 +204,7 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     continue
             if item.name.endswith(SUFFIX):
                 try:
-                    texts[f"{name}/{item.name}"] = _text(item)
+                    texts[f"{name}/{item.name}"] = _text(item, top)
                 except (OSError, ValueError) as error:
                     line = (
                         error.object.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else None
@@ -222,11 +223,11 @@ def _leads_out(item: Path, top: Path) -> bool:
         return False  # reading it names what is wrong
 
 
-def _text(item: Traversable) -> str:
+def _text(item: Traversable, top: Path | None) -> str:
     """Read a file the same way on every machine: UTF-8 with or without a mark, any line ends."""
     if not item.is_file():
         raise ValueError("not a regular file")
-    with item.open("rb") as file:
+    with item.open("rb") if top is None or not isinstance(item, Path) else open_inside(item, top) as file:
         data = file.read(_MAX_BYTES + 1)
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it has more than the {_MAX_BYTES:,} bytes that are read")

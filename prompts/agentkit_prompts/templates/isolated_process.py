@@ -29,8 +29,9 @@ _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
 class IsolatedProcess:
     """Runs templates in a process with limits of its own, started when it is first asked and after it was killed.
 
-    The process has a limited address space, CPU time and wall clock, no environment, writes no files and starts no
-    processes (unless root runs it, whom the system lets). It ends on its own, too, where this one is killed.
+    The process has a limited address space, CPU time and wall clock, no environment, opens no files or connections
+    and starts no processes (unless root runs it, whom the system lets). It ends on its own, too, where this one is
+    killed.
 
     Args:
         worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from agentkit_prompts.errors import PromptError
 
 __all__ = ["serve"]
 
+_ENGINE = "agentkit_prompts.templates.engine"
+_LATER = ("difflib", "jinja2.debug", f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.sites")
+"""Modules that are imported where they are used: no file can be opened then."""
 _MAX_MEMORY = 1 << 30  # bytes of address space
 _MAX_CPU_SECONDS = 8
 _MAX_SECONDS = 12
@@ -23,9 +28,13 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
     """Answer each request with `{"made": VALUE}` or `{"error": TEXT, "place": FIELDS}` until stdin ends.
 
     Args:
-        made: Works an answer out; what it needs is imported already, as memory is limited from the first request on.
+        made: Works an answer out; what it needs is imported already, as files and memory are limited
+            from the first request on.
         place: Returns the text of an error, and fields that say where it happened.
     """
+    for module in _LATER:
+        import_module(module)
+    codecs.lookup("unicode_escape")
     output = sys.stdout
     sys.stdout = sys.stderr  # nothing but answers is written where they are
     for line in sys.stdin:
@@ -61,6 +70,7 @@ def _limit() -> None:
         (resource.RLIMIT_AS, _MAX_MEMORY),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_NOFILE, 0),  # what is open stays so; no file, pipe or connection can be opened
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_CPU, seconds),
     ):

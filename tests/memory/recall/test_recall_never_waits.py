@@ -16,6 +16,9 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from agentkit_memory import Memory, Scope
+from agentkit_memory.recall.candidates import Pool, ScoredItem
+from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_prompts.context.messages import Message
 
@@ -286,3 +289,43 @@ def test_a_wrong_time_limit_for_questions_is_reported(home: Path, stalling: Stal
         memory.worker().drain()
         recall = memory.recall("heron")
         assert len(recall.knowledge) == 1 and "question_timeout: expected seconds" in recall.degraded[0]
+
+
+class Meeting:
+    """A scorer and a reranker that counts how many recalls it is asked for at once, and may wait for others."""
+
+    name = "meeting"
+    rerank_timeout = GENEROUS
+
+    def __init__(self, others: int = 1) -> None:
+        self.barrier = threading.Barrier(others)
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def scores(self, question: Question, pool: Pool) -> list[float]:
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.05)
+        with self.lock:
+            self.now -= 1
+        return [0.0] * len(pool)
+
+    def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> list[float]:
+        self.barrier.wait(GENEROUS)
+        return [0.0] * len(candidates)
+
+
+def test_two_recalls_of_a_file_compute_at_once_and_those_that_wait_for_a_model_hold_up_nobody(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentkit_memory.process.few_at_once._MAX_WAIT", 10 * GENEROUS)
+    memory.facts.add("zebras are striped")
+    memory.recall("zebras")
+    meeting = Meeting(6)
+    policy = RecallPolicy("meeting", scorers=(meeting,), reranker=meeting)
+    with ThreadPoolExecutor(6) as pool:
+        asked = [pool.submit(memory.recall, "zebras", policy=policy) for _ in range(6)]
+        found = [each.result(GENEROUS) for each in asked]
+    assert [(len(each.knowledge), each.degraded) for each in found] == [(1, ())] * 6
+    assert 0 < meeting.most <= 2

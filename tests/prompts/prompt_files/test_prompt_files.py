@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import zipfile
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from agentkit.prompts import (
     UserInputPrompt,
     compose,
 )
+from agentkit_prompts.regular_files import read_regular_text
 from tests.prompts.laws import law
 
 
@@ -460,6 +463,35 @@ def test_a_link_that_leads_out_of_the_folder_is_not_read(folder: Path, tmp_path:
         assert f"{name}: is a link that leads out of" in str(error)
     assert "hush" not in str(error)
     assert [*prompts] == ["a"]
+
+
+def test_a_folder_that_is_exchanged_for_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:
+    top, out, link = tmp_path / "top", tmp_path / "out", tmp_path / "link"
+    for folder, words in ((top / "inner", "fine"), (out, "hush")):
+        folder.mkdir(parents=True)
+        (folder / "a.txt").write_text(words)
+    link.symlink_to(out, target_is_directory=True)
+    ended = Event()
+
+    def exchange() -> None:
+        while not ended.is_set():
+            (top / "inner").rename(tmp_path / "kept")
+            link.rename(top / "inner")
+            (top / "inner").rename(link)
+            (tmp_path / "kept").rename(top / "inner")
+
+    thread = Thread(target=exchange)
+    thread.start()
+    read = set()
+    try:
+        for _ in range(1_000):
+            with suppress(OSError):
+                read.add(read_regular_text(top / "inner/a.txt", folder=top.resolve()))
+    finally:
+        ended.set()
+        thread.join()
+    assert read <= {"fine"}
+    assert read_regular_text(top / "inner/a.txt", folder=top.resolve()) == "fine"
 
 
 def test_a_link_that_leads_out_of_a_package_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,13 @@ def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
     assert subprocess.run(asked, input="600\n", capture_output=True, text=True).returncode == -signal.SIGALRM
 
 
+@pytest.mark.parametrize("act", ["open('/etc/hostname')", "socket.socket()", "os.pipe()", "os.listdir('/')"])
+def test_what_gets_out_of_a_template_can_open_nothing(act: str) -> None:
+    code = f"import os, socket\nfrom agentkit_prompts.templates.request_loop import serve\nserve(lambda _: {act}, str)"
+    done = subprocess.run([sys.executable, "-c", code], input="0\n", capture_output=True, text=True)
+    assert "Too many open files" in done.stderr
+
+
 def children() -> set[str]:
     """Return the processes that this one started, where the system lists them."""
     listed = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children")

@@ -9,12 +9,12 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import BinaryIO, Self, cast
 
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_prompts.regular_files import open_inside, open_regular
 
 __all__ = ["PIECE", "FileStream", "GivenStream"]
 
@@ -150,13 +150,9 @@ class FileStream:
     def _opened(self) -> BinaryIO:
         path, folder = self.file.path, self.file.folder
         if folder is None:
-            return path.open("rb", buffering=0)
-        real = Path(os.path.realpath(path))
-        if real.is_relative_to(folder):
-            stream = real.open("rb", buffering=0)
-            if is_inside(real, folder):  # it was no link when it was opened either
-                return stream
-            stream.close()
+            return open_regular(path)
+        if is_inside(path, folder):
+            return open_inside(path, folder)
         raise IngestError(
             self.file.source, f"is a link that leads out of {folder}; to store that file, name it, or copy it there"
         )
