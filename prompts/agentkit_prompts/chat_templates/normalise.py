@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
     kind = type(value)
     if kind is str or value is None or kind is bool or kind is int or kind is float:
         return value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):  # asking an abstract class takes long
         return {plain(key): plain(item) for key, item in value.items()}
     if kind is list:
         return [plain(item) for item in value]

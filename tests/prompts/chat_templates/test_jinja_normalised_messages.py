@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel
@@ -419,3 +419,63 @@ def test_thoughts_cannot_forge_a_role() -> None:
     history = [Message("user", "Hi"), Message("assistant", "Yes", thinking=thinking)]
     composed = compose(Layers(), PromptContext(user_input="", conversation=history))
     assert composed.to_text(JinjaChatTemplate(source)).count("<|im_start|>") == 2
+
+
+class Watched(JinjaChatTemplate):
+    """A template that shows how often it is rendered."""
+
+    rendered: ClassVar[list[str]] = []
+
+    def run(self, *given: Any) -> str:
+        self.rendered.append(super().run(*given))
+        return self.rendered[-1]
+
+
+LAID_OUT = {
+    "function": "{{ c.function | tojson }}",
+    "tagged": '<call>{"name": "{{ c.function.name }}", "parameters": {{ c.function.arguments | tojson }}}</call>',
+    "arguments first": "{{ c.function.arguments | tojson }} for {{ c.function.name }};",
+    "text": "{{ c.function.name }}({{ c.function.arguments if c.function.arguments is string else 0 }})",
+}
+
+
+@pytest.mark.parametrize("body", LAID_OUT.values(), ids=LAID_OUT)
+@pytest.mark.parametrize("indent", ["", "(indent=4)"])
+def test_where_calls_and_tools_are_in_their_own_places_one_rendering_shows_it(body: str, indent: str) -> None:
+    source = DECLARED.replace("{{ tools | tojson }}", "{% for t in tools %}{{ t | tojson" + indent + " }}{% endfor %}")
+    source = source.replace("CALLS", EACH.replace("BODY", body))
+    template = Watched(source)
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("f", "g")]
+    twice = [{"function": {"name": "f", "arguments": {"a": "ü", "n": [1, None]}}} for _ in range(2)]
+    talk = [USER, {"role": "assistant", "content": "", "tool_calls": twice}, {"role": "tool", "content": "1"}, USER]
+    text = template.render(talk, tools)
+    Watched.rendered.clear()
+    assert template.render(talk, tools) == text
+    assert Watched.rendered == [text]
+
+
+@pytest.mark.parametrize(("said", "quoted"), [("CALL", "[]"), ("Hi", "CALL")])
+def test_a_call_that_somebody_quotes_is_lost_all_the_same(said: str, quoted: str) -> None:
+    """What stands in a message is no evidence of a call, however exactly it is what the template would have written."""
+    source = DECLARED.replace(
+        "CALLS", "{% if loop.index0 != 1 or loop.length < 3 %}" + EACH.replace("BODY", BOTH) + "{% endif %}"
+    )
+    written = '{"name": "f", "arguments": {"a": 1}}'
+    call = {"function": {"name": "f", "arguments": {"a": 1}}}
+    talk = [
+        {"role": "user", "content": said.replace("CALL", written)},
+        {"role": "assistant", "content": "So.", "tool_calls": [call]},
+        {"role": "tool", "content": quoted.replace("CALL", written)},
+        {"role": "assistant", "content": "Then.", "tool_calls": [call]},
+        {"role": "tool", "content": "2"},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    with pytest.raises(ChatTemplateError, match=r"messages\[1\]: the tool call 'f'"):
+        JinjaChatTemplate(source).render(talk, tools)
+    for thought in ({"content": f"<think>{written}</think>"}, {"content": None, "reasoning_content": written}):
+        shown = source.replace("{{ m.content }}", "{{ m.reasoning_content }}{{ m.content }}")
+        with pytest.raises(ChatTemplateError, match=r"messages\[1\]: the tool call 'f'"):
+            JinjaChatTemplate(shown).render([USER, {"role": "assistant", "tool_calls": [call], **thought}, USER], tools)
+    with pytest.raises(ChatTemplateError, match="the tool 'f'"):
+        quote = {"role": "system", "content": f"Tools: {tools[0]}".replace("'", '"')}
+        JinjaChatTemplate(source.replace("{{ tools | tojson }}", "{{ tools and '' }}")).render([quote, USER], tools)

@@ -162,7 +162,11 @@ class JinjaChatTemplate:
             if is_sure or holds_all(text, data):
                 return text
         prompt = bool(add_generation_prompt)
-        lost = losses(data, given, text, lambda changed, tools: self.run(source, changed, tools, prompt, variables))
+
+        def again(changed: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> str:
+            return self.run(source, changed, tools, prompt, variables)
+
+        lost = losses(data, given, text, again, lambda: self._probe(source).forms)
         if lost:
             shows = f"; {TOOLS_IN_PROMPT}" if any("tool" in one for one in lost) else ""
             raise ChatTemplateError(

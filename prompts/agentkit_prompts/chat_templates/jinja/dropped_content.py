@@ -10,13 +10,12 @@ from jinja2 import nodes
 
 from agentkit_prompts.chat_templates.jinja.calls import MARK
 from agentkit_prompts.chat_templates.jinja.probe import WORD
+from agentkit_prompts.chat_templates.jinja.written_forms import WrittenForms
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["covers", "holds_all", "losses"]
 
 _THOUGHT = "</think>"
-_MAX_GAP = 200
-"""Characters that mostly stand between two messages, at the most."""
 _MAX_RENDERED = 16
 """Renderings that find out which of several values make no difference."""
 Again: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None], str]
@@ -56,15 +55,17 @@ def losses(
     tools: Sequence[dict[str, Any]] | None,
     text: str,
     again: Again,
+    forms: Callable[[], WrittenForms],
 ) -> list[str]:
     """Return what the text lacks: messages, tool calls, tools, media; what models thought may be left out.
 
     That a value is in the text does not show where it is from: the name of a call is in the declaration of its tool as
-    well. So the conversation is rendered `again` with a word of its own in every place. A value is lost when its word
-    does not come out, and it is not in the text either, or makes no difference to it.
+    well. Where not all is written in the `forms` of this template, the conversation is rendered `again` with a word of
+    its own in every place. A value is lost when its word does not come out, and it is not in the text either, or makes
+    no difference to it.
     """
     found: list[str] = []
-    if tools or any("tool_calls" in message for message in messages) or not _are_written(messages, text):
+    if not forms().written_in(text, messages, tools, _texts):
         words = _Words(messages, tools, text, again)
         every = range(len(words.values))
         with_words = words.rendered(every)
@@ -78,20 +79,6 @@ def losses(
     if any(map(_has_media, messages)) and again([_without_media(message) for message in messages], tools) == text:
         found.append("the media of the messages")
     return list(dict.fromkeys(found))
-
-
-def _are_written(messages: Sequence[dict[str, Any]], text: str) -> bool:
-    """Whether what the messages say is in the text word for word, mostly in order."""
-    at = 0
-    for message in messages:
-        for written in _texts(message):
-            place = text.find(written, at, at + len(written) + _MAX_GAP)
-            place = place if place >= 0 else text.find(written, at)
-            if place >= 0:
-                at = place + len(written)
-            elif not _is_in(written, text):
-                return False
-    return True
 
 
 def _is_in(value: str, text: str) -> bool:

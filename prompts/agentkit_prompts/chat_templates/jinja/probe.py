@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from agentkit_prompts.chat_templates.jinja.written_forms import WrittenForms
 from agentkit_prompts.chat_templates.normalise import Form
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -118,3 +119,11 @@ class Probe:
         if isinstance(as_object, ChatTemplateError) or WORD not in as_object:
             return "text" if isinstance(as_text, str) and WORD in as_text else "any"
         return "text" if f"'{WORD}'" in as_object and isinstance(as_text, str) and WORD in as_text else "object"
+
+    @cached_property
+    def forms(self) -> WrittenForms:
+        """How the template writes calls and tools."""
+        arguments = {"key": WORD}
+        given = json.dumps(arguments) if self.arguments == "text" else arguments
+        found = self.outcome([{"role": "user", "content": "a"}, CALL(given)], [TOOL])
+        return WrittenForms() if isinstance(found, ChatTemplateError) else WrittenForms.of(found, TOOL, NAME, arguments)
