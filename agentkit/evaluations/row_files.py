@@ -62,6 +62,8 @@ def _read(file: Path, root: Path | None) -> Any:
         raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
     try:
         text = read_regular_text(file, _MAX_FILE, folder=root)
+    except FileNotFoundError as error:
+        raise InContextError(f"{file}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
     return read(text, file)

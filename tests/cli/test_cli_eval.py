@@ -105,7 +105,7 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
         (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
         (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
-        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: cannot be read"),
+        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: there is no such file"),
     ],
 )
 def test_what_is_wrong_is_reported_before_anything_is_asked(

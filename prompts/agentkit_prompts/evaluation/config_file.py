@@ -200,15 +200,18 @@ def _is_file(path: Path) -> bool:
 def _text(file: Path, folder: Path | None = None) -> str:
     try:
         return read_regular_text(file, _MAX_FILE, folder=folder)
+    except FileNotFoundError as error:
+        raise InContextError(f"{file}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
+    text = _text(file)
     try:
-        found = yaml.load(_text(file), strict_loader())
+        found = yaml.load(text, strict_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Problem(f"is no YAML ({error})") from error
+        raise Problem(f"invalid YAML ({error})") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise Problem(f"expected names and their values, got {type(found).__name__}")
     weigh(found)

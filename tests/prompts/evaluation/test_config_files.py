@@ -268,7 +268,7 @@ def test_what_cannot_be_read_is_named_where_it_is_needed(tmp_path: Path) -> None
 
 
 def test_files_that_are_missing_damaged_or_go_round_in_circles(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="cannot be read"):
+    with pytest.raises(InContextError, match="there is no such file"):
         load_config(tmp_path / "none.py")
     with pytest.raises(InContextError, match=r"expected a .py or .yaml file"):
         load_config(tmp_path / "x.json")
@@ -306,7 +306,13 @@ datasets:
     file.write_text("datasets: []\ndatasets: []\n")
     with pytest.raises(InContextError, match="the key datasets is here twice"):
         load_datasets(file)
-    wrong = {"- 1": "expected names and their values", "a: [": "is no YAML", "a: !!python/name:os.system": "is no YAML"}
+    wrong = {
+        "- 1": "expected names and their values",
+        "a: [": "invalid YAML",
+        "a: !!python/name:os.system": "invalid YAML",
+    }
+    with pytest.raises(InContextError, match=r"none\.yaml: there is no such file; check the path$"):
+        load_config(tmp_path / "none.yaml")
     for text, problem in wrong.items():
         file.write_text(text)
         with pytest.raises(InContextError, match=problem):
