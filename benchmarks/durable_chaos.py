@@ -174,7 +174,7 @@ async def strike(
         elif kind == "restart":
             restart()
         else:
-            workers.pause(LEASE * random.uniform(0.4, 2.5))
+            workers.pause(LEASE * random.uniform(1.1, 2.5))
         workers.renew()
         if time.time() - shown > 30:
             shown = time.time()
@@ -233,19 +233,19 @@ def check_acts(home: Path, ids: list[str], agents: Any) -> dict[str, Any]:
     acts: dict[str, list[str]] = defaultdict(list)
     for run, what in world.execute("SELECT run, what FROM acts"):
         acts[outer.get(run, run)].append(what)
-    by_run: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for run, key, pid in world.execute("SELECT run, key, pid FROM attempts ORDER BY at"):
-        by_run[outer.get(run, run)].append((key, pid))
+    by_run: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for run, key, attempt in world.execute("SELECT run, key, attempt FROM attempts ORDER BY at"):
+        by_run[outer.get(run, run)].append((key, attempt))
     late = 0
     for noted in by_run.values():
-        past: set[int] = set()  # processes whose run another one has gone on with
+        past: set[str] = set()  # attempts that another one has gone on from; a process may have a run again
         seen: set[str] = set()
         now = noted[0][1]
-        for key, pid in noted:
-            if pid != now:
+        for key, attempt in noted:
+            if attempt != now:
                 past.add(now)
-                now = pid
-            late += pid in past and key not in seen
+                now = attempt
+            late += attempt in past and key not in seen
             seen.add(key)
     return {
         "acts": sum(map(len, acts.values())),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 from collections.abc import Generator
@@ -41,6 +42,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--all"):
         os.environ["AGENTKIT_ALL_TESTS"] = "1"  # before any test module is read: laws look how many cases to try
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a job in the background starts, and its processes too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
         os.environ.pop(name, None)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from errno import EPIPE
@@ -47,10 +46,10 @@ from agentkit.cli.screen import (
     layer_table,
     layers_form,
     note,
-    plain,
     prepare,
     progress_bar,
     put,
+    put_exactly,
     put_json,
 )
 from agentkit.cli.serve_commands import serve_agents, token
@@ -310,7 +309,7 @@ def compose(
         put_json({**layers_form(composition), "request": body})
     elif as_text or template is not None:
         shown = model.request_body(composition)["prompt"] if isinstance(model, CompletionModel) else composition.text
-        sys.stdout.write((plain(shown) if sys.stdout.isatty() else shown) + "\n")
+        put_exactly(shown)
     else:
         layer_table(composition)
 

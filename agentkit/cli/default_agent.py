@@ -68,8 +68,8 @@ _MESSAGES = """\
 
 
 _NO_KEY = (
-    "there is no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL to the address of a server that needs none; without "
-    "--model an offline stand-in answers"
+    "there is no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL to the address of a server that needs none; `--model "
+    "offline` is a stand-in that needs neither"
 )
 
 

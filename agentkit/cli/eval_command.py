@@ -33,7 +33,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
-from agentkit_prompts.evaluation.config_file import load_config, load_datasets
+from agentkit_prompts.evaluation.config_file import load_config, load_datasets, root_of
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.ranking.embedder import Embedder
@@ -62,6 +62,13 @@ def evaluate(
     model: ModelName = None,
     dataset: Annotated[
         list[str] | None, typer.Option("--dataset", "-d", metavar="ABBR", help="Ask this one only. Repeatable.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Outside of it CONFIG reads nothing. [default: the nearest folder `configs` around it, or its own]",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -103,9 +110,9 @@ def evaluate(
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
     score_of(score)
-    chosen = chosen_datasets(load_datasets(config), dataset)
-    held = rows_of(rows, chosen, config)
-    listed = dict(load_config(config)).get("models")
+    chosen = chosen_datasets(load_datasets(config, root=root), dataset)
+    held = rows_of(rows, chosen, config, root_of(config, root))
+    listed = dict(load_config(config, root=root)).get("models")
     models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     asked = with_model_entry(models, _model(model, chat_template, model_name))
     meta = meta_template_for(models, asked)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -93,10 +94,13 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
     return model
 
 
-def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any]], config: Path) -> dict[str, Any]:
+def rows_of(
+    given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any]], config: Path, root: Path
+) -> dict[str, Any]:
     """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
 
-    A folder that has one with the name of a dataset holds the rows of each in such a folder.
+    A folder that has one with the name of a dataset holds the rows of each in such a folder. A `path` has to lead into
+    `root`.
     """
     named: dict[str, dict[str, Any]] = {}
     plain_files: list[str] = []
@@ -119,9 +123,9 @@ def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any
     if plain_files and (splits or len(plain_files) > 1):
         raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
     rest = [name for name in datasets if name not in named]
-    root = Path(plain_files[0]) if plain_files else None
-    if root is not None and any((root / name).is_dir() for name in rest):
-        return {**named, **_each({name: partial(_rows_in, root / name) for name in rest})}
+    given_folder = Path(plain_files[0]) if plain_files else None
+    if given_folder is not None and any((given_folder / name).is_dir() for name in rest):
+        return {**named, **_each({name: partial(_rows_in, given_folder / name) for name in rest})}
     if (plain_files or splits) and (len(datasets) > 1 or not rest):
         raise InContextError(
             f"--rows: {config} has {len(datasets)} datasets: name the one of these rows, as in "
@@ -130,7 +134,7 @@ def rows_of(given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any
         )
     if plain_files or splits:
         return {rest[0]: splits or load_rows(plain_files[0])}
-    return {**named, **_each({name: partial(_rows_beside, datasets[name], config) for name in rest})}
+    return {**named, **_each({name: partial(_rows_beside, datasets[name], config, root) for name in rest})}
 
 
 def _each(reads: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
@@ -153,23 +157,33 @@ def _rows_in(folder: Path) -> Any:
     return load_rows(folder)
 
 
-def _rows_beside(dataset: Mapping[str, Any], config: Path) -> Any:
+def _rows_beside(dataset: Mapping[str, Any], config: Path, root: Path) -> Any:
     """Return the rows that a dataset names beside its configuration: those of `path/name`, or else of `path`."""
     path, part = dataset.get("path"), dataset.get("name")
     if not isinstance(path, str) or not path:
         raise InContextError("it has no `path`; name its rows with --rows FILE")
     home = config.parent / path
     inner = home / part if isinstance(part, str) and part else None
+    for one in (home, inner):
+        if one is not None and not _lies_in(one, root):
+            raise InContextError(f"its path {str(one)!r:.200} leads out of {root}; name its rows with --rows FILE")
     if inner is not None and inner.exists():
-        return load_rows(inner)
+        return load_rows(inner, root=root)
     if home.is_file() or (home.is_dir() and inner is None):
-        return load_rows(home)
+        return load_rows(home, root=root)
     if inner is None:
         raise InContextError(f"its path {path!r} is no file beside {config}; name its rows with --rows FILE")
     try:
-        return load_rows(home)
+        return load_rows(home, root=root)
     except InContextError:
         raise InContextError(
             f"its path and name are {f'{path}/{part}'!r}, which is no folder beside {config}, and {path!r} holds no "
             "rows either; name its rows with --rows FILE"
         ) from None
+
+
+def _lies_in(path: Path, root: Path) -> bool:
+    try:
+        return Path(os.path.realpath(path)).is_relative_to(root)
+    except ValueError:  # a name that no file can have
+        return False

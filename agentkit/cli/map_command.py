@@ -18,6 +18,7 @@ from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapOptions, all_made
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.regular_files import read_regular
 
 __all__ = ["map_"]
 
@@ -81,7 +82,7 @@ def _inputs(path: Path) -> list[Any]:
     Raises:
         DurableError: Names the first lines that hold none.
     """
-    lines = enumerate(path.read_bytes().splitlines(), 1)
+    lines = enumerate(read_regular(path).splitlines(), 1)
     return all_made(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
 
 

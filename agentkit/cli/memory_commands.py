@@ -177,7 +177,7 @@ def _written(what: str, count: int, file: Path, as_json: bool) -> None:
 
 def _fill(file: Path, as_json: bool, database: str | None, index: str | None, home: Path) -> None:
     if not file.is_file():
-        complain(f"{file}: there is no such file")
+        complain(f"{file}: there is no such file; check the path")
         raise typer.Exit(1)
     with _store(home, database, index, new=True) as memory:
         counts = memory.admin.restore(file)

@@ -34,6 +34,7 @@ __all__ = [
     "prepare",
     "progress_bar",
     "put",
+    "put_exactly",
     "put_json",
     "why_form",
 ]
@@ -67,6 +68,15 @@ def put(text: str, *, end: str = "\n") -> None:
     """Print text on stdout as it is, apart from control characters."""
     sys.stdout.write(plain(text) + end)
     sys.stdout.flush()
+
+
+def put_exactly(text: str) -> None:
+    """Print text on stdout to the character: into a pipe nothing is added; at a terminal a line end, and no control."""
+    if sys.stdout.isatty():
+        put(text, end="" if text.endswith("\n") else "\n")
+    else:
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def put_json(data: Any) -> None:

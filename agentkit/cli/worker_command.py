@@ -133,7 +133,7 @@ def _loaded(path: str) -> ModuleType:
         file = Path(path).resolve()
         spec = importlib.util.spec_from_file_location(file.stem, file)
         if spec is None or spec.loader is None or not file.is_file():
-            raise WorkerError(f"{path}: there is no such file")
+            raise WorkerError(f"{path}: there is no such file; check the path")
         module = importlib.util.module_from_spec(spec)
         sys.modules[file.stem] = module
         spec.loader.exec_module(module)

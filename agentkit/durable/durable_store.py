@@ -248,6 +248,22 @@ class DurableStore:
             raise DurableError(f"run {run_id!r} waits for decisions about {named}: approve or deny them")
         self._again(run_id)
 
+    def go_on_decided(self) -> None:
+        """Have all paused runs go on that wait for no decision any more. Blocks."""
+        decided = self.tables.decided()
+        for at in range(0, len(decided), _PAGE):
+            page = decided[at : at + _PAGE]
+            states = {one.workflow_id: state_of(one) for one in self._statuses(page, load_input=False)}
+            for run_id in page:
+                state = states.get(run_id)
+                if state == "paused":
+                    try:
+                        self._again(run_id)
+                    except DurableError as error:  # the others wait as well
+                        _log.warning("a run that was decided about does not go on: %s", error)
+                elif state not in ("queued", "running"):  # it was cancelled, or is gone: do not look for it again
+                    self.tables.take(run_id)
+
     def _again(self, run_id: str) -> None:
         """Put a run that stopped back into its queue, whole."""
         from dbos import error as dbos_errors

@@ -135,7 +135,12 @@ class RunHandle(Generic[Output]):
             return await self._store.wait_for(lambda: self._ended(outcome))
 
     def _outcome(self) -> Mapping[str, Any] | None:
-        return self._store.outcome(self.run_id)
+        """Return how the run ended, or which calls wait; None while it goes on, or will as all of them are decided."""
+        found = self._store.outcome(self.run_id)
+        if found is None or found["state"] != "paused":
+            return found
+        waiting = [call for call in self._store.tables.calls([self.run_id]) if call.decision is None]
+        return {**found, "waiting": waiting} if waiting else None
 
     def _ended(self, found: Mapping[str, Any]) -> EndedRun[Output]:
         """Return how the run ended, from its outcome."""
@@ -148,7 +153,7 @@ class RunHandle(Generic[Output]):
                 output = added.agent.chain.answer.of_data(output)
             return EndedRun(output, self.run_id, journal.usage, found["steps"], found["finish_reason"], journal)
         if state == "paused":
-            waiting = [call for call in self._store.tables.calls([self.run_id]) if call.decision is None]
+            waiting = found["waiting"]
             agents = {call.call_id: call.agent for call in waiting if call.agent}
             error = Paused([ToolCall(call.call_id, call.tool, call.arguments) for call in waiting], agents)
         elif state == "cancelled":

@@ -127,7 +127,8 @@ def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers:
         have = f"; those that run have {', '.join(map(repr, others))}" if others else ""
         return f"no worker has version {key[1]!r} of agent {key[0]!r}{have}: start one, or cancel the run"
     if state == "running" and worker not in {one.id for one in alive}:
-        return "its worker is silent: another one goes on with it when its lease has ended"
+        cause = "it was stopped, or cannot write to the database: see its log"
+        return f"its worker is silent: {cause}; another one goes on with it when its lease has ended"
     return None
 
 

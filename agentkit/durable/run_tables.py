@@ -263,6 +263,7 @@ class RunTables:
     def take(self, run_id: str, calls: Iterable[str] | None = None) -> None:
         """Note that a run has gone on with the decisions about calls; with all there are, where it has ended."""
         taken = sa.update(_approvals).where(_approvals.c.run_id == run_id, _approvals.c.taken.is_(False))
+        taken = taken.where(_approvals.c.decision.is_not(None))
         if calls is not None:
             taken = taken.where(_approvals.c.call_id.in_([_stored_id(call) for call in calls]))
         self._write(lambda c: c.execute(taken.values(taken=True)))

@@ -246,6 +246,8 @@ class Worker:
 
     async def outcome(self, run_id: str, data: Any) -> Mapping[str, Any]:
         """Make an attempt at a run, on the event loop of DBOS."""
+        if (before := self._attempts.get(run_id)) is not None:  # cancelled and resumed before anybody looked
+            before.leave(is_taken=True)
         attempt = self._attempts[run_id] = Attempt(self._store, self._agents, run_id, self._check_lease)
         try:
             return await attempt.outcome(data)
@@ -297,8 +299,7 @@ class Worker:
         self._find_orphans()
         tables = self._store.tables
         tables.expire()
-        for run_id in tables.decided():
-            self._store.go_on(run_id, only_if="paused")
+        self._store.go_on_decided()
         tables.forget_workers(_SECONDS_KEPT)
 
     def _leave_cancelled(self) -> None:

@@ -25,13 +25,14 @@ _MAX_NAMED = 5
 _MAX_SHOWN = 300
 
 
-def load_rows(path: str | os.PathLike[str]) -> _Rows | dict[str, _Rows]:
+def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Rows | dict[str, _Rows]:
     """Return the rows of a file, or those of each split.
 
     Args:
         path: A file with a row on each line (`.jsonl`), a list of rows (`.json`) or a row of column names and then rows
             (`.csv`, `.tsv`; every value is text). A `.json` file may be an object of splits by name, and a folder is
             one split for each such file, named as the file is.
+        root: The folder that all files have to lie in, links followed; it has none in its own path.
 
     Raises:
         InContextError: It cannot be read, or something in it is no row: names the lines.
@@ -44,23 +45,25 @@ def load_rows(path: str | os.PathLike[str]) -> _Rows | dict[str, _Rows]:
             raise InContextError(f"{home}: there are several files of the split {', '.join(twice)}")
         if not files:
             raise InContextError(f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}")
-        return {file.stem: _of_file(file) for file in files}
-    found = _read(home)
+        return {file.stem: _of_file(file, root) for file in files}
+    found = _read(home, root)
     if isinstance(found, dict):
         return {name: _checked(rows, f"{home}: split {name!r}") for name, rows in found.items()}
     return _checked(found, str(home))
 
 
-def _of_file(file: Path) -> _Rows:
-    return _checked(_read(file), str(file))
+def _of_file(file: Path, root: Path | None) -> _Rows:
+    return _checked(_read(file, root), str(file))
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path, root: Path | None) -> Any:
     read = _READERS.get(file.suffix.lower())
     if read is None:
         raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
     try:
-        text = read_regular_text(file, _MAX_FILE)
+        text = read_regular_text(file, _MAX_FILE, folder=root)
+    except FileNotFoundError as error:
+        raise InContextError(f"{file}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
     return read(text, file)

@@ -16,11 +16,11 @@ from agentkit.inspector.composition_view import composition_view, message_view, 
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
-from agentkit.inspector.past_contexts import run_contexts, turn_context
+from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import session_view, turns_view
-from agentkit.inspector.source import InspectorSource, RunSummary
+from agentkit.inspector.session_view import run_of_turn, session_view, turns_view
+from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
 from agentkit.recaller import Found, recall
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.loop import remembering
@@ -75,9 +75,9 @@ class Base(_Body):
 
     run: Name | None = None
     session: Name | None = None
-    turn: int | None = None
+    turn: int | Literal["last"] | None = None
     agent: Name | None = None
-    """Which agent composes; needed without a run."""
+    """Which agent composes. Without one, a turn is that of its run; where it has none, the latest agent composes."""
     step: int | None = None
     """Which model call, from 1; the last one when not given."""
 
@@ -102,6 +102,8 @@ class Asked(_Body):
     target: str | None = None
     chat_template: str | None = None
     pointer: str | None = None
+    journal: bool = False
+    """Whether the run is returned, too."""
 
 
 class Start(_Body):
@@ -141,6 +143,7 @@ class _Located(NamedTuple):
     ctx: PromptContext
     step: int
     steps: int
+    run: InspectedRun | None = None
 
 
 async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
@@ -179,8 +182,12 @@ async def run_answer(source: InspectorSource, run_id: str) -> Json:
     found = await source.run(run_id)
     if found is None:
         raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    return await in_thread(partial(_run_view, found))
+
+
+def _run_view(found: InspectedRun) -> Json:
     waiting = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in found.waiting]
-    view = await in_thread(partial(journal_view, found.journal))
+    view = journal_view(found.journal)
     return {**_summary(found.summary), "error": found.error, "waiting": waiting, "journal": view}
 
 
@@ -218,6 +225,8 @@ async def compose_answer(source: InspectorSource, asked: Asked) -> Json:
             "steps": located.steps,
             "input": composition.context.user_input.text,
             "kwargs": dict(composition.context.user_input.additional_kwargs),
+            "agent": located.agent.name,
+            "run": _run_view(located.run) if asked.journal and located.run is not None else None,
         }
 
     return await in_thread(made)
@@ -325,23 +334,10 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
     """Return the context of the model call that is meant."""
     base = asked.base
     if base.run is not None:
-        found = await source.run(base.run)
-        if found is None:
-            raise Missing(f"run: there is no run {base.run[:_MAX_NAME]!r}")
-        agent = await _agent(source, found.journal.agent)
-        name = found.summary.session
-        session = None if name is None else await source.session(name)
-        contexts = await in_thread(partial(run_contexts, agent, found.journal, session))
-        step = len(contexts) if base.step is None else base.step
-        if not 1 <= step <= len(contexts):
-            raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(base.step)}")
-        return _Located(agent, contexts[step - 1], step, len(contexts))
-    agent = await _agent(source, base.agent)
+        return await _of_run(source, base.run, base.step)
     if base.session is not None and base.turn is not None:
-        session = await _session(source, base.session)
-        context = partial(turn_context, agent, session, base.turn, asked.kwargs, base.step)
-        ctx, steps = await in_thread(context)
-        return _Located(agent, ctx, base.step or steps, steps)
+        return await _of_turn(source, base.session, base.turn, asked)
+    agent = await _agent(source, base.agent)
     session = None if base.session is None else await _session(source, base.session)
     given = UserInput(asked.input or "", asked.kwargs or {})
     ctx = await in_thread(partial(agent.context, given, session))
@@ -350,6 +346,42 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
         found_now: Found = await in_thread(partial(recall, memory, ctx.user_input.text, session))
         ctx = remembering(ctx, found_now)
     return _Located(agent, ctx, 1, 1)
+
+
+async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) -> _Located:
+    found = await source.run(run_id)
+    if found is None:
+        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    agent = await _agent(source, found.journal.agent)
+    name = found.summary.session
+    session = None if name is None else await source.session(name)
+    contexts = await in_thread(partial(run_contexts, agent, found.journal, session))
+    step = len(contexts) if asked_step is None else asked_step
+    if not 1 <= step <= len(contexts):
+        raise Missing(f"step: the run has {len(contexts)} model calls, from 1; there is no {brief(asked_step)}")
+    return _Located(agent, contexts[step - 1], step, len(contexts), found)
+
+
+async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal["last"], asked: Asked) -> _Located:
+    """Return the model call of a turn: that of its run, or without one that which an agent would make now."""
+    base = asked.base
+    runs: Sequence[RunSummary] = ()
+    chosen = base.agent
+    if chosen is None:
+        session, runs = await _session_and_runs(source, name, _MAX_LISTED)
+        agents = await source.agents()
+        chosen = next((run.agent for run in runs if run.agent in agents), next(iter(agents), None))
+    else:
+        session = await _session(source, name)
+    turns = session_turns(session.conversation)
+    turn = len(turns) - 1 if asked_turn == "last" else asked_turn
+    if runs and 0 <= turn < len(turns):
+        run_id = await in_thread(partial(run_of_turn, session, turns[turn], runs))
+        if run_id is not None:
+            return await _of_run(source, run_id, base.step)
+    agent = await _agent(source, chosen)
+    ctx, steps = await in_thread(partial(turn_context, agent, session, turn, asked.kwargs, base.step))
+    return _Located(agent, ctx, base.step or steps, steps)
 
 
 def _composition(located: _Located, asked: Asked) -> Composition:

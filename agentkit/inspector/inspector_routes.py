@@ -9,7 +9,6 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -23,6 +22,7 @@ from starlette.routing import Route
 
 from agentkit.errors import AgentError
 from agentkit.inspector import answers
+from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
 from agentkit_memory.errors import StoreError
@@ -32,9 +32,6 @@ from agentkit_tools.errors import ToolError
 __all__ = ["PREFIX", "routes"]
 
 PREFIX = "/inspector"
-_PAGE = Path(__file__).parent / "page"
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_FILES = frozenset(path.name for path in _PAGE.iterdir() if path.suffix in _TYPES)
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -80,7 +77,18 @@ def routes(source: SourceOf) -> list[Route]:
     Args:
         source: Returns what the caller of a request may see, or raises `HTTPException` with status 401.
     """
-    packed = [Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=6)]
+    packed = [Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3)]
+    files = page_files()
+
+    async def file(request: Request) -> Response:
+        """Answer with a file of the page. Names come from a fixed list, so that no path leads elsewhere."""
+        found = files.get(request.path_params.get("name", "index.html"))
+        if found is None:
+            return Response("not found", 404, _HEADERS, "text/plain")
+        headers = {**_HEADERS, "cache-control": "no-cache", "vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(found.plain, 200, headers, found.media_type)
+        return Response(found.packed, 200, {**headers, "content-encoding": "gzip"}, found.media_type)
 
     def api(path: str, method: str, answer: _Answer) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -103,7 +111,7 @@ def routes(source: SourceOf) -> list[Route]:
 
     return [
         Route(PREFIX, _to_page),
-        Route(f"{PREFIX}/", _file, middleware=packed),
+        Route(f"{PREFIX}/", file),
         api("overview", "GET", lambda own, request: answers.overview(own, is_whole="all" in request.query_params)),
         api("run", "GET", lambda own, request: answers.run_answer(own, _parameter(request, "id"))),
         api("session", "GET", lambda own, request: answers.session_answer(own, *_name_and_turn(request))),
@@ -116,21 +124,12 @@ def routes(source: SourceOf) -> list[Route]:
         post("recall", answers.RecallNow, answers.recall_answer),
         post("start", answers.Start, answers.start_answer),
         post("decide", answers.Decide, answers.decide_answer),
-        Route(f"{PREFIX}/{{name}}", _file, middleware=packed),
+        Route(f"{PREFIX}/{{name}}", file),
     ]
 
 
 async def _to_page(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}{PREFIX}/", headers=_HEADERS)
-
-
-async def _file(request: Request) -> Response:
-    """Answer with a file of the page. Names come from a fixed list, so that no path leads elsewhere."""
-    name = request.path_params.get("name", "index.html")
-    if name not in _FILES:
-        return Response("not found", 404, _HEADERS, "text/plain")
-    path = _PAGE / name
-    return Response(path.read_bytes(), 200, {**_HEADERS, "cache-control": "no-cache"}, _TYPES[path.suffix])
 
 
 def _parameter(request: Request, name: str) -> str:

@@ -10,7 +10,7 @@ from agentkit.inspector.source import RunSummary
 from agentkit.session import Session
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
-__all__ = ["session_view", "turns_view"]
+__all__ = ["run_of_turn", "session_view", "turns_view"]
 
 _MAX_TURNS = 50
 """Turns of one view; whoever scrolls asks for more."""
@@ -69,6 +69,11 @@ def turns_view(session: Session, first: int, *, runs: Sequence[RunSummary] = ())
             turn["run"] = run
         found.append(turn)
     return found
+
+
+def run_of_turn(session: Session, turn: Turn, runs: Sequence[RunSummary]) -> str | None:
+    """Return the id of the run that a turn is of; `runs` are those on the session, newest first."""
+    return _begun(session, runs, turn, turn).get(turn.start)
 
 
 def _begun(session: Session, runs: Sequence[RunSummary], first: Turn, last: Turn) -> dict[int, str]:

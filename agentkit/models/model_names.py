@@ -108,6 +108,11 @@ def _made(
         raise AgentDefinitionError(
             f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, _PROVIDERS)}"
         )
+    if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
+        raise AgentDefinitionError(
+            f"model {provider}:...: expected the name of a model behind the colon, not an address; give that "
+            "alone, such as http://localhost:8000/v1#qwen3"
+        )
     if colon and rest and provider != "offline":
         return _kind(provider)(rest)
     if colon and not rest:

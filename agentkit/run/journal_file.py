@@ -56,6 +56,9 @@ class Keeper:
         if self._lines:
             await in_thread(self.write)
 
+    def check(self) -> None:
+        """Refuse to go on where the run may belong to another process; what is kept in a file belongs to this one."""
+
     def write(self) -> None:
         """Write them, from any thread."""
         with self._lock:

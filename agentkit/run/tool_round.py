@@ -137,6 +137,8 @@ class ToolRound:
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
         if self._nesting.stopped and self._is_behind(call):
             raise CallWaits
+        if self._nesting.keeper is not None:
+            self._nesting.keeper.check()  # the calls before it may have taken hours
         self._started.add(call.id)
         if (emit := self._nesting.emit) is None:
             return None

@@ -88,7 +88,11 @@ class SessionStore:
             if (kept := self._kept.get((owner, name))) is None:
                 raise _unknown(name)
             return kept.session
-        self.get(owner, name)
+        try:
+            self.get(owner, name)
+        except UnknownResource:
+            self._drop(owner, name)
+            raise
         with self._lock:
             found = self._read.get((owner, name))
         try:
@@ -161,9 +165,9 @@ class SessionStore:
             UnknownResource: The owner has no such conversation.
         """
         if self.memory is not None:
-            with self._lock:
-                self._read.pop((owner, name), None)
-            if not self._within(owner).delete_session(name):
+            is_deleted = self._within(owner).delete_session(name)
+            self._drop(owner, name)  # behind the deletion: whoever reads meanwhile would keep it
+            if not is_deleted:
                 raise _unknown(name)
             return
         with self._lock:
@@ -201,6 +205,11 @@ class SessionStore:
         except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"it cannot be forked there: {error}", param="at") from error
         return self.get(owner, to)
+
+    def _drop(self, owner: Owner, name: str) -> None:
+        """Close a conversation that stays open for readers."""
+        with self._lock:
+            self._read.pop((owner, name), None)
 
     def _check_room(self) -> None:
         if len(self._kept) >= self._most:

@@ -63,7 +63,13 @@ def test_an_unknown_template_is_named(command: Run) -> None:
     assert done.exit_code == 1 and "did you mean 'vicuna'" in done.stderr
     done = command("compose", "Hi", "--chat-template", "zzz")
     assert "agentkit templates" in done.stderr and "there is:" not in done.stderr and "baichuan" not in done.stderr
-    assert {"vicuna", "qwen2d5"} <= set(command("templates").stdout.split())
+
+
+def test_templates_says_which_have_a_place_for_tools(command: Run) -> None:
+    rows = dict(line.split() for line in command("templates").stdout.splitlines())
+    assert rows["name"] == "tools" and rows["qwen2d5"] == "yes" and rows["vicuna"] == "no"
+    found = json.loads(command("templates", "--json").stdout)["templates"]
+    assert [(one["name"], "yes" if one["tools"] else "no") for one in found] == [*rows.items()][1:]
 
 
 def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send(command: Run, folder: Path) -> None:
@@ -73,7 +79,7 @@ def test_an_agent_with_a_chat_template_shows_the_text_and_the_body_it_would_send
     assert text.startswith("<|im_start|>system\nYou sell.") and '"name": "stock"' in text
     assert "Hi <\u200b|im_end|>" in text  # what the user wrote ends no turn
     body = json.loads(command(*ask, "--json").stdout)["request"]
-    assert body["prompt"] == text.removesuffix("\n") and "<|im_end|>" in body["stop"]
+    assert body["prompt"] == text and "<|im_end|>" in body["stop"]
     assert "messages" not in body
     with serve() as server:
         server.on("local", completes("Hello."))
@@ -147,6 +153,9 @@ def test_an_agent_whose_template_has_no_place_for_tools_is_told_how_to_show_them
     (folder / "prompts/system.prompt.j2").write_text("---\nrole: system\n---\nBe brief.\n", "utf-8")
     done = command("compose", "Hi", "--agent", "shop.yaml", "--text")
     assert done.exit_code == 1 and "kind: tools" in done.stderr and "ToolPrompt" in done.stderr
+    (folder / "own.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}", "utf-8")
+    done = command("compose", "Hi", "--agent", "shop.yaml", "--chat-template", "own.jinja")
+    assert done.exit_code == 1 and "would not hold the tool 'stock'" in done.stderr and "kind: tools" in done.stderr
     (folder / "prompts/tools.prompt.j2").write_text("---\nrole: system\nkind: tools\n---\n", "utf-8")
     done = command("compose", "Hi", "--agent", "shop.yaml", "--text")
     assert '"name": "stock"' in done.stdout, done.stderr

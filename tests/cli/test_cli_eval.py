@@ -105,7 +105,7 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("-d", "zero", "--rows", "few/test.csv", "--rows", "few/train.jsonl"), "several files need their splits"),
         (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
         (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
-        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: cannot be read"),
+        (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: there is no such file"),
     ],
 )
 def test_what_is_wrong_is_reported_before_anything_is_asked(
@@ -299,6 +299,21 @@ def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
         refused.exit_code == 1
         and "dataset zero: its path and name are 'set/zero', which is no folder" in refused.stderr
     )
+
+
+def test_the_path_of_a_dataset_leads_nowhere_outside_of_the_root(run: Run, sums: Path) -> None:
+    inner = sums / "inner"
+    (inner / "links").mkdir(parents=True)
+    (inner / "few").symlink_to(sums / "few")
+    (inner / "links" / "test.csv").symlink_to(next((sums / "few").iterdir()))
+    for path in (str(sums / "few"), "../few", "few", "links"):
+        (inner / "sums.py").write_text(SUMS.replace("path=name", f"path={path!r}"))
+        refused = run("eval", "inner/sums.py", "-d", "few", "--show", "1")
+        assert refused.exit_code == 1, path
+        assert "leads out of" in refused.stderr or "does not lie in the folder" in refused.stderr
+        if path != "links":
+            done = run("eval", "inner/sums.py", "-d", "few", "--show", "1", "--root", ".")
+            assert done.exit_code == 0, done.stderr
 
 
 def test_the_first_rows_alone_are_asked_and_the_same_file_goes_on_with_the_others(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit import Agent, Limits, Message, Reply, Runs, ScriptedModel, ToolCall, ToolContext, Usage, tool
+from agentkit.run.nested_runs import current_run
 from agentkit_prompts import Composition
 
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
@@ -22,15 +23,17 @@ def effects() -> sqlite3.Connection:
     world = sqlite3.connect(HOME / "world.db", timeout=60, isolation_level=None)
     world.execute("PRAGMA synchronous=OFF")
     world.execute("CREATE TABLE IF NOT EXISTS acts (key TEXT PRIMARY KEY, run TEXT, what TEXT, at REAL)")
-    world.execute("CREATE TABLE IF NOT EXISTS attempts (key TEXT, run TEXT, pid INTEGER, at REAL)")
+    world.execute("CREATE TABLE IF NOT EXISTS attempts (key TEXT, run TEXT, pid INTEGER, at REAL, attempt TEXT)")
     return world
 
 
 def act(what: str, context: ToolContext[None]) -> None:
     """Act once per key, as a tool does that honours it."""
-    world, key = effects(), context.idempotency_key
+    world, key, run = effects(), context.idempotency_key, current_run()
+    attempt = f"{os.getpid()}-{0 if run is None else id(run.keeper)}"
     try:
-        world.execute("INSERT INTO attempts VALUES (?, ?, ?, ?)", (key, context.run_id, os.getpid(), time.time()))
+        noted = key, context.run_id, os.getpid(), time.time(), attempt
+        world.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", noted)
         time.sleep(PAUSE)
         world.execute("INSERT OR IGNORE INTO acts VALUES (?, ?, ?, ?)", (key, context.run_id, what, time.time()))
     finally:

@@ -40,6 +40,7 @@ from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, 
 from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
 from agentkit_prompts import Composition
+from tests.durable.eventually import eventually
 
 Working = Callable[..., Runs]
 WAIT = 30.0
@@ -163,6 +164,23 @@ async def test_what_nobody_decides_in_time_is_denied(working: Working) -> None:
     assert till.paid == []
 
 
+async def test_decisions_about_runs_that_were_cancelled_or_are_gone_keep_no_other_run_waiting(working: Working) -> None:
+    till = Till()
+    tables = working(till.agent).store.tables
+    handles = [await till.agent.start("Pay."), await till.agent.start("Pay.")]
+    for handle in handles:
+        with pytest.raises(Paused):
+            await handle.result(timeout=WAIT)
+    await handles[0].cancel()
+    tables.ask("gone", [("c1", "pay", "{}", "")], None)
+    for run_id in ("gone", *(handle.run_id for handle in handles)):  # by processes that died after they had stored them
+        tables.decide(run_id, {"c1": Denied("no")}, "ada")
+    assert "denied: no" in (await handles[1].result(timeout=WAIT)).output
+    with pytest.raises(RunCancelled):
+        await handles[0].result()
+    await eventually(lambda: not tables.decided())
+
+
 async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
     working: Working, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -236,6 +254,27 @@ async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(worki
         await asyncio.sleep(0.05)
     await handle.resume()
     assert (await handle.result(timeout=WAIT)).output == "ok"
+
+
+async def test_a_cancelled_run_goes_on_though_the_call_that_was_under_way_has_not_ended(working: Working) -> None:
+    begun = list[str]()
+
+    @tool(timeout=100)
+    async def linger() -> str:
+        """Take long, the first time."""
+        begun.append("linger")
+        await asyncio.sleep(60 if len(begun) == 1 else 0)
+        return "done"
+
+    model = ScriptedModel.repeat(lambda sent: Message("assistant", "ok") if len(sent.intermediate) else calls("linger"))
+    agent = Agent(model, "You wait.", tools=[linger], name="waiter")
+    working(agent)
+    handle = await agent.start("Wait.")
+    await eventually(lambda: begun)
+    await handle.cancel()
+    await handle.resume()
+    assert (await handle.result(timeout=WAIT)).output == "ok"
+    assert len(begun) == 2
 
 
 async def test_a_paused_run_can_be_cancelled(working: Working) -> None:

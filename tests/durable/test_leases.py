@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -90,4 +91,28 @@ async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_mad
             await eventually(lambda: ended)
         assert (await handle.result(timeout=WAIT)).output == "ended"
         assert len(calls) == 2
+    runs.close()
+
+
+async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_go_on(url: str) -> None:
+    calls, runs = list[str](), Runs(url)
+
+    @tool(sequential=True)
+    def pay(name: str) -> str:
+        """Pay somebody. Others take this worker for dead meanwhile, as where its machine sleeps."""
+        calls.append(name)
+        runs.store.tables.end_worker(worker.id, "dead")
+        while not worker.is_lost:
+            time.sleep(0.001)
+        return "paid"
+
+    asked = [ToolCall(name, "pay", f'{{"name": "{name}"}}') for name in ("Ada", "Bob")]
+    script = ScriptedModel([Message("assistant", tool_calls=tuple(asked)), "All are paid."])
+    agent = Agent(script, tools=[pay], name="payer")
+    runs.add(agent)
+    worker = runs.worker(lease=LEASE, poll=0.02, grace=0)
+    with worker:
+        await agent.start("Pay both.")
+        await eventually(lambda: worker.is_lost)
+    assert calls == ["Ada"]
     runs.close()

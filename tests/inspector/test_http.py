@@ -78,6 +78,12 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     around = httpx2.get(f"{url}api/session?name=ada&turn=499").json()["turns"]
     assert [one["turn"] for one in around] == [*range(474, 524), *range(961, 1001)]
     assert httpx2.get(f"{url}api/session?name=ada&turn=x").status_code == 400
+    of_run, last, plain, chosen = [
+        post(url, "compose", base={"session": "ada", **base}, journal=True).json()
+        for base in ({"turn": 1000}, {"turn": "last"}, {"turn": 999}, {"turn": 1000, "agent": "support"})
+    ]
+    assert of_run["run"]["id"] == "run-finished" and of_run == last  # its own prompt, and not one of today
+    assert (plain["run"], chosen["run"], plain["agent"]) == (None, None, "support")
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
         assert httpx2.get(f"{url}api/turns?{wrong}").status_code == 400
 

@@ -7,18 +7,19 @@ import json
 import pickle
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
-from agentkit import AnthropicModel, ModelError, ModelSettings, OpenAIModel
+from agentkit import Agent, AnthropicModel, ModelError, ModelSettings, OpenAIModel
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import EmbedderError, Memory, OpenAIEmbedder, StoreError
 from agentkit.models.model_names import model as named_model
 from agentkit.prompts import ContextError, PromptContext
-from agentkit.tools import MCPToolset, ToolDefinitionError
+from agentkit.tools import MCPToolset, ToolDefinitionError, ToolError
 from tests.models.asking import failure, model_for
 from tests.servers import ChatServer, sends
 
@@ -77,6 +78,22 @@ def test_an_address_with_a_query_or_a_fragment_is_refused_without_showing_it(
     with pytest.raises(EmbedderError, match="without query or fragment") as refused:
         embedder.embed(["a"])
     assert not any("hunter2" in text for text in everything(refused.value))
+
+
+async def test_the_password_of_an_address_is_sent_and_not_logged(
+    server: ChatServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    url = server.url.replace("://", "://me:hunter2%20@")
+    for model in (OpenAIModel("m", base_url=url), AnthropicModel("m", base_url=url)):
+        with suppress(ModelError):
+            await Agent(model, "Be brief.").run("Hello")
+    with pytest.raises(EmbedderError):
+        OpenAIEmbedder("m", base_url=url).embed(["a"])
+    with pytest.raises(ToolError):
+        async with MCPToolset(url):
+            pass
+    assert "HTTP Request" in caplog.text and "hunter2" not in caplog.text
 
 
 def test_a_model_with_a_key_is_not_pickled_and_one_without_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +172,15 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
 
 
 @pytest.mark.parametrize(
-    "name", [" http://h/v1?key=hunter2#m", "ftp://me:hunter2@h#m", "ftp://h/v1#hunter2", "//h?hunter2"]
+    "name",
+    [
+        " http://h/v1?key=hunter2#m",
+        "ftp://me:hunter2@h#m",
+        "ftp://h/v1#hunter2",
+        "//h?hunter2",
+        "openai://u:hunter2@h",
+        "anthropic:http://u:hunter2@h",
+    ],
 )
 def test_an_address_in_the_place_of_the_name_of_a_model_is_not_shown(name: str) -> None:
     for options in ({}, {"chat_template": "llama3_1"}, {"session_len": 5}):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
+from agentkit.cli.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.evaluations.answer_file import AnswerFile
 from agentkit.evaluations.row_files import load_rows
@@ -39,6 +40,7 @@ Door = tuple[str, Callable[[Path], Any], tuple[type[Exception], ...]]
 DOORS: list[Door] = [
     ("x.jsonl", load_rows, (InContextError,)),
     ("x.json", load_rows, (InContextError,)),
+    ("inputs.jsonl", _inputs, (OSError,)),
     ("x.csv", load_rows, (InContextError,)),
     ("x.yaml", load_config, (InContextError,)),
     ("x.py", load_config, (InContextError,)),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
+import weakref
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +21,9 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server.access import Access, add_token, token_hash
 from agentkit.server.http_app import Server
-from agentkit.server.server_errors import AccessFileError, ServerFull
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
+from agentkit.server.served_runs.stored_runs import StoredRuns
+from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
 from agentkit.server.session_store import Owner, SessionStore
 from tests.server.serving_agents import served
@@ -368,6 +374,38 @@ def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_pa
             assert dict(forked.additional_kwargs) == {"tier": "gold"}
     with pytest.raises(ServerFull, match="2 conversations in memory"):
         store.fork(owner, "one", "three", None)
+
+
+def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -> None:
+    owner = Owner("acme", "ada")
+    with Memory.open(tmp_path / "home") as memory:
+        store = SessionStore(memory, 2)
+        own = memory.within(Scope("acme", user="ada"))
+        for delete in (partial(store.delete, owner), own.delete_session):
+            store.open(owner, "one").append(Message("user", "Hi"))
+            opened = weakref.ref(store.read(owner, "one"))
+            assert store.read(owner, "one") is opened()  # it is not read again
+            delete("one")
+            with pytest.raises(UnknownResource):
+                store.read(owner, "one")
+            gc.collect()
+            assert opened() is None
+
+
+@pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", 'é\u2028"', ""])
+def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
+    store = StoredRuns()
+    asked = {"text": text, "additional_kwargs": {"n": [1.5, None, text]}}
+    record = RunRecord(
+        id="r", tenant="acme", agent="a", status="finished", created_at=1, updated_at=2, session="s", input=asked
+    )
+    store.add(record)
+    store.add(replace(record, id="q", input=None, output=text, finish_reason="stop"))
+    wanted = RunsWanted(session="s")
+    rest: Any = {"output": None, "citations": (), "unknown_labels": ()}
+    assert store.headings("acme", wanted) == [replace(one, **rest) for one in store.page("acme", wanted)]
+    assert store.headings("acme", RunsWanted(before="q")) == [record] and store.headings("evil", wanted) == []
+    store.close()
 
 
 def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_and_user_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ export function changesView(panel, diff, picker) {
     "table",
     { class: "deltas" },
     h("caption", null, "Layers"),
-    h("thead", null, h("tr", null, ["Layer", "Before", "Now", "", "Change"].map((name) => h("th", { scope: "col" }, name)))),
+    h("thead", null, h("tr", null, ["Layer", "Before", "Now", "", "Change"].map((name) => h("th", { scope: "col", class: name ? undefined : "bars" }, name)))),
     h(
       "tbody",
       null,

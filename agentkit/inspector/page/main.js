@@ -2,7 +2,7 @@
 
 import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
 import { get, post, keepToken, onToken } from "./api.js";
-import { first, session as asked } from "./begin.js";
+import { composed, first, session as asked } from "./begin.js";
 import { TABS, address, read } from "./place.js";
 import { LayersView, bar } from "./layers.js";
 import { Parts } from "./parts.js";
@@ -63,6 +63,7 @@ async function draw() {
   const place = read();
   const isSame = state.place.run === place.run && state.place.session === place.session && state.place.turn === place.turn && state.place.step === place.step && !place.create && !state.place.create;
   state.place = place;
+  const answer = place.create || (isSame && state.data && !state.data.stale) ? null : ask(place); // beside the lists, not behind them
   app.classList.toggle("has-content", Boolean(place.run || place.turn !== undefined || place.create));
   try {
     const isOther = place.session !== undefined && state.session?.session !== place.session;
@@ -82,11 +83,22 @@ async function draw() {
     app.classList.add("has-content");
   }
   const isOne = place.run || place.turn !== undefined;
-  const drawn = isOne && !place.create ? detail(mine, isSame) : null; // it asks the server before the side is drawn
+  const drawn = isOne && !place.create ? detail(mine, isSame, answer) : null;
   side.show(state.overview, state.session, place);
   if (place.create) create(place);
   else if (isOne) await drawn;
   else welcome();
+}
+
+// The prompt that a place is about, with its run; where it has none, the error in place of it.
+async function ask(place) {
+  if (!place.run && place.session === undefined) return null;
+  const kwargs = place.run ? undefined : state.kwargs?.[place.session];
+  try {
+    return (await first("composed")) || (await composed(place, kwargs ? { kwargs } : {}, state.agentOf?.[place.session]));
+  } catch (error) {
+    return { error };
+  }
 }
 
 // A session, of whose turns the last are known, and those around one.
@@ -139,13 +151,13 @@ function base() {
 
 function agentName() {
   if (state.run) return state.run.agent;
-  return state.place.agent || state.agentOf?.[state.place.session] || state.session?.agents?.[0] || state.overview.agents[0]?.name;
+  return state.agentOf?.[state.place.session] || state.data?.agent || state.session?.agents?.[0] || state.overview.agents[0]?.name;
 }
 
 const agentOf = (name) => state.overview.agents.find((agent) => agent.name === name);
 
-async function detail(mine, isSame) {
-  const { run, turn } = state.place;
+async function detail(mine, isSame, answer = null) {
+  const { place } = state;
   const onlyTab = isSame && state.data && !state.data.stale && state.tabs && main.contains(state.tabs);
   if (onlyTab) return tab();
   if (!isSame || !state.data || state.data.stale) {
@@ -153,13 +165,16 @@ async function detail(mine, isSame) {
     state.view = null;
     if (!isSame) main.classList.add("waiting");
     try {
-      if (!run) state.run = null;
-      const [found, data] = await Promise.all([
-        run ? get("run", { id: run }) : null,
-        post("compose", { base: base(), ...(run ? {} : kwargsOf()) }).catch((error) => ({ error })),
-      ]);
+      if (!place.run) state.run = null;
+      const data = await (answer || ask(place));
       if (mine !== turnNumber || data.error?.status === 401) return;
-      Object.assign(state, { run: found, data });
+      const run = data.run || (place.run && data.error ? await get("run", { id: place.run }) : null);
+      if (mine !== turnNumber) return;
+      Object.assign(state, { run, data });
+      if (run && !place.run) {
+        place.run = run.id;
+        history.replaceState(null, "", address(place));
+      }
     } catch (error) {
       main.classList.remove("waiting");
       if (mine === turnNumber) fail(error);
@@ -168,7 +183,7 @@ async function detail(mine, isSame) {
     if (mine !== turnNumber) return;
     main.classList.remove("waiting");
   }
-  const title = (state.run ? state.run.input : state.data.input ?? state.session?.turns.at(turn)?.input)?.slice(0, TITLE);
+  const title = (state.run ? state.run.input : state.data.input ?? state.session?.turns.at(place.turn)?.input)?.slice(0, TITLE);
   document.title = plain(`${(title || "run").slice(0, 60)} · agentkit inspector`);
   header(title || "(no input)");
   tab();

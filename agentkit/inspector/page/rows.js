@@ -3,8 +3,9 @@
 const BEYOND = 600;
 
 export class Rows {
-  // `scroller` scrolls; `like` is a list whose rows are about as high; `list` is an element inside of it that this object fills.
-  constructor(scroller, list, { count, render, estimate = 64, role = "listitem", like = null }) {
+  // `scroller` scrolls; `like` is a list whose rows are about as high; `at` is
+  // the row to begin at; `list` is an element inside of it that this object fills.
+  constructor(scroller, list, { count, render, estimate = 64, role = "listitem", like = null, at = 0 }) {
     Object.assign(this, { scroller, list, count, render, role });
     this.heights = new Float64Array(count).fill(estimate);
     if (like?.count === count) this.heights.set(like.heights);
@@ -20,6 +21,10 @@ export class Rows {
     scroller.addEventListener("scroll", this.onScroll, { passive: true });
     this.resized = new ResizeObserver(() => this.update());
     this.resized.observe(scroller);
+    if (at > 0) {
+      this.below.style.height = `${this.offsets[count]}px`;
+      scroller.scrollTop = this.start + this.offsets[at] - scroller.clientHeight / 3;
+    }
     this.update();
   }
 

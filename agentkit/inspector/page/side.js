@@ -109,9 +109,12 @@ export class Side {
       estimate: this.session ? 78 : this.tab === "runs" ? 66 : 46,
       role: "option",
       render: (at) => this.row(items[at], at),
+      at: jump ? items.findIndex((item) => this.isCurrent(item)) : 0,
     });
-    this.scroller.scrollTop = top;
-    this.rows.update();
+    if (!jump) {
+      this.scroller.scrollTop = top;
+      this.rows.update();
+    }
     if (hadFocus) this.box.focus({ preventScroll: true });
     this.select(jump);
   }

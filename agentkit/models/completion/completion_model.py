@@ -27,8 +27,12 @@ from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARM
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.targets.chat_text import text_tokens
-from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, shows_tools, with_written
-from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.composition.targets.tools_in_text import (
+    calls_as_text,
+    has_place_for_tools,
+    shows_tools,
+    with_written,
+)
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
@@ -53,7 +57,6 @@ _REPLY = "Qreply"
 """Stands for a reply that no template looks into."""
 _OPENING = 8
 """Characters by which what opens a call is known again."""
-_TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 _SAMPLING = ("temperature", "top_p", "top_k", "repetition_penalty")
 
 
@@ -115,11 +118,7 @@ class CompletionModel(EndpointModel):
     @cached_property
     def has_place_for_tools(self) -> bool:
         """Whether the chat template writes tools; where it does not, a prompt has to show them."""
-        render, asked = self.chat_template.render, [{"role": "user", "content": "?"}]
-        try:
-            return _TOOL.name in render(asked, [_TOOL], **self._template_kwargs)
-        except ChatTemplateError:
-            return False
+        return has_place_for_tools(self.chat_template, **self._template_kwargs)
 
     @property
     def stop_words(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.http.reply_body import bounded
 from agentkit.models.model_errors import ModelAuthError, ModelError, ModelRequestError
+from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
@@ -151,11 +152,13 @@ class Clients:
             raise ModelError(
                 f"needs the {sdk.module} SDK: pip install 'agentkit-prompt-tree[{sdk.module}]'", model=self._model
             ) from error
+        address = BareAddress.of(self._checked(self._endpoint()))
         return make(
             api_key=self._sent_key(),
-            base_url=self._checked(self._endpoint()),
+            base_url=address.url,
             max_retries=0,
             http_client=AsyncClient(
+                auth=address.auth,
                 verify=_certificates(),
                 follow_redirects=True,
                 limits=Limits(max_connections=1000, max_keepalive_connections=100),

@@ -73,7 +73,7 @@ class CallerSource:
             if (place := self._place(session)) is None:
                 return []
             wanted = RunsWanted(user=place[0].user, session=place[1], limit=limit)
-        page = partial(self._store.page, self._caller.tenant, wanted)
+        page = partial(self._store.headings, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return [self._summary(record) for record in await in_thread(page) if record.agent in names]
 

@@ -58,7 +58,7 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
 
 
 def _is_found(database: Database, index: VectorIndex, space: Space, row: Any) -> bool:
-    is_whole = isinstance(row.scope_id, int)  # a damaged row is of no scope
+    is_whole = isinstance(row.scope_id, int) and isinstance(row.text, str)  # a damaged row is in no index
     return is_whole and _by_words(database, index, row) and _by_vector(database, index, space, row)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_prompts.credentials import BareAddress
 from agentkit_prompts.errors import brief, check_types
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class OpenAIEmbedder:
 
     def _new_client(self) -> OpenAI:
         try:
-            from openai import OpenAI
+            from openai import DefaultHttpxClient, OpenAI
         except ImportError as error:
             raise EmbedderUnavailable(
                 f"model {self.model!r}: needs the openai SDK: install the extra `openai`"
@@ -148,7 +149,11 @@ class OpenAIEmbedder:
                 f"http://localhost:8000/v1, without query or fragment, got something else of {len(address)} characters;"
                 " it is not shown, as it may be a key"
             )
-        return OpenAI(api_key=key or _NO_KEY, base_url=address)
+        if not address:
+            return OpenAI(api_key=key, base_url=address)
+        bare = BareAddress.of(address)
+        http_client = None if bare.auth is None else DefaultHttpxClient(auth=bare.auth)
+        return OpenAI(api_key=key or _NO_KEY, base_url=bare.url, http_client=http_client)
 
     def _refused(self, error: APIStatusError) -> EmbedderError:
         client = self._connected()

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from sqlite3 import Error as SQLiteError
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, Update, bindparam, case, delete, or_, select, tuple_, update
+from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, null, or_, select, tuple_, update
+from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.driver_errors import is_undecodable
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
@@ -71,6 +74,9 @@ _LEASED = (
     .outerjoin(items, items.c.id == _state.item_id)
     .where(*_mine)
     .order_by(_state.item_id)
+)
+_LEASED_WITHOUT_TEXT = _LEASED.with_only_columns(
+    *_state["item_id", "want", "attempts"], null(), null(), items.c.scope_id, null(), null(), maintain_column_froms=True
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
 _COUNT_ON = (
@@ -181,19 +187,37 @@ class Worker:
         lease = {**look, **self._who, "until": now + self._lease}
         with self._database.write() as connection:
             connection.execute(self._lease_some, lease)
-            rows = connection.execute(_LEASED, self._who).all()
+            rows = self._leased(connection)
         self.others = self.others or not rows  # who took what was free a moment ago
         return [
             _Task(
                 item,
                 want,
                 attempts,
-                indexed_text(title, text) if want > 0 and text is not None and isinstance(scope, int) else None,
+                indexed_text(title, text) if want > 0 and isinstance(text, str) and isinstance(scope, int) else None,
                 scope,
                 document if kind == IMAGE else "",
             )
             for item, want, attempts, title, text, scope, kind, document in map(tuple, rows)
         ]
+
+    def _leased(self, connection: Connection) -> Sequence[Row[Any]]:
+        """Read what is leased, each item by itself where the driver cannot decode one of them: that has no text."""
+        try:
+            return connection.execute(_LEASED, self._who).all()
+        except (OperationalError, SQLiteError) as error:
+            if not is_undecodable(error):
+                raise
+        rows: list[Row[Any]] = []
+        for item in connection.scalars(_LEASED.with_only_columns(_state.item_id), self._who).all():
+            for select_one in (_LEASED, _LEASED_WITHOUT_TEXT):
+                try:
+                    rows += connection.execute(select_one.where(_state.item_id == item), self._who).all()
+                    break
+                except (OperationalError, SQLiteError) as error:
+                    if not is_undecodable(error):
+                        raise
+        return rows
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Extend the leases that are still held; drop the other tasks."""

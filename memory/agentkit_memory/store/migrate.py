@@ -45,7 +45,7 @@ def migrate(connection: Connection, where: str) -> None:
     scripts = ScriptDirectory(str(MIGRATIONS))
     if now not in {script.revision for script in scripts.walk_revisions()}:
         raise StoreVersion(
-            f"{where}: at revision {now!r}, this version of agentkit knows up to {REVISION!r}; "
+            f"{where}: at revision {now!r:.60}, this version of agentkit knows up to {REVISION!r}; "
             "upgrade agentkit, or open another store"
         )
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["FIELDS_ELSEWHERE", "Capability", "ChatTemplate"]
+__all__ = ["FIELDS_ELSEWHERE", "TOOLS_IN_PROMPT", "Capability", "ChatTemplate"]
 
 Capability = Literal["chat", "completion", "infilling", "python"]
 """What a model can be asked to do; only `chat` decorates a prompt with roles."""
@@ -19,6 +19,10 @@ FIELDS_ELSEWHERE = {
     "tokenizer": "tokens are counted by that of the agent: Agent(tokenizer=...)",
 }
 """Where it is given what some take for a field of a template."""
+TOOLS_IN_PROMPT = (
+    "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`: then all of these are text"
+)
+"""What to do where a template has no place for tools."""
 
 
 class ChatTemplate(Protocol):

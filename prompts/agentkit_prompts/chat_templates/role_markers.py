@@ -20,6 +20,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
     read_turns,
 )
 from agentkit_prompts.chat_templates.guard.control_tokens import is_at_line_start, tokens_and_markers
+from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT
 from agentkit_prompts.errors import ChatTemplateError
 
 __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
@@ -27,7 +28,6 @@ __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """The roles that every template has."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
-_IN_PROMPT = "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`: then all of these are text"
 
 
 _MAX_PLACES = 3
@@ -241,7 +241,7 @@ class RoleMarkerTemplate(BaseTemplate):
                 if places
             ),
         ]
-        return [f"has no place for {', '.join(missing)}; {_HINT}, or {_IN_PROMPT}"] if missing else []
+        return [f"has no place for {', '.join(missing)}; {_HINT}, or {TOOLS_IN_PROMPT}"] if missing else []
 
     @property
     def has_results(self) -> bool:

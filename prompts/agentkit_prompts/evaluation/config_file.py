@@ -16,7 +16,7 @@ from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
 from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.strict_yaml import strict_loader
 
-__all__ = ["load_config", "load_datasets"]
+__all__ = ["load_config", "load_datasets", "root_of"]
 
 _MAX_FILE = 10_000_000
 """Bytes of one file."""
@@ -44,7 +44,27 @@ class _Variables(dict[str, Any]):
         return [why for name, why in self._unread.items() if name.endswith("datasets")]
 
 
-def load_config(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
+    """Return the folder outside of which a configuration reads nothing.
+
+    It is `root`, or else the nearest folder around it that is called `configs`, or else its own.
+
+    Raises:
+        InContextError: It does not lie in that folder, or no file can have the name.
+    """
+    try:
+        file = Path(path).resolve()
+        if root is None:
+            return next((folder for folder in file.parents if folder.name == "configs"), file.parent)
+        folder = Path(root).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
+        raise InContextError(f"{str(path)!r:.200}: cannot be read ({error})") from error
+    if not file.is_relative_to(folder):
+        raise InContextError(f"{file}: does not lie in the root {folder}; give a folder that it lies in")
+    return folder
+
+
+def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> Mapping[str, Any]:
     """Return the variables of a configuration file.
 
     Python is read, not run: imported names stand for themselves as dotted texts, `read_base` and relative imports read
@@ -52,6 +72,8 @@ def load_config(path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
     Args:
         path: A `.py` file of OpenCompass or AISBench, or a `.yaml` file with the same keys.
+        root: The folder that all files lie in which it reads, links followed; without one the nearest folder around it
+            that is called `configs`, or else its own.
 
     Raises:
         InContextError: The file cannot be read, or does too much.
@@ -62,20 +84,24 @@ def load_config(path: str | os.PathLike[str]) -> Mapping[str, Any]:
             return _Variables(file, _read_yaml(file))
         if file.suffix.lower() != ".py":
             raise InContextError(f"{file}: expected a .py or .yaml file")
-        return _Variables(file, _Files().read(file))
+        return _Variables(file, _Files(root_of(file, root)).read(file))
     except Problem as error:
         raise InContextError(f"{file}: {error}") from error
 
 
-def load_datasets(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
     """Return the datasets of a configuration file: dicts with `infer_cfg` and `reader_cfg`, as `run` takes them.
 
     They are the list `datasets`, or else every list of datasets in the file.
 
+    Args:
+        path: As for `load_config`.
+        root: As for `load_config`.
+
     Raises:
         InContextError: As `load_config`; or no dataset is found, or one is incomplete.
     """
-    variables = load_config(path)
+    variables = load_config(path, root=root)
     assert isinstance(variables, _Variables)
     named = {name: value for name, value in variables.items() if _is_datasets(value)}
     lists = [named["datasets"]] if "datasets" in named else list(named.values())
@@ -107,19 +133,17 @@ def _is_datasets(value: object) -> bool:
 
 
 class _Files:
-    """The files that one configuration reads."""
+    """The files that one configuration reads, all of them in a folder."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._known: dict[Path, dict[str, Any] | None] = {}
         self._at: list[Path] = []
         self._code = Interpreter(self._imported, self._opened)
 
     def read(self, file: Path) -> dict[str, Any]:
         """Return the variables of a file."""
-        try:
-            home = file.resolve()
-        except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
-            raise InContextError(f"{str(file)!r:.200}: cannot be read ({error})") from error
+        home = self._inside(file)
         known = self._known.get(home)
         if known is not None:
             return known
@@ -130,22 +154,24 @@ class _Files:
         self._known[home] = None
         self._at.append(home)
         try:
-            found = self._code.run(_text(file), str(file))
+            found = self._code.run(_text(home, self._root), str(home))
         finally:
             self._at.pop()
         self._known[home] = found
         return found
 
     def _opened(self, path: str) -> str:
-        """Return the text of a file in the folder of the configuration, or below."""
-        home = self._at[-1].parent
+        return _text(self._inside(self._at[-1].parent / path), self._root)
+
+    def _inside(self, file: Path) -> Path:
+        """Return where a file really is."""
         try:
-            file = (home / path).resolve()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise Problem(f"opening {path!r:.200}: {error}") from error
-        if not file.is_relative_to(home):
-            raise Problem(f"opening {path!r}: only files beside the configuration are read")
-        return _text(file, home)
+            real = Path(os.path.realpath(file))
+        except (OSError, ValueError) as error:
+            raise Problem(f"{str(file)!r:.200}: cannot be read ({error})") from error
+        if not real.is_relative_to(self._root):
+            raise Problem(f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both")
+        return real
 
     def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
         """Return the variables of a configuration that is imported; None where there is no file of that name."""
@@ -159,23 +185,33 @@ class _Files:
             return None
         for home in homes:
             file = home.joinpath(*parts).with_suffix(".py") if parts else home / "__init__.py"
-            if file.is_file():
+            if _is_file(file):
                 return self.read(file)
         return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _text(file: Path, folder: Path | None = None) -> str:
     try:
         return read_regular_text(file, _MAX_FILE, folder=folder)
+    except FileNotFoundError as error:
+        raise InContextError(f"{file}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:
         raise InContextError(f"{file}: cannot be read ({error})") from error
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
+    text = _text(file)
     try:
-        found = yaml.load(_text(file), strict_loader())
+        found = yaml.load(text, strict_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Problem(f"is no YAML ({error})") from error
+        raise Problem(f"invalid YAML ({error})") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise Problem(f"expected names and their values, got {type(found).__name__}")
     weigh(found)

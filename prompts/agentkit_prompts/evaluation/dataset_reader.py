@@ -83,8 +83,7 @@ class DatasetReader:
                 if name not in dataset
             ]
             if missing:
-                there = ", ".join(map(str, dataset)) or "nothing"
-                raise InContextError(f"dataset: {'; '.join(missing)}; there is: {there}; add it (--rows SPLIT=FILE)")
+                raise InContextError(f"dataset: {'; '.join(missing)}; add what is missing (--rows SPLIT=FILE)")
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset

@@ -161,11 +161,13 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         memory.session("other").append(Message("user", "zebra"))
 
 
-def test_an_item_of_a_damaged_scope_is_reported_and_stops_no_repair(home: Path) -> None:
-    damage(home, "scope_id", "x'ff'")
+@pytest.mark.parametrize(("column", "value"), [("scope_id", "x'ff'"), ("text", "x'00fffe'")])
+def test_a_damaged_item_is_reported_and_stops_no_repair(home: Path, column: str, value: str) -> None:
+    damage(home, column, value)
     with Memory.open(home) as memory:
         assert memory.admin.verify().unfound
         memory.admin.repair()
+        memory.admin.rebuild()
         memory.facts.add("zebra fact that is new")
         memory.worker().drain()
         found = memory.recall("zebra", limit=10)
@@ -181,3 +183,12 @@ def test_a_tenant_whose_name_is_damaged_is_counted_with_the_others(home: Path) -
     connection.close()
     with Memory.open(home) as memory:
         assert [one.facts for one in memory.admin.usage()] in ([1, 2], [2, 1])
+
+
+def test_an_item_that_is_not_utf_8_keeps_no_other_from_the_index(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra fact that waits")
+        damage(home, "text", "CAST(x'ff' AS TEXT)")
+        alter(home, "UPDATE vector_state SET have = 0")
+        memory.worker().drain()
+        assert "zebra fact that waits" in {fact.text for fact in memory.recall("zebra", limit=10).knowledge}

@@ -122,7 +122,9 @@ def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
         found["key"]
 
 
-def test_a_file_beside_the_configuration_may_be_opened_and_no_other(tmp_path: Path) -> None:
+def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "hint.txt").write_text("Think.")
     (tmp_path.parent / "secret.txt").write_text("secret")
     source = """
@@ -132,8 +134,49 @@ def test_a_file_beside_the_configuration_may_be_opened_and_no_other(tmp_path: Pa
     """
     assert read(tmp_path, source.format(name="hint.txt"))["hint"] == "Think."
     for name in ("../secret.txt", "/etc/passwd"):
-        with pytest.raises(InContextError, match="only files beside the configuration are read"):
+        with pytest.raises(InContextError, match=r"lies outside of .*: to read it, give a root around both"):
             read(tmp_path, source.format(name=name))["hint"]
+    read(tmp_path, source.format(name="hint.txt"))
+    monkeypatch.chdir(tmp_path.parent)
+    assert load_config(Path(tmp_path.name, "main.py"))["hint"] == "Think."
+
+
+def test_nothing_outside_of_the_root_is_imported(tmp_path: Path) -> None:
+    inner = tmp_path / "checkout" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "configs").mkdir()
+    for folder in (tmp_path, tmp_path / "configs", inner.parent):
+        (folder / "keys.py").write_text("KEY = 'secret'")
+    (inner / "linked.py").symlink_to(tmp_path / "keys.py")
+    (inner / "away").symlink_to(tmp_path)
+    imports = ["...keys", "..keys", ".linked", ".away.keys", "configs.keys", "...configs.keys"]
+    for name in imports:
+        with pytest.raises(InContextError, match=r"keys|linked") as error:
+            read(inner, f"from {name} import KEY as x")["x"]
+        assert "lies outside of" in str(error.value)
+    with pytest.raises(InContextError, match="there is no file for the import of"):
+        read(inner, f"from .{'a' * 5000} import x")["x"]
+    for root, name in ((tmp_path, "...keys"), (tmp_path, "configs.keys"), (inner.parent, "..keys")):
+        main = files(inner, main=f"from {name} import KEY as x")
+        assert load_config(main, root=root)["x"] == "secret"
+    with pytest.raises(InContextError, match="does not lie in the root"):
+        load_config(main, root=tmp_path / "configs")
+
+
+def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) -> None:
+    inner = tmp_path / "opencompass" / "configs" / "datasets" / "collections"
+    inner.mkdir(parents=True)
+    (inner.parent / "sums.py").write_text("sums_datasets = [dict(infer_cfg={}, reader_cfg={})]")
+    (inner / "all.py").write_text(
+        "from mmengine.config import read_base\nwith read_base():\n    from ..sums import sums_datasets\n"
+        "    from opencompass.configs.datasets.sums import sums_datasets as more\n"
+    )
+    assert len(load_datasets(inner / "all.py")) == 2
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "main.py").write_text("from opencompass.configs.datasets.sums import sums_datasets")
+    with pytest.raises(InContextError, match="give a root around both"):
+        load_datasets(tmp_path / "examples" / "main.py")
+    assert len(load_datasets(tmp_path / "examples" / "main.py", root=tmp_path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -225,7 +268,7 @@ def test_what_cannot_be_read_is_named_where_it_is_needed(tmp_path: Path) -> None
 
 
 def test_files_that_are_missing_damaged_or_go_round_in_circles(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="cannot be read"):
+    with pytest.raises(InContextError, match="there is no such file"):
         load_config(tmp_path / "none.py")
     with pytest.raises(InContextError, match=r"expected a .py or .yaml file"):
         load_config(tmp_path / "x.json")
@@ -263,7 +306,13 @@ datasets:
     file.write_text("datasets: []\ndatasets: []\n")
     with pytest.raises(InContextError, match="the key datasets is here twice"):
         load_datasets(file)
-    wrong = {"- 1": "expected names and their values", "a: [": "is no YAML", "a: !!python/name:os.system": "is no YAML"}
+    wrong = {
+        "- 1": "expected names and their values",
+        "a: [": "invalid YAML",
+        "a: !!python/name:os.system": "invalid YAML",
+    }
+    with pytest.raises(InContextError, match=r"none\.yaml: there is no such file; check the path$"):
+        load_config(tmp_path / "none.yaml")
     for text, problem in wrong.items():
         file.write_text(text)
         with pytest.raises(InContextError, match=problem):

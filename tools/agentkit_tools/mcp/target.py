@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from urllib.parse import urlsplit
 
+from agentkit_prompts.credentials import BareAddress
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded, values_in
 from agentkit_tools.mcp.listed_tools import readable
@@ -161,14 +162,16 @@ class Target:
             import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
+            address = BareAddress.of(server)
             timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
             async with (
                 httpx2.AsyncClient(
+                    auth=address.auth,
                     headers={"Accept-Encoding": "identity", **self._headers},
                     timeout=timeout,
                     event_hooks={"response": [_limit]},
                 ) as client,
-                streamable_http_client(server, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
+                streamable_http_client(address.url, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
             ):
                 yield streams
         elif callable(server):

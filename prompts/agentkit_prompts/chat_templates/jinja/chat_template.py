@@ -25,7 +25,7 @@ from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
-from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
+from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_PROMPT
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
@@ -168,9 +168,10 @@ class JinjaChatTemplate:
 
         lost = losses(data, given, text, again, lambda: self._probe(source).forms)
         if lost:
+            shows = f"; {TOOLS_IN_PROMPT}" if any("tool" in one for one in lost) else ""
             raise ChatTemplateError(
-                f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}; diagnose() says what the "
-                "template cannot do, and lossy=True accepts it; both are for Python"
+                f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}{shows}. In Python, "
+                "diagnose() says what the template cannot do, and lossy=True accepts it"
             )
         return text
 

@@ -7,26 +7,40 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates.spans import BREAK
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import ToolPrompt
 
-__all__ = ["calls_as_text", "shows_tools", "with_tools_as_text", "with_written"]
+if TYPE_CHECKING:
+    from agentkit_prompts.chat_templates.protocol import ChatTemplate
+
+__all__ = ["calls_as_text", "has_place_for_tools", "shows_tools", "with_tools_as_text", "with_written"]
 
 _TAG = re.compile(r"<(?=[\s/]*tool_(?:response|call))", re.IGNORECASE)
 _PROVIDER = "completion"
 """Under which a message keeps the text that its calls were read from."""
+_TOOL = ToolSpec("look_up_a_word", "Look something up.", {"type": "object", "properties": {"what": {"type": "string"}}})
 
 
 def shows_tools(layers: Layers) -> bool:
     """Whether a prompt shows the tools in its text."""
     return any(isinstance(prompt, ToolPrompt) or "tools" in (prompt.reads or ()) for _, prompt in layers.walk())
+
+
+def has_place_for_tools(template: ChatTemplate, **kwargs: Any) -> bool:
+    """Whether a chat template writes tools; where it does not, a prompt has to show them."""
+    try:
+        return _TOOL.name in template.render([{"role": "user", "content": "?"}], [_TOOL], **kwargs)
+    except ChatTemplateError:
+        return False
 
 
 def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> Contents:
