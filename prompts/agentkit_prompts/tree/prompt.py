@@ -229,7 +229,7 @@ class BasePrompt(Declared, ABC):
             rendered = self.render(ctx)
         except RecursionError:
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
-        return self.apart(rendered, ctx)
+        return self.apart(rendered, ctx) if self.fence or ctx.session_key is not None else rendered
 
     def apart(self, rendered: Rendered, ctx: PromptContext) -> Rendered:
         """Return what it rendered inside its fence; without one, so that nothing untrusted in it writes a nonce."""
