@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, select
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import embeddings, items, vector_state
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
@@ -35,7 +36,7 @@ _HELD = (
 )
 _FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
 _BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
-_TEXTS = select(items.c.title, items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_TEXTS = select(items.c.id, items.c.title, items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _KEPT = select(embeddings.c.vector).where(
     embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash == bindparam("hash")
 )
@@ -50,9 +51,11 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     """Return the ids of those of some items that the index holds and does not find by their own texts or vectors."""
     start = {"this": space.name, "at": str(uuid.uuid4()), "most": sample}
     with database.read() as connection:
-        rows = list(connection.execute(_FROM, start).all())
-        rows += connection.execute(_BELOW, start | {"most": sample - len(rows)}).all() if len(rows) < sample else []
-    missed = [row.id for row in rows if not _is_found(database, index, space, row)]
+        rows, damaged = readable_rows(connection, _FROM, start, items.c.id)
+        if (left := sample - len(rows) - len(damaged)) > 0:
+            below, others = readable_rows(connection, _BELOW, start | {"most": left}, items.c.id)
+            rows, damaged = rows + below, damaged + others
+    missed = damaged + [row.id for row in rows if not _is_found(database, index, space, row)]
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
         return [item for item in missed if connection.scalar(_STILL, {"this": space.name, "item": item}) is not None]
 
@@ -84,7 +87,7 @@ def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
         return any(
             (row.title, row.text) == (each.title, each.text)
             for some in in_batches(found)
-            for each in connection.execute(_TEXTS, {"ids": some})
+            for each in readable_rows(connection, _TEXTS, {"ids": some}, items.c.id)[0]
         )
 
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from sqlite3 import Error as SQLiteError
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, null, or_, select, tuple_, update
-from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.driver_errors import is_undecodable
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause, worker_name
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text
 
@@ -202,21 +200,10 @@ class Worker:
         ]
 
     def _leased(self, connection: Connection) -> Sequence[Row[Any]]:
-        """Read what is leased, each item by itself where the driver cannot decode one of them: that has no text."""
-        try:
-            return connection.execute(_LEASED, self._who).all()
-        except (OperationalError, SQLiteError) as error:
-            if not is_undecodable(error):
-                raise
-        rows: list[Row[Any]] = []
-        for item in connection.scalars(_LEASED.with_only_columns(_state.item_id), self._who).all():
-            for select_one in (_LEASED, _LEASED_WITHOUT_TEXT):
-                try:
-                    rows += connection.execute(select_one.where(_state.item_id == item), self._who).all()
-                    break
-                except (OperationalError, SQLiteError) as error:
-                    if not is_undecodable(error):
-                        raise
+        """Read what is leased; an item whose text is not UTF-8 has none."""
+        rows, damaged = readable_rows(connection, _LEASED, self._who, _state.item_id)
+        for item in damaged:
+            rows += connection.execute(_LEASED_WITHOUT_TEXT.where(_state.item_id == item), self._who).all()
         return rows
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:

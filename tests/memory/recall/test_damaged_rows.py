@@ -192,3 +192,12 @@ def test_an_item_that_is_not_utf_8_keeps_no_other_from_the_index(home: Path) -> 
         alter(home, "UPDATE vector_state SET have = 0")
         memory.worker().drain()
         assert "zebra fact that waits" in {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
+
+
+def test_an_item_that_is_not_utf_8_is_reported_and_the_others_are_repaired(home: Path) -> None:
+    damage(home, "text", "CAST(x'ff' AS TEXT)")
+    with Memory.open(home) as memory:
+        assert not memory.admin.verify().ok
+        assert not memory.admin.repair().after.ok
+        assert not memory.admin.rebuild().ok
+        assert "zebra fact" in {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
