@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from sqlite3 import Error as SQLiteError
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select
+from sqlalchemy import ColumnElement, Connection, Select
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.driver_errors import is_undecodable
@@ -15,8 +15,11 @@ __all__ = ["readable_rows"]
 
 
 def readable_rows(
-    connection: Connection, statement: Select[Any], parameters: Mapping[str, Any], key: ColumnElement[str]
-) -> tuple[list[Row[Any]], list[str]]:
+    connection: Connection,
+    statement: Select[*tuple[Any, ...]],
+    parameters: Mapping[str, Any],
+    key: ColumnElement[str],
+) -> tuple[list[Any], list[str]]:
     """Return the rows of a statement, and the keys of those with a text that is not UTF-8, which are read one by one.
 
     `key` is a column that tells the rows apart.
@@ -26,7 +29,7 @@ def readable_rows(
     except (OperationalError, SQLiteError) as error:
         if not is_undecodable(error):
             raise
-    rows: list[Row[Any]] = []
+    rows: list[Any] = []
     damaged: list[str] = []
     for each in connection.scalars(statement.with_only_columns(key, maintain_column_froms=True), parameters).all():
         try:
