@@ -19,7 +19,7 @@ class BareAddress(NamedTuple):
         """Take an address apart.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not an address.
         """
         parts = urlsplit(url)
         userinfo, mark, host = parts.netloc.rpartition("@")

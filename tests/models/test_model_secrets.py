@@ -183,9 +183,10 @@ def test_what_stands_in_the_place_of_an_address_is_shown_nowhere(
     ],
 )
 def test_an_address_in_the_place_of_the_name_of_a_model_is_not_shown(name: str) -> None:
-    for options in ({}, {"chat_template": "llama3_1"}, {"session_len": 5}):
+    given: list[dict[str, Any]] = [{}, {"chat_template": "llama3_1"}, {"session_len": 5}]
+    for options in given:
         with pytest.raises(AgentDefinitionError) as caught:
-            named_model(name, **options)  # type: ignore[arg-type]
+            named_model(name, **options)
         assert not any("hunter2" in text for text in everything(caught.value))
 
 

@@ -77,7 +77,7 @@ class Database:
         """Writes that nobody waits for."""
         self.threads = {"sessions": Threads(), "memory": Threads()}
         """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
-        self.computing = FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
+        self.computing = self._turns()
         """Recalls at once: of a file they compute, of a server they mostly wait."""
         self._clock = clock
         self._lock = RLock()
@@ -354,9 +354,12 @@ class Database:
             self._file.disown(free)
         keep(self.engine, self._reader)
         self._lock = RLock()  # the thread that held the other does not exist here
-        self.computing = FewAtOnce(_MAX_COMPUTING)  # nor those that had a turn
+        self.computing = self._turns()  # nor do those that had a turn
         self._inherited = True
         self._closed = self._closed or why
+
+    def _turns(self) -> FewAtOnce:
+        return FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
 
     def _refusal(self) -> StoreClosed:
         return StoreClosed(f"{self.where}: this memory {self._closed}")
