@@ -227,6 +227,7 @@ WORKS = {
     "dictionaries of one hash compared": ONE_HASH + "{% for i in range(150) %}{% set x = d == d.copy() %}{% endfor %}",
     "dictionaries of one hash made again": ONE_HASH
     + "{% for i in range(150) %}{% set x = dict(d.items()) %}{% endfor %}",
+    "very many schemes": "{{ ('a ' * 1000) | urlize(extra_schemes=['aa:'] * 4000) }}",
     "a namespace of one hash": "{% set l = range((2 ** 61 - 1) * 2, (2 ** 61 - 1) * 2002, 2 ** 61 - 1) %}{% set d = namespace(l | batch(2)) %}",
 }
 
