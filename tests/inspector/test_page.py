@@ -441,7 +441,8 @@ def test_a_narrow_screen_cuts_no_tab_off_and_the_way_back_stands_at_the_left(
 ) -> None:
     context = browser.new_context(viewport={"width": width, "height": 760})
     page = context.new_page()
-    page.goto(f"{url}#/run/run-waiting?tab=play")
+    page.goto(f"{url}#/run/run-waiting?tab=timeline")
+    expect(page.get_by_role("tab", selected=True)).to_contain_text("Timeline")
     for one in page.get_by_role("tab").all():
         expect(one).to_be_in_viewport(ratio=1)
     if width == 375:

@@ -239,7 +239,7 @@ class StoredRuns:
         columns = [_runs.c[name] for name in RunHeading._fields[:-1]]
         with self._lock, self._engine.connect() as connection:
             rows = connection.execute(_newest(connection, select(*columns, asked), tenant, wanted)).all()
-        return [RunHeading._make([*known, json.loads(text)[0] or ""]) for *known, text in rows]
+        return [RunHeading._make([*known, str(json.loads(text)[0] or "")]) for *known, text in rows]
 
     def unfinished(self) -> Sequence[RunRecord]:
         """Return the runs of all tenants that are queued or running, the oldest first."""
