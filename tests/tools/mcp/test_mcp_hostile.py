@@ -117,7 +117,7 @@ async def test_a_server_that_wants_to_ask_a_person_learns_that_nobody_is_there(l
     result = await ask(named(liar, "asking"))
 
     assert result.status == "error"
-    assert "Elicitation not supported" in str(result.content)
+    assert "elicitation/create is not supported" in str(result.content)
 
 
 async def test_content_of_every_kind_becomes_parts(liar: MCPToolset) -> None:

@@ -258,13 +258,12 @@ class _Session:
             self.probing = asyncio.get_running_loop().create_task(self._probe(seconds), context=Context())
 
     async def _probe(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.client.list_tools()
-        except TimeoutError:
+        asked = asyncio.ensure_future(self.client.list_tools())
+        asked.add_done_callback(retrieve)  # an error is an answer, too
+        await asyncio.wait((asked,), timeout=seconds)
+        if not asked.done():
             self.closing.set()
-        except Exception:  # an error is an answer, too
-            return
+            asked.cancel()  # nobody waits for it: it tells a server first, which may not read
 
     async def _keep(self) -> None:
         from mcp import Client

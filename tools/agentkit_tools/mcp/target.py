@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from httpx2 import Response
     from mcp import StdioServerParameters
     from mcp.client import Transport
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCRequest
 
 __all__ = ["ServerLike", "StderrTail", "Target"]
 
@@ -35,6 +37,7 @@ _CONNECT_SECONDS = 30.0
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_METHOD = 100
 
 
 class StderrTail(asyncio.Protocol):
@@ -270,6 +273,7 @@ async def _watched(
 ) -> AsyncIterator[Any]:
     """Pass messages on, and call `ended` when there will be no more."""
     import anyio
+    from mcp_types import JSONRPCRequest
 
     async with inner as (read, write):
         sender, receiver = anyio.create_memory_object_stream[Any](0)
@@ -285,8 +289,11 @@ async def _watched(
                         )
                         fault = MCPServerError(text)
                         break
-                    if isinstance(result := getattr(getattr(message, "message", None), "result", None), dict):
-                        message.message.result = readable(result)
+                    if isinstance(asked := getattr(message, "message", None), JSONRPCRequest):
+                        await write.send(_answer(asked))  # while it reads no answer, it is not listened to either
+                        continue
+                    if isinstance(result := getattr(asked, "result", None), dict):
+                        asked.result = readable(result)
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first
@@ -301,3 +308,17 @@ async def _watched(
             finally:
                 tasks.cancel_scope.cancel()
                 receiver.close()
+
+
+def _answer(asked: JSONRPCRequest) -> SessionMessage:
+    """Return what a server is answered that asks for something: models and people are not there for it.
+
+    The SDK would begin a task for each, and keep all of them for a server that reads no answers.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCResponse
+
+    if asked.method == "ping":
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=asked.id, result={}))
+    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{asked.method[:_MAX_METHOD]} is not supported")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.id, error=refusal))
