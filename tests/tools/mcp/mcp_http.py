@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MODES = ("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded", "fine")
+MODES = (
+    *("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded"),
+    *("repeats", "lines", "fine"),
+)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -72,6 +75,18 @@ class Handler(BaseHTTPRequestHandler):
             self.result({**message, "id": 4242}, fine)
         elif mode == "deep":
             self.answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": ' + b"[" * 100_000)
+        elif mode == "repeats":
+            key = self.headers["X-Key"]
+            self.send(message, {"error": {"code": 1, "message": f"wrong key {key}", "data": [self.path, {key: key}]}})
+        elif mode == "lines":
+            log = {
+                "jsonrpc": "2.0",
+                "method": "notifications/message",
+                "params": {"level": "info", "data": [1] * 9_000},
+            }
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": fine}
+            events = [f"data: {json.dumps(one)}\r\n\r\n" for one in ([log] * 40 + [answer])]
+            self.answer(200, "".join(events).encode(), **{"Content-Type": "text/event-stream"})
         else:
             self.result(message, fine)
 
