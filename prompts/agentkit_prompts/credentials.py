@@ -38,7 +38,6 @@ def spellings(key: str) -> tuple[str, ...]:
 
 def masked(text: str, secrets: Iterable[str]) -> str:
     """Return a text with stars in the place of secrets, in all of their spellings."""
-    for secret in secrets:
-        for form in spellings(secret):
-            text = text.replace(form, "***")
+    for form in sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True):
+        text = text.replace(form, "***")  # the longest first: one may be the beginning of another
     return text

@@ -225,6 +225,8 @@ def test_an_answer_follows_a_json_schema_that_refers_to_itself(mode: OutputMode)
             lambda: OutputSpec({"properties": {"a": {"$ref": "file:///x"}, "b": {"$ref": "#/$defs/B"}}}),
             "'#/.*'file:///x'",
         ),
+        (lambda: OutputSpec({"properties": {"a": {"const": "\ud800"}}}), "surrogates not allowed"),
+        (lambda: OutputSpec({"description": "\ud800"}), "surrogates not allowed"),
         (lambda: Chain(ScriptedModel([]), output=OutputSpec(OutputSpec(City))), "JSON Schema"),
         (lambda: Chain(ScriptedModel([]), output=lambda text: text), "a model cannot call this function"),
     ],
