@@ -72,6 +72,17 @@ async def test_a_stream_of_many_events_is_read_whichever_end_of_line_they_have()
     assert result.content == "fine"
 
 
+async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_our_own() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            tools = {one.name: one for one in server}
+            result = await ask(tools["again"].but(timeout=1))
+            opened = await ask(tools["opened"])
+
+    assert result.status == "timeout"
+    assert 1 <= int(str(opened.content)) <= 4
+
+
 def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:
     program = f"""
 import asyncio

@@ -21,7 +21,7 @@ from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LON
 from agentkit_tools.mcp.listed_tools import readable
 
 if TYPE_CHECKING:
-    from httpx2 import Response
+    from httpx2 import Request, Response
     from mcp import StdioServerParameters
     from mcp.client import Transport
     from mcp.shared.message import SessionMessage
@@ -38,6 +38,7 @@ _CONNECT_SECONDS = 30.0
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
 _MAX_BYTES = 64 * 1024 * 1024
+_AGAIN_SECONDS = 0.5
 _MAX_METHOD = 100
 _EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 _MIN_SECRET = 8
@@ -180,7 +181,7 @@ class Target:
                     auth=address.auth,
                     headers={"Accept-Encoding": "identity", **self._headers},
                     timeout=timeout,
-                    event_hooks={"response": [_limit]},
+                    event_hooks={"request": [_pause], "response": [_limit]},
                 ) as client,
                 streamable_http_client(address.url, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
             ):
@@ -206,6 +207,12 @@ class Target:
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
+
+
+async def _pause(request: Request) -> None:
+    """Wait before a stream is opened again, also where a server ends each at once and says not to wait."""
+    if "Last-Event-ID" in request.headers:
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def _limit(response: Response) -> None:
