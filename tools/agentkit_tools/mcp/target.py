@@ -313,7 +313,7 @@ async def _watched(
 ) -> AsyncIterator[Any]:
     """Pass messages on, errors without keys, and call `ended` when there will be no more."""
     import anyio
-    from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest
+    from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
     async with inner as (read, write):
         sender, receiver = anyio.create_memory_object_stream[Any](0)
@@ -329,13 +329,15 @@ async def _watched(
                         )
                         fault = MCPServerError(text)
                         break
-                    if isinstance(asked := getattr(message, "message", None), JSONRPCRequest):
-                        await write.send(_answer(asked))  # while it reads no answer, it is not listened to either
+                    content = getattr(message, "message", None)
+                    if isinstance(content, JSONRPCRequest):
+                        await write.send(_answer(content))  # while it reads no answer, it is not listened to either
                         continue
-                    if isinstance(result := getattr(asked, "result", None), dict):
-                        asked.result = readable(_without_keys(result, mask) if result.get("isError") else result)
-                    elif isinstance(asked, JSONRPCError):
-                        asked.error = ErrorData(**_without_keys(dict(asked.error), mask))
+                    if isinstance(content, JSONRPCResponse):
+                        result = content.result
+                        content.result = readable(_without_keys(result, mask) if result.get("isError") else result)
+                    elif isinstance(content, JSONRPCError):
+                        content.error = ErrorData(**_without_keys(dict(content.error), mask))
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first
