@@ -12,24 +12,32 @@ from typing import Any
 
 MODES = (
     *("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded"),
-    *("repeats", "lines", "again", "opened", "fine"),
+    *("repeats", "lines", "again", "opened", "fine", "silent", "flood", "heads", "resumed", "untold", "numbers"),
+    *("closed", "sessions"),
 )
+EVENTS = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
 
 class Handler(BaseHTTPRequestHandler):
     """Behaves until a tool is called; the name of the tool says how it misbehaves then."""
 
     protocol_version = "HTTP/1.1"
+    server: Server
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         method = message["method"]
-        if "id" not in message:
+        if method == "notifications/cancelled" and self.server.untold:
+            self.go_on("heads")
+        elif "id" not in message:
             self.answer(202, b"")
         elif method == "initialize":
+            self.server.sessions += 1
             version = message["params"]["protocolVersion"]
             about = {"name": "hand", "version": "1"}
-            self.result(message, {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about})
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+            body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+            self.answer(200, body, **{"Mcp-Session-Id": str(self.server.sessions)})
         elif method == "tools/list":
             self.result(message, {"tools": [{"name": mode, "inputSchema": {"type": "object"}} for mode in MODES]})
         elif method == "tools/call":
@@ -41,11 +49,19 @@ class Handler(BaseHTTPRequestHandler):
     """How often a stream was opened again."""
 
     def do_GET(self) -> None:
-        if "Last-Event-ID" in self.headers:
+        if self.headers["Last-Event-ID"] == "resumed":
+            self.go_on("flood")
+        elif "Last-Event-ID" in self.headers:
             Handler.opened += 1
             self.end_at_once()
         else:
             self.answer(405, b"")
+
+    def do_DELETE(self) -> None:
+        if self.server.untold:
+            self.go_on("heads", seen=False)
+        else:
+            self.answer(200, b"")
 
     def end_at_once(self) -> None:
         """Answer with a stream that ends, and is to be opened again at once."""
@@ -91,6 +107,28 @@ class Handler(BaseHTTPRequestHandler):
             self.send(message, {"error": {"code": 1, "message": f"wrong key {key}", "data": [self.path, {key: key}]}})
         elif mode == "again":
             self.end_at_once()
+        elif mode == "resumed":
+            self.answer(200, b"id: resumed\nretry: 0\ndata: \n\n", **{"Content-Type": "text/event-stream"})
+        elif mode == "untold":
+            self.server.untold = True
+            self.go_on("silent", seen=False)
+        elif mode in ("silent", "flood", "heads"):
+            self.go_on(mode)
+        elif mode == "closed":
+            text = "yes" if self.server.closed.wait(5) else "no"
+            self.result(message, {"content": [{"type": "text", "text": text}]})
+        elif mode == "sessions":
+            self.result(message, {"content": [{"type": "text", "text": str(self.server.sessions)}]})
+        elif mode == "numbers":
+            token = message["params"]["_meta"]["progressToken"]
+            odd = [{"progress": 10**400}, {"progress": 1, "total": -(10**400)}]
+            events = [
+                {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, **one}}
+                for one in odd
+            ]
+            events.append({"jsonrpc": "2.0", "id": message["id"], "result": fine})
+            body = "".join(f"data: {json.dumps(one)}\n\n" for one in events)
+            self.answer(200, body.encode(), **{"Content-Type": "text/event-stream"})
         elif mode == "opened":
             self.result(message, {"content": [{"type": "text", "text": str(Handler.opened)}]})
         elif mode == "lines":
@@ -104,6 +142,27 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, "".join(events).encode(), **{"Content-Type": "text/event-stream"})
         else:
             self.result(message, fine)
+
+    def go_on(self, mode: str, *, seen: bool = True) -> None:
+        """Send no answer until the client closes the connection."""
+        try:
+            if mode == "heads":
+                while True:
+                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+            self.send_response(200)
+            for name, value in EVENTS.items():
+                self.send_header(name, value)
+            self.end_headers()
+            log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x" * 999}}
+            event = f"data: {json.dumps(log)}\n\n".encode()
+            while mode == "flood":
+                self.chunk(event)
+            self.rfile.read(1)
+        except OSError:
+            pass
+        if seen:
+            self.server.closed.set()
+        self.close_connection = True
 
     def chunk(self, piece: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
@@ -132,11 +191,24 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
+class Server(ThreadingHTTPServer):
+    """Knows what its connections saw."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.sessions = 0
+        self.untold = False
+        """Whether nothing is answered to a client that cancels a call, or ends a session."""
+        self.closed = threading.Event()
+        """Set when the client closed a connection on which nothing came to an end."""
+
+
 @contextmanager
 def hand_written() -> Iterator[str]:
     """Serve on loopback; yield the address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = Server()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/mcp"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 
@@ -81,6 +82,41 @@ async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_o
 
     assert result.status == "timeout"
     assert 1 <= int(str(opened.content)) <= 4
+
+
+@pytest.mark.parametrize("mode", ["silent", "flood", "heads", "resumed"])
+async def test_a_call_that_is_over_ends_its_connection_and_no_other_call(mode: str) -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            tools = {one.name: one for one in server}
+            result, closed = await asyncio.gather(ask(tools[mode].but(timeout=1)), ask(tools["closed"]))
+            sessions = await ask(tools["sessions"])
+
+    assert result.status == "timeout"
+    assert (closed.content, sessions.content) == ("yes", "1")
+
+
+async def test_a_call_that_is_cancelled_ends_its_connection_too() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            tools = {one.name: one for one in server}
+            call = asyncio.create_task(ask(tools["flood"]))
+            await asyncio.sleep(0.3)
+            call.cancel()
+            closed, sessions = await ask(tools["closed"]), await ask(tools["sessions"])
+
+    assert (closed.content, sessions.content) == ("yes", "1")
+
+
+async def test_a_server_that_is_told_of_an_end_and_goes_on_answering_that_is_replaced() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            tools = {one.name: one for one in server}
+            result = await ask(tools["untold"].but(timeout=1))
+            closed, sessions = await ask(tools["closed"]), await ask(tools["sessions"])
+
+    assert result.status == "timeout"
+    assert (closed.content, sessions.content) == ("yes", "2")
 
 
 def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import sys
@@ -17,11 +16,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
-from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded, values_in
+from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded
 from agentkit_tools.mcp.listed_tools import readable
 
 if TYPE_CHECKING:
-    from httpx2 import Request, Response
     from mcp import StdioServerParameters
     from mcp.client import Transport
     from mcp.shared.message import SessionMessage
@@ -33,14 +31,9 @@ ServerLike: TypeAlias = "str | Sequence[str] | StdioServerParameters | Callable[
 """An http address, a command with its arguments, the SDK's parameters of one, or what makes an SDK transport."""
 
 _MAX_STDERR = 8_192
-_SILENCE_SECONDS = 300.0
-_CONNECT_SECONDS = 30.0
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
-_MAX_BYTES = 64 * 1024 * 1024
-_AGAIN_SECONDS = 0.5
 _MAX_METHOD = 100
-_EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
 _MIN_SECRET = 8
 
 
@@ -171,21 +164,16 @@ class Target:
     async def _open(self, stderr: StderrTail) -> AsyncIterator[Any]:
         server: Any = self._server
         if isinstance(server, str):
-            import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
+            from agentkit_tools.mcp.http_client import MAX_BYTES, HTTPClient, HTTPMessages
+
             address = BareAddress.of(server)
-            timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
             async with (
-                httpx2.AsyncClient(
-                    auth=address.auth,
-                    headers={"Accept-Encoding": "identity", **self._headers},
-                    timeout=timeout,
-                    event_hooks={"request": [_pause], "response": [_limit]},
-                ) as client,
-                streamable_http_client(address.url, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
+                HTTPClient(self._headers, address.auth) as client,
+                streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_BYTES) as (read, write),
             ):
-                yield streams
+                yield read, HTTPMessages(write)
         elif callable(server):
             own: Any = server()
             async with own as streams:
@@ -207,43 +195,6 @@ class Target:
                             asyncio.get_running_loop().call_later(_GRACE_SECONDS, stderr.kill)
                 finally:
                     stderr.kill()
-
-
-async def _pause(request: Request) -> None:
-    """Wait before a stream is opened again, also where a server ends each at once and says not to wait."""
-    if "Last-Event-ID" in request.headers:
-        await asyncio.sleep(_AGAIN_SECONDS)
-
-
-async def _limit(response: Response) -> None:
-    """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
-    import httpx2
-
-    encoding = response.headers.get("Content-Encoding", "identity")
-    is_events = response.headers.get("Content-Type", "").startswith("text/event-stream")
-    inner = response.stream
-
-    class Limited(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            if encoding.lower() != "identity":
-                raise httpx2.StreamError(f"the answer is packed ({encoding[:20]}), which was not asked for")
-            left, values, before = _MAX_BYTES, 0, b""
-            async for piece in inner:  # type: ignore[union-attr]
-                left -= len(piece)
-                if left < 0:
-                    raise httpx2.StreamError(f"the answer has more than {_MAX_BYTES:,} bytes")
-                values += values_in(piece)
-                if values > MAX_VALUES:
-                    raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")
-                if is_events and _EVENT_END.search(before + piece):  # each event is a message of its own
-                    values = 0
-                before = piece[-3:]
-                yield piece
-
-        async def aclose(self) -> None:
-            await inner.aclose()  # type: ignore[union-attr]
-
-    response.stream = Limited()
 
 
 def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
