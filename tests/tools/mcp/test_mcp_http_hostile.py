@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from agentkit import ToolCall
+from agentkit import Agent, OfflineModel, ToolCall
 from agentkit.tools import MCPServerError, MCPToolset, Tool, ToolContext, ToolResult
 from tests.tools.mcp.mcp_http import MODES, hand_written
 from tests.tools.mcp.mcp_running import command
@@ -119,10 +119,19 @@ async def test_a_server_that_is_told_of_an_end_and_goes_on_answering_that_is_rep
     assert (closed.content, sessions.content) == ("yes", "2")
 
 
+async def test_progress_that_is_no_number_of_ours_is_left_out() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            agent = Agent(OfflineModel(), tools=[one for one in server if one.name == "numbers"])
+            result = await agent.run("Use numbers.")
+
+    assert "fine" in result.output
+
+
 def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:
     program = f"""
 import asyncio
-from agentkit import ToolCall
+from agentkit import Agent, OfflineModel, ToolCall
 from agentkit.tools import MCPToolset, ToolContext
 for source, name, arguments in (
     (URL, "page", "{{}}"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcp import StdioServerParameters
     from mcp.client import Transport
     from mcp.shared.message import SessionMessage
-    from mcp_types import JSONRPCRequest
+    from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 __all__ = ["ServerLike", "StderrTail", "Target"]
 
@@ -264,7 +264,7 @@ async def _watched(
 ) -> AsyncIterator[Any]:
     """Pass messages on, errors without keys, and call `ended` when there will be no more."""
     import anyio
-    from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
+    from mcp_types import ErrorData, JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
     async with inner as (read, write):
         sender, receiver = anyio.create_memory_object_stream[Any](0)
@@ -289,6 +289,8 @@ async def _watched(
                         content.result = readable(_without_keys(result, mask) if result.get("isError") else result)
                     elif isinstance(content, JSONRPCError):
                         content.error = ErrorData(**_without_keys(dict(content.error), mask))
+                    elif isinstance(content, JSONRPCNotification) and _overflows(content):
+                        continue
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first
@@ -303,6 +305,18 @@ async def _watched(
             finally:
                 tasks.cancel_scope.cancel()
                 receiver.close()
+
+
+def _overflows(message: JSONRPCNotification) -> bool:
+    """Return whether it holds a number that no float can be: of progress, that would end the session."""
+    params = message.params or {}
+    try:
+        for number in (params.get("progress"), params.get("total")):
+            if isinstance(number, int):
+                float(number)
+    except OverflowError:
+        return True
+    return False
 
 
 def _answer(asked: JSONRPCRequest) -> SessionMessage:
