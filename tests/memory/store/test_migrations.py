@@ -10,13 +10,14 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from agentkit_memory import Memory
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision
-from agentkit_memory.store.tables import METADATA
+from agentkit_memory.store.tables import METADATA, items
 from agentkit_prompts.context.messages import Message
 from tests.memory.store.first_revision import migrate_to_first
 
@@ -75,7 +76,7 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
         while itemise(memory._store.database, None, 10):
             pass
         with memory._store.database.read() as connection:
-            turns = connection.execute(text("SELECT text FROM items WHERE kind = 'turn' ORDER BY position")).scalars()
+            turns = connection.scalars(select(ITEM_TEXT).where(items.c.kind == "turn").order_by(items.c.position))
             assert list(turns) == ["hello", "hi"]
         memory.worker().drain()
         assert memory.admin.verify().ok
