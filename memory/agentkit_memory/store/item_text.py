@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sqlalchemy import Text, case, select
+from sqlalchemy import Text, case, literal_column, select
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -36,7 +36,7 @@ def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> 
 
 ITEM_TEXT = case(
     (
-        (items.c.text == "") & items.c.branch_id.is_not(None),
+        (items.c.text == literal_column("''")) & items.c.branch_id.is_not(None),
         select(_Content(messages.c.body))
         .where(messages.c.branch_id == items.c.branch_id, messages.c.seq == items.c.position)
         .correlate(items)
