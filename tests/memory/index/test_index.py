@@ -450,7 +450,7 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     index = memory._store.indexes.catch_up()
     assert isinstance(index, KeepsTerms)
     with memory._store.database.read() as connection:
-        stored = dict(connection.execute(select(items.c.id, ITEM_TEXT)).tuples().all())
+        stored = {row.id: row.text for row in connection.execute(select(items.c.id, ITEM_TEXT))}
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
     found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
     assert found == {each: held_terms(stored[each], asked) for each in stored}

@@ -83,6 +83,23 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
         check_tables(memory._store.database)
 
 
+def test_turns_that_were_stored_with_their_texts_keep_them(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "a zebra before"))
+        memory.worker().drain()
+        with memory._store.database.write() as connection:
+            connection.execute(text("UPDATE items SET text = 'a zebra before'"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '0008'"))
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "a zebra after"))
+        memory.worker().drain()
+        assert {found.text for found in memory.recall("zebra")} == {"a zebra before", "a zebra after"}
+        with memory._store.database.read() as connection:
+            assert current_revision(connection) == REVISION
+            stored = connection.scalars(select(items.c.text).order_by(items.c.position)).all()
+        assert stored == ["a zebra before", ""]
+
+
 @pytest.mark.long
 def test_processes_that_open_a_new_store_at_once_all_get_it(home: Path) -> None:
     code = "import sys; from agentkit_memory import Memory; Memory.open(sys.argv[1], timeout=30).session('s')"
