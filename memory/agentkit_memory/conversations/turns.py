@@ -14,13 +14,14 @@ from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
+from agentkit_memory.store.item_text import stands_in
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "turn_fields"]
+__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "stored_fields", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
@@ -138,7 +139,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             for part, fields in enumerate(_parts(message)):
                 rows.append(
                     {
-                        **fields,
+                        **stored_fields(fields, row.body),
                         "id": _turn_id(branch, row.seq, part),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
@@ -226,6 +227,11 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
         if body := piece.strip():
             yield whole | text_columns(body, start + len(piece) - len(piece.lstrip()))
         start += len(piece)
+
+
+def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
+    """Return the columns of an item of a message, without the text where it is read from the stored form."""
+    return fields | {"text": ""} if stands_in(body, str(fields["text"])) else fields
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:

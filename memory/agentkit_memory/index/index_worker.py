@@ -20,6 +20,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause, worker_name
 from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
@@ -68,7 +69,9 @@ def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str |
 
 
 _LEASED = (
-    select(*_state["item_id", "want", "attempts"], *items.c["title", "text", "scope_id", "kind", "document_id"])
+    select(
+        *_state["item_id", "want", "attempts"], items.c.title, ITEM_TEXT, *items.c["scope_id", "kind", "document_id"]
+    )
     .outerjoin(items, items.c.id == _state.item_id)
     .where(*_mine)
     .order_by(_state.item_id)

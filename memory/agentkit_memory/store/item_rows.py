@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delet
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.driver_errors import is_undecodable
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
@@ -92,7 +93,9 @@ class StoredItem(NamedTuple):
 
 _COLUMNS = (
     select(
-        *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
+        *items.c["id", "kind", "scope_id"],
+        ITEM_TEXT,
+        *items.c["title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
@@ -184,7 +187,7 @@ CHANGE = update(items).where(items.c.id == bindparam("item"))
 """Changes one `item`, given `values`."""
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
-_TEXTS = select(items.c.title, items.c.text, items.c.content_hash).where(_THESE)
+_TEXTS = select(items.c.title, ITEM_TEXT, items.c.content_hash).where(_THESE)
 _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
 
 
@@ -380,9 +383,11 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     for batch in in_batches(sorted(ids)):
         hashes = set()
         for title, text, stored in connection.execute(_TEXTS, {"ids": batch}):
-            hashes |= {content_hash(text), content_hash(indexed_text(title, text)), stored}  # the last of an image
+            hashes.add(stored)  # of an image
+            if text is not None:  # else it is that of a damaged message
+                hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
             if forgotten is not None:
-                forgotten.texts += [title, text]
+                forgotten.texts += [title, text or ""]
         if hashes:
             removed = connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount
             if forgotten is not None:

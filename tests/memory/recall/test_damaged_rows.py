@@ -26,7 +26,9 @@ def alter(home: Path, statement: str) -> None:
 
 
 def damage(home: Path, column: str, value: object) -> None:
-    alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%'")
+    """Change a column of the chunk, the fact and the turn with this word."""
+    turn = "(branch_id, position) IN (SELECT branch_id, seq FROM messages WHERE body LIKE '%poison%')"
+    alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%' OR {turn}")
 
 
 @pytest.fixture
@@ -71,6 +73,23 @@ def test_a_damaged_row_hurts_no_other(home: Path, column: str, value: str) -> No
         assert [fact.text for fact in found.knowledge] == ["zebra fact"]
         (trouble,) = [each for each in found.degraded if "damaged items" in each]
         assert trouble.startswith("3 damaged items were left out, such as ")
+
+
+@pytest.mark.parametrize(
+    "body", ["'{'", "'{}'", "'[1]'", "7", "x'ff'", """'{"content":"' || CAST(x'ff' AS TEXT) || '"}'"""]
+)
+def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str) -> None:
+    alter(home, f"UPDATE messages SET body = {body} WHERE body LIKE '%poison%'")
+    with Memory.open(home) as memory:
+        found = memory.recall("zebra", limit=10)
+        assert {"zebra of a file", "zebra turn"} == {each.text for each in found} - {"zebra poison"}
+        (trouble,) = [each for each in found.degraded if "damaged items" in each]
+        assert trouble.startswith("1 damaged items were left out, such as ")
+        assert memory.admin.verify().unfound == 1
+        memory.admin.repair()
+        memory.admin.rebuild()
+        assert memory.admin.usage()[0].turns == 2
+        assert "zebra turn" in {each.text for each in memory.recall("zebra", limit=10)}
 
 
 @pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
