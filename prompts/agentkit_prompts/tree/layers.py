@@ -179,9 +179,15 @@ class Block:
     def __init__(self, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> None:
         self.name = name
         placed = [(path, prompt, _reads(prompt)) for path, prompt in prompts]
-        self.steps: tuple[_Step, ...] = tuple((path, prompt, _reader(names)) for path, prompt, names in placed)
         known = [names for _, _, names in placed if names is not None]
         self.reads = _reader(frozenset[str]().union(*known)) if len(known) == len(placed) else None
+        # Where a message is rendered anew, the input is new, and what its only prompt reads is: nothing to look up.
+        self.steps: tuple[_Step, ...] = tuple(
+            [
+                (path, prompt, None if names is None or "user_input" in names or len(placed) == 1 else _reader(names))
+                for path, prompt, names in placed
+            ]
+        )
 
 
 def _reads(prompt: BasePrompt) -> frozenset[str] | None:
@@ -189,18 +195,14 @@ def _reads(prompt: BasePrompt) -> frozenset[str] | None:
     return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
 
 
-def _reader(names: Collection[str] | None) -> Reader | None:
-    """Return the function that gets the values of `names` from a context.
-
-    None when it is not known what is read, and for what shows the input, which differs every turn: there is nothing to
-    look up.
-    """
-    if names is None or "user_input" in names:
-        return None
-    ordered = ["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in sorted(names)]
+def _reader(names: Collection[str]) -> Reader:
+    """Return the function that gets the values of `names` from a context: first the input, which differs every turn."""
+    if "user_input" in names:
+        names = {*names, "additional_kwargs"}  # they are part of it
+    ordered = sorted(names, key=lambda name: (name != "user_input", name))
     if not ordered:
         return lambda ctx: ()
-    values = attrgetter(*ordered)
+    values = attrgetter(*["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in ordered])
     return values if len(ordered) > 1 else lambda ctx: (values(ctx),)
 
 

@@ -18,6 +18,7 @@ from agentkit.prompts import (
     Document,
     Example,
     ExamplesPrompt,
+    KnowledgePrompt,
     Layers,
     MediaError,
     Memo,
@@ -27,6 +28,7 @@ from agentkit.prompts import (
     Rendered,
     Template,
     TextPrompt,
+    ToolCall,
     UserInput,
     UserInputPrompt,
     WrapPrompt,
@@ -141,6 +143,41 @@ def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() 
     first = compose(layers, ctx, memo=memo).user.text
     files.append("b")
     assert compose(layers, ctx, memo=memo).user.text != first
+
+
+def test_the_steps_of_a_turn_render_its_input_once() -> None:
+    layers = Layers("Be brief.", before_input=[KnowledgePrompt(), AdditionalInfoPrompt("{{ root }}")])
+    memo, ctx = Memo(), PromptContext(user_input=UserInput("q", {"root": "/a"}), knowledge=["a fact"])
+    call = Message("assistant", tool_calls=(ToolCall("c", "look"),))
+    first = compose(layers, ctx, memo=memo)
+    second = compose(layers, ctx.evolve(intermediate=[call, Message("tool", "seen", tool_call_id="c")]), memo=memo)
+    assert second.user is first.user
+    assert len(second.messages) == len(first.messages) + 2
+    other = compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), memo=memo)
+    assert other.user.text == first.user.text.replace("/a", "/b")
+
+
+def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
+    files = ["a"]
+    layers = Layers(input=TextPrompt("{{ user_input.additional_kwargs.files | length }} {{ user_input }}"))
+    ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
+    memo = Memo()
+    assert compose(layers, ctx, memo=memo).user.text == "1 q"
+    files.append("b")
+    assert compose(layers, ctx, memo=memo).user.text == "2 q"
+
+
+def test_examples_that_were_chosen_since_are_shown() -> None:
+    class InTurn:
+        def select(self, query: str, examples: Any) -> list[Example]:
+            return [next(turn)]
+
+    turn = iter([Example("cat", "meow"), Example("dog", "woof")] * 2)
+    layers = Layers(before_input=ExamplesPrompt(selector=InTurn()))
+    ctx = PromptContext(user_input="q", examples=[Example("cat", "meow"), Example("dog", "woof")])
+    memo = Memo()
+    said = [compose(layers, ctx, memo=memo).user.text for _ in range(2)]
+    assert ["meow" in said[0], "woof" in said[1]] == [True, True]
 
 
 def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:
