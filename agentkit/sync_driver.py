@@ -88,12 +88,10 @@ class _Interrupt:
         self._task.cancel()
         self._task.get_loop().call_soon_threadsafe(lambda: None)  # it may be waiting
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._is_handler:
-            now = signal.signal(signal.SIGINT, signal.default_int_handler)
-            if now != self._interrupt:  # the run has put another one in its place
-                signal.signal(signal.SIGINT, now)
-        if self._count and kind is asyncio.CancelledError and self._task.uncancel() == 0:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._is_handler and signal.getsignal(signal.SIGINT) == self._interrupt:  # nobody has put another one there
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._count and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
             raise KeyboardInterrupt
 
 
