@@ -25,7 +25,7 @@ from agentkit_prompts.tree.layers import Block, Layers, Plan
 
 __all__ = ["Memo", "compose"]
 
-_Known: TypeAlias = tuple[tuple[Any, ...], Section] | None
+_Known: TypeAlias = tuple[tuple[Any, ...] | None, Section] | None
 """The inputs a section was rendered from, and the section."""
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), "")
@@ -104,7 +104,7 @@ def compose(
         reads = block.reads
         if reads is not None:
             inputs = reads(ctx)
-            if remembered is not None and _same(inputs, remembered[0]):
+            if remembered is not None and remembered[0] is not None and _same(inputs, remembered[0]):
                 sections.append(remembered[1])
                 continue
         try:
@@ -113,7 +113,7 @@ def compose(
             if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
-        known[slot] = inputs, section
+        known[slot] = (_lasting(inputs) if inputs else inputs, section)
         if reads is not None and not inputs and all(type(fragment[2]) is Plain for fragment in section.fragments):
             plan.fixed[slot] = known[slot]  # it holds nothing of the context
         sections.append(section)
@@ -154,25 +154,25 @@ def _render(block: Block, ctx: PromptContext, before: Section | None) -> Section
             rendered = prompt.rendered(ctx)
         except PromptError as error:
             raise error.at(path) from error.__cause__
-        fragments.append((path, prompt, rendered, inputs))
+        fragments.append((path, prompt, rendered, None if inputs is None else _lasting(inputs)))
     return Section(fragments, block.name)
 
 
 def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
-    """Return whether inputs are the same objects as before; of kwargs and extras, the same names and values.
-
-    Those with a value that may have changed since are not.
-    """
+    """Return whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
     for value, before in zip(inputs, known):  # noqa: B905
-        if type(value) is ReadOnlyDict:
-            if value is not before and not (
-                type(before) is ReadOnlyDict
-                and [*value] == [*before]
-                and all(map(is_, value.values(), before.values()))
-            ):
-                return False
-            if not _ATOMS.issuperset(map(type, value.values())):
-                return False
-        elif value is not before:
+        if value is not before and not (
+            type(value) is ReadOnlyDict is type(before)
+            and [*value] == [*before]
+            and all(map(is_, value.values(), before.values()))
+        ):
             return False
     return True
+
+
+def _lasting(inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return the inputs if they can be recognised next time; None when some mapping of them holds what may change."""
+    for value in inputs:
+        if type(value) is ReadOnlyDict and not _ATOMS.issuperset(map(type, value.values())):
+            return None
+    return inputs

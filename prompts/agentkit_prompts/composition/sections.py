@@ -20,7 +20,7 @@ SEPARATOR = "\n\n"
 
 
 Fragment: TypeAlias = tuple[str, BasePrompt, Rendered, tuple[Any, ...] | None]
-"""Path, prompt, its rendering, and the inputs it was rendered from where they are looked up."""
+"""Path, prompt, its rendering, and the inputs it was rendered from where they can be recognised."""
 
 
 class Section(Rendered):

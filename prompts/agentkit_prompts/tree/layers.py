@@ -180,11 +180,14 @@ class Block:
         self.name = name
         placed = [(path, prompt, _reads(prompt)) for path, prompt in prompts]
         known = [names for _, _, names in placed if names is not None]
-        self.reads = _reader(frozenset[str]().union(*known)) if len(known) == len(placed) else None
-        # Where a message is rendered anew, the input is new, and what its only prompt reads is: nothing to look up.
+        names = frozenset[str]().union(*known)
+        is_alone = len(placed) == 1
+        # The input differs every turn: it is looked up where it stands alone, for the steps of its turn.
+        is_known = len(known) == len(placed) and (is_alone or "user_input" not in names)
+        self.reads = _reader(names) if is_known else None
         self.steps: tuple[_Step, ...] = tuple(
             [
-                (path, prompt, None if names is None or "user_input" in names or len(placed) == 1 else _reader(names))
+                (path, prompt, None if names is None or is_alone or "user_input" in names else _reader(names))
                 for path, prompt, names in placed
             ]
         )
@@ -196,13 +199,13 @@ def _reads(prompt: BasePrompt) -> frozenset[str] | None:
 
 
 def _reader(names: Collection[str]) -> Reader:
-    """Return the function that gets the values of `names` from a context: first the input, which differs every turn."""
+    """Return the function that gets the values of `names` from a context; the input, if any, with its kwargs."""
     if "user_input" in names:
-        names = {*names, "additional_kwargs"}  # they are part of it
-    ordered = sorted(names, key=lambda name: (name != "user_input", name))
+        names = {*names, "additional_kwargs"}
+    ordered = ["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in sorted(names)]
     if not ordered:
         return lambda ctx: ()
-    values = attrgetter(*["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in ordered])
+    values = attrgetter(*ordered)
     return values if len(ordered) > 1 else lambda ctx: (values(ctx),)
 
 

@@ -18,7 +18,6 @@ from agentkit.prompts import (
     Document,
     Example,
     ExamplesPrompt,
-    KnowledgePrompt,
     Layers,
     MediaError,
     Memo,
@@ -146,15 +145,14 @@ def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() 
 
 
 def test_the_steps_of_a_turn_render_its_input_once() -> None:
-    layers = Layers("Be brief.", before_input=[KnowledgePrompt(), AdditionalInfoPrompt("{{ root }}")])
-    memo, ctx = Memo(), PromptContext(user_input=UserInput("q", {"root": "/a"}), knowledge=["a fact"])
+    layers = Layers("Be brief.", input=TextPrompt("{{ additional_kwargs.root }}: {{ user_input }}"))
+    memo, ctx = Memo(), PromptContext(user_input=UserInput("q", {"root": "/a"}))
     call = Message("assistant", tool_calls=(ToolCall("c", "look"),))
     first = compose(layers, ctx, memo=memo)
     second = compose(layers, ctx.evolve(intermediate=[call, Message("tool", "seen", tool_call_id="c")]), memo=memo)
     assert second.user is first.user
     assert len(second.messages) == len(first.messages) + 2
-    other = compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), memo=memo)
-    assert other.user.text == first.user.text.replace("/a", "/b")
+    assert compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), memo=memo).user.text == "/b: q"
 
 
 def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
@@ -173,10 +171,10 @@ def test_examples_that_were_chosen_since_are_shown() -> None:
             return [next(turn)]
 
     turn = iter([Example("cat", "meow"), Example("dog", "woof")] * 2)
-    layers = Layers(before_input=ExamplesPrompt(selector=InTurn()))
+    layers = Layers(ExamplesPrompt(selector=InTurn()), conversation=False)
     ctx = PromptContext(user_input="q", examples=[Example("cat", "meow"), Example("dog", "woof")])
     memo = Memo()
-    said = [compose(layers, ctx, memo=memo).user.text for _ in range(2)]
+    said = [compose(layers, ctx, memo=memo).system.text for _ in range(2)]
     assert ["meow" in said[0], "woof" in said[1]] == [True, True]
 
 
