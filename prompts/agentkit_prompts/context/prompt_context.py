@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from itertools import compress
-from operator import is_not
+from operator import attrgetter, is_not
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
@@ -178,7 +178,7 @@ class UserInput:
 
 
 @final
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
 class PromptContext(Derived):
     """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
 
@@ -256,42 +256,40 @@ class PromptContext(Derived):
                 documents = _documents(value, name, problems)
         if not isinstance(allow_media, bool):
             problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
-        values: dict[str, Any] = {
-            "user_input": user_input,
-            "conversation": conversation,
-            "recalled": recalled,
-            "documents": documents,
-            "knowledge": knowledge,
-            "summary": summary,
-            "tools": tools,
-            "examples": examples,
-            "intermediate": intermediate,
-            "locale": locale,
-            "now": now,
-            "extra": extra,
-            "session_key": session_key,
-            "selections": selections,
-            "kept_kwargs": kept_kwargs,
-        }
-        given = compress(CONTEXT_FIELDS, map(is_not, values.values(), _DEFAULTS))
-        self._fill(values, [*given], problems, _MEDIA_READERS if allow_media is True else _READERS)
+        values = [
+            user_input,
+            conversation,
+            recalled,
+            documents,
+            knowledge,
+            summary,
+            tools,
+            examples,
+            intermediate,
+            locale,
+            now,
+            extra,
+            session_key,
+            selections,
+            kept_kwargs,
+        ]
+        given = compress(CONTEXT_FIELDS, map(is_not, values, _DEFAULTS))
+        self._fill(values, given, problems, _MEDIA_READERS if allow_media is True else _READERS)
 
-    def _fill(
-        self, values: dict[str, Any], given: Collection[str], problems: Problems, readers: Mapping[str, Reader]
-    ) -> None:
-        """Put the values of all fields, in their order; those that are `given` are read first."""
+    def _fill(self, values: list[Any], given: Iterable[str], problems: Problems, readers: Mapping[str, Reader]) -> None:
+        """Put the `values` of all fields, in their order; those that are `given` are read first."""
+        given = list(given)
         for name in given:
-            values[name] = readers[name](values[name], name, problems)
+            at = _PLACES[name]
+            values[at] = readers[name](values[at], name, problems)
         if problems:
             raise ContextError("PromptContext", problems)
-        if (key := values["session_key"]) is not None:
+        if (key := values[_SESSION_KEY]) is not None:
             nonce = nonce_of(key)
             for name in _UNTRUSTED.intersection(given):
-                values[name] = without_nonce(values[name], nonce)
-        vars(self).update(values)  # all at once: field by field takes as long as all the rest
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self)
+                values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
+        for put, value in zip(_SETTERS, values):  # noqa: B905 (`strict` is slow)
+            put(self, value)
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
@@ -312,8 +310,11 @@ class PromptContext(Derived):
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given, allow_media=allow_media)
+        values = [*_values(self)]
+        for name, value in given.items():
+            values[_PLACES[name]] = value
         copy = object.__new__(type(self))
-        copy._fill({**vars(self), **given}, given, [], _READERS)
+        copy._fill(values, given, [], _READERS)
         return copy
 
 
@@ -363,4 +364,8 @@ _HIDDEN = ("session_key", "selections", "kept_kwargs")
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
 """The names every template can read."""
+_PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}
+_SESSION_KEY = _PLACES["session_key"]
 _DEFAULTS = tuple([NO_DATA if item.name == "extra" else item.default for item in fields(PromptContext)])
+_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
+_values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)
