@@ -75,6 +75,7 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     runs.close()
 
 
+@pytest.mark.long
 async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
