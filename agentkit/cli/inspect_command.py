@@ -99,7 +99,10 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
         else:
             missing.append(name)
     for name in missing:
-        complain(f"{name!r} is neither the file of a journal nor a conversation with messages")
+        complain(
+            f"{name!r}: there is no such file, nor a conversation of that name with messages; `agentkit run "
+            "--journal FILE` keeps a journal, and `agentkit sessions list` shows the conversations"
+        )
     if missing:
         raise typer.Exit(1)
     return runs, sessions

@@ -354,7 +354,7 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("nothing", "nobody"), "'nothing' is neither the file of a journal nor a conversation"),
+        (("nothing", "nobody"), "'nothing': there is no such file, nor a conversation of that name"),
         (("bad.journal",), "journal, line 1: not JSON"),
         (("new.journal",), "written by a newer agentkit"),
         (("--agent", "desk"), "desk"),
