@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -21,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from agentkit.errors import AgentError
+from agentkit.finite_json import finite_json
 from agentkit.inspector import answers
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
@@ -174,7 +174,7 @@ async def _read(request: Request, body: type[Body]) -> Body:
     except TimeoutError:
         raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
     try:
-        given = from_json(bytes(data), allow_inf_nan=False)
+        given = finite_json(bytes(data))
     except ValueError as error:
         raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
     return body.model_validate(given)

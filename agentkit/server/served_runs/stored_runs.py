@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    case,
     create_engine,
     delete,
     event,
@@ -113,6 +114,7 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = (
     *("input", "output", "citations", "unknown_labels", "error", "finish_reason", "usage", "waiting", "decisions"),
 )
+_DAMAGED = {"type": "StoredRunsError", "message": "what is stored of this run is damaged"}
 _COLUMNS = tuple([name for name in RunRecord.__dataclass_fields__ if name not in _BODY])
 
 
@@ -228,6 +230,7 @@ class StoredRuns:
     def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         """Return what `page` does, without what came of the runs: a list of many is read in little time."""
         asked = func.json_extract(_runs.c.body, "$.input", "$.finish_reason")  # of two values it makes an array
+        asked = case((func.json_valid(_runs.c.body) == 1, asked), else_="[null,null]")
         with self._lock, self._engine.connect() as connection:
             query = _newest(connection, select(asked, *[_runs.c[name] for name in _COLUMNS]), tenant, wanted)
             rows = connection.execute(query).all()
@@ -238,10 +241,11 @@ class StoredRuns:
         return found
 
     def unfinished(self) -> Sequence[RunRecord]:
-        """Return the runs of all tenants that are queued or running, the oldest first."""
+        """Return the runs of all tenants that are queued or running, the oldest first; damaged ones are left out."""
         query = select(_runs).where(_runs.c.status.in_(("queued", "running"))).order_by(_runs.c.number)
         with self._lock, self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query).mappings()]
+            found = [_record(row) for row in connection.execute(query).mappings()]
+        return [one for one in found if one.error is not _DAMAGED]
 
     def delete(self, tenant: str, run_id: str) -> None:
         """Forget a run with its events and its journal; one that is not there already is."""
@@ -407,7 +411,12 @@ def _unknown(run_id: str) -> UnknownResource:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    """Write JSON as SQLite reads it too; numbers that it has not, such as NaN, become null."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
 
 
 def _row(record: RunRecord) -> dict[str, Any]:
@@ -419,7 +428,13 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> RunRecord:
-    body = json.loads(row["body"])
-    known = {name: row[name] for name in _COLUMNS} | {name: body[name] for name in _BODY if name in body}
-    known["usage"], known["waiting"] = Usage(**body["usage"]), tuple([WaitingCall(*call) for call in body["waiting"]])
-    return RunRecord(**known)
+    """Return a run as it is stored; one whose body is damaged has none, so that others are listed all the same."""
+    known = {name: row[name] for name in _COLUMNS}
+    try:
+        body = json.loads(row["body"])
+        usage, waiting = Usage(**body["usage"]), tuple([WaitingCall(*call) for call in body["waiting"]])
+        return RunRecord(
+            **known | {name: body[name] for name in _BODY if name in body} | {"usage": usage, "waiting": waiting}
+        )
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return RunRecord(**known | {"error": _DAMAGED})
