@@ -308,9 +308,10 @@ class DurableStore:
         raise RunNotFound(run_id)
 
     def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
-        if not run_ids:  # which would be all of them
+        ids = [run_id for run_id in run_ids if "\0" not in run_id]  # PostgreSQL has no such text
+        if not ids:  # which would be all of them
             return []
-        return [*self.client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads)]
+        return [*self.client.list_workflows(workflow_ids=ids, name=WORKFLOW, **loads)]
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]

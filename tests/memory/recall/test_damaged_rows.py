@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from agentkit.memory import Gate, IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.tables import items
 from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
@@ -159,6 +161,19 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
             memory.session("s")
         memory.session("other").append(Message("user", "zebra"))
+
+
+@pytest.mark.parametrize(
+    "damage", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 0", "itemised_seq = 1"]
+)
+def test_a_conversation_whose_numbers_are_damaged_keeps_no_other_from_the_index(home: Path, damage: str) -> None:
+    alter(home, f"UPDATE branches SET {damage}")
+    with Memory.open(home) as memory:
+        memory.session("other").append(Message("user", "zebra of another conversation"))
+        memory.worker().drain()
+        with memory._store.database.read() as connection:
+            texts = connection.scalars(select(items.c.text)).all()
+        assert texts.count("zebra of another conversation") == texts.count("zebra turn") == 1
 
 
 @pytest.mark.parametrize(("column", "value"), [("scope_id", "x'ff'"), ("text", "x'00fffe'")])
