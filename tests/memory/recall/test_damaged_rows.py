@@ -163,6 +163,23 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         memory.session("other").append(Message("user", "zebra"))
 
 
+@pytest.mark.parametrize("is_item", [True, False])
+def test_an_item_whose_id_is_damaged_is_reported_and_keeps_no_other_from_the_index(home: Path, is_item: bool) -> None:
+    if is_item:
+        alter(home, "UPDATE items SET id = 'wrong' WHERE text = 'zebra poison fact'")
+    alter(
+        home,
+        "UPDATE vector_state SET have = 0, item_id = 'wrong' WHERE item_id = (SELECT min(item_id) FROM vector_state)",
+    )
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra fact that is new")
+        memory.worker().drain()
+        for found in (memory.admin.verify(), memory.admin.repair().after, memory.admin.rebuild()):
+            assert found.problems == {"wrong": "it is damaged: its id is not a UUID, and no index takes it"}
+        texts = {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
+        assert {"zebra fact", "zebra fact that is new"} <= texts
+
+
 @pytest.mark.parametrize(
     "damage", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 0", "itemised_seq = 1"]
 )
