@@ -21,11 +21,11 @@ from starlette.routing import Route
 
 from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
-from agentkit.finite_json import finite_json
 from agentkit.inspector import answers
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
+from agentkit.request_json import request_json
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError
@@ -177,9 +177,9 @@ async def _read(request: Request, body: type[Body]) -> Body:
     except TimeoutError:
         raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
     try:
-        given = finite_json(bytes(data))
+        given = request_json(bytes(data))
     except ValueError as error:
-        raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
+        raise HTTPException(400, f"the request is not JSON that is read here: {error}"[:_MAX_MESSAGE]) from error
     return body.model_validate(given)
 
 
