@@ -216,9 +216,12 @@ class DurableStore:
                 found[one.workflow_id] = None
         return found
 
+    def lines(self, run_id: str) -> list[str]:
+        """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
+        return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+
     def _journal(self, one: Status) -> Journal:
-        steps = self.client.list_workflow_steps(one.workflow_id)
-        lines = [step["output"] for step in steps if step["function_name"] == JOURNAL]  # in pieces, without the first
+        lines = self.lines(one.workflow_id)
         if not all(isinstance(line, str) for line in lines):
             raise JournalError(f"run {one.workflow_id!r}: what is stored of its journal is damaged")
         return Journal.loads("".join([_request_of(one).head, *lines]))
