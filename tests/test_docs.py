@@ -42,6 +42,10 @@ class Block(NamedTuple):
     title: str = ""
 
 
+def _id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
 def _title(info: str) -> str:
     found = re.search(r'title="([^"]+)"', info)
     return found[1] if found else ""
@@ -136,7 +140,10 @@ def openai() -> Iterator[str]:
         yield server.url
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.long] if page.name in SHELL else [], id=_id(page)) for page in PAGES],
+)
 def test_the_code_of_a_page_does_what_the_page_says(
     page: Path, openai: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +158,7 @@ def test_the_code_of_a_page_does_what_the_page_says(
         run(page, list(blocks(page.read_text("utf-8"))), module.__dict__, shell)
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=_id)
 def test_the_scripts_a_page_names_exist_and_can_be_run(page: Path) -> None:
     for block in blocks(page.read_text("utf-8")):
         if block.language == "bash":

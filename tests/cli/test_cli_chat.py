@@ -253,6 +253,7 @@ def test_a_second_process_on_the_index_searches_without_it_and_says_who_has_it(
         assert "BM25 in SQL" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_locked_database_is_reported_and_nothing_is_lost(run: Run, ingested: None, folder: Path) -> None:
     with closing(sqlite3.connect(folder / ".agentkit/memory.db")) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -35,6 +35,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
             yield (*path, name), command
 
 
+@pytest.mark.long
 def test_every_command_has_an_example_that_it_takes_and_json_and_needs_no_store_to_show_it(
     run: Run, folder: Path
 ) -> None:

@@ -178,6 +178,7 @@ def test_the_meta_template_of_the_configuration_is_used_where_it_is_for_such_a_m
     assert texts_of(server.to("metal")[-1]) == ["3+3"] or texts_of(server.to("metal")[-1]) == ["2+2"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_stopped_by_ctrl_c_it_goes_on_where_it_was(
     run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch

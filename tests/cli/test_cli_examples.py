@@ -76,6 +76,7 @@ def test_the_demo_answers_from_recall_and_with_a_tool_and_shows_how() -> None:
     assert "the chunk cited is in the files: docs/" in checked
 
 
+@pytest.mark.long
 def test_the_demo_asks_a_real_model_where_there_is_one(server: ChatServer) -> None:
     def answers(asked: Asked) -> Response:
         question = asked.body["messages"][1]["content"]

@@ -268,6 +268,7 @@ def test_one_conversation_is_erased(run: Run, folder: Path, ingested: None) -> N
     assert (done.exit_code, done.stderr) == (1, "there is no conversation one\n")
 
 
+@pytest.mark.long
 def test_an_erasure_that_cannot_reach_the_index_says_so_and_goes_on_later(
     run: Run, start: Start, folder: Path, ingested: None
 ) -> None:

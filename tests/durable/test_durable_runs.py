@@ -497,6 +497,7 @@ async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Workin
     assert runs.store.lines("done") == [] and runs.store.tables.calls(["done"]) == []
 
 
+@pytest.mark.long
 async def test_runs_that_ended_some_time_ago_are_deleted_and_what_may_go_on_stays(
     working: Working, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

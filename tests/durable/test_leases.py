@@ -36,6 +36,7 @@ def locked(url: str, table: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["url", "postgres_url"])
 async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_lease(
     kind: str, request: pytest.FixtureRequest
@@ -65,6 +66,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
     runs.close()
 
 
+@pytest.mark.long
 async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_made_again(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ async def test_answers_and_errors_are_written_in_order_and_asking_again_does_not
         await agent.map(["a"], name="numbers", out=tmp_path / "new.jsonl")
 
 
+@pytest.mark.long
 async def test_a_rate_and_a_limit_for_each_tenant_are_kept(working: Working, tmp_path: Path) -> None:
     model = Counting()
     agent = Agent(model, "You answer.", name="mapper")

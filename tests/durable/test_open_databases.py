@@ -10,6 +10,7 @@ from agentkit import Runs
 from agentkit.durable import DurableError
 
 
+@pytest.mark.long
 def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
     def compiled() -> int:
         gc.collect()

@@ -26,6 +26,7 @@ def command(url: str, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
+@pytest.mark.long
 async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(working: Working, url: str) -> None:
     agent = Agent(ScriptedModel.repeat(lambda sent: f"did {sent.user.text}"), "You work.", name="nightly")
     runs = working(agent)

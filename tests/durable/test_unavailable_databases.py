@@ -83,6 +83,7 @@ async def test_an_id_that_postgresql_cannot_hold_is_that_of_no_run(postgres_url:
     runs.close()
 
 
+@pytest.mark.long
 async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
         assert (await handle.info()).attempts >= 2
 
 
+@pytest.mark.long
 async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and_limits_go_on(
     url: str, tmp_path: Path, agents: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and
         assert [span["name"] for span in trace["spans"]][:2] == ["chat", "execute_tool help"]
 
 
+@pytest.mark.long
 def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, agents: Callable[[str], Any]) -> None:
     other_name = tmp_path / "other.db"
     other_name.symlink_to(url.removeprefix("sqlite:///"))

@@ -102,6 +102,7 @@ def test_a_name_that_a_row_has_twice_is_an_error(tmp_path: Path, name: str, text
         load_rows(tmp_path / name)
 
 
+@pytest.mark.long
 def test_what_is_wrong_with_a_hundred_thousand_columns_is_found_at_once(tmp_path: Path) -> None:
     def problem(head: str) -> str:
         (tmp_path / "rows.csv").write_text(head)

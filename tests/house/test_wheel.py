@@ -65,6 +65,7 @@ def wheel(built: Built) -> zipfile.ZipFile:
     return built.wheel
 
 
+@pytest.mark.long
 def test_the_source_holds_what_git_tracks_and_nothing_else(built: Built) -> None:
     names = {name.partition("/")[2] for name in built.sdist.getnames()}
     assert names - built.tracked == {"PKG-INFO"}

@@ -95,6 +95,7 @@ def test_what_a_model_thought_goes_back_to_its_endpoint_and_to_no_other(server: 
     assert "two and three" not in str(server.to(name)[-1].body)
 
 
+@pytest.mark.long
 def test_a_model_that_is_gone_leaves_no_socket_to_the_garbage_collector(server: ChatServer) -> None:
     name = server.on("gone", says("Hi"))
     agent_for(server, name).run_sync("Hello")

@@ -353,6 +353,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
+@pytest.mark.long
 @pytest.mark.untraced
 @pytest.mark.parametrize("make", [firm, deep])
 def test_it_goes_on_from_any_line_of_its_journal_with_nothing_done_twice(

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from subprocess import PIPE
 
+import pytest
+
 from tests.effort import tries
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +146,7 @@ CASES = [
 """What hangs, and how the run was started. Each takes some seconds, in which it waits: they wait together."""
 
 
+@pytest.mark.long
 def test_whatever_hangs_is_cut_at_the_limit_and_the_process_ends(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HANGS)

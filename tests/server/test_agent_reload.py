@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from agentkit import Message, Runs, ScriptedModel, ToolCall
 from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
@@ -71,6 +73,7 @@ def test_a_changed_file_is_taken_for_the_next_run_and_a_broken_one_changes_nothi
     memories.close()
 
 
+@pytest.mark.long
 def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None:
     file, tools = tmp_path / "agent.yaml", tmp_path / "tools.py"
     file.write_text("name: a\nmodel: offline\nmemory: true\ntools: [./tools.py:price]\n")

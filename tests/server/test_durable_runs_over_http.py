@@ -198,6 +198,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
     records.close()
 
 
+@pytest.mark.long
 async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the_next_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

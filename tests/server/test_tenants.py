@@ -376,6 +376,7 @@ def test_a_fork_has_the_kwargs_of_its_source_and_counts_as_a_conversation(tmp_pa
         store.fork(owner, "one", "three", None)
 
 
+@pytest.mark.long
 def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -> None:
     owner = Owner("acme", "ada")
     with Memory.open(tmp_path / "home") as memory:

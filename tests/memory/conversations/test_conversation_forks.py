@@ -82,6 +82,7 @@ def test_a_fork_of_a_fork_shows_both_and_one_from_before_the_first_fork_only_wha
     ]
 
 
+@pytest.mark.long
 @given(steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 3)), max_size=12))
 @settings(max_examples=tries(8, 25), deadline=None)
 def test_forks_show_what_copies_would(

@@ -168,6 +168,7 @@ def check_shared(memory: Memory, writers: int, times: int) -> None:
         assert mine == [f"{writer} {number}" for number in range(times)]
 
 
+@pytest.mark.long
 def test_processes_that_write_one_conversation_lose_nothing(home: Path) -> None:
     context = multiprocessing.get_context("spawn")
     times = tries(12, 40)

@@ -101,6 +101,7 @@ def test_the_owner_indexes_what_others_queued_before_it_recalls(home: Path, docs
         assert check(owner) == 1
 
 
+@pytest.mark.long
 def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
     home: Path, docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_crash_between_any_two_writes_is_repaired_by_the_next_opening(
             assert [found.text for found in memory.recall("zebra")] == [f"# {number}\nzebra {number}"]
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_nothing_is_lost_doubled_or_left_over(home: Path, docs: Path) -> None:
     moment = random.Random(7)
     last = tries(2, 5) - 1
@@ -377,6 +379,7 @@ WRITER = """if True:
 """Writes points of growing versions, and removes some (a negative version), for as long as it is let live."""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
 def test_killed_while_segments_are_closed_the_index_holds_what_was_flushed(tmp_path: Path) -> None:
     moment = random.Random(3)

@@ -76,6 +76,7 @@ def fill(memory: Memory, docs: Path) -> None:
     memory.session("s").append(Message("user", "I like the heron.", name="Ada"))
 
 
+@pytest.mark.long
 def test_while_another_process_owns_the_index_sql_is_searched_by_the_same_policy(home: Path, docs: Path) -> None:
     with Memory.open(home) as memory:
         fill(memory, docs)
@@ -117,6 +118,7 @@ def test_an_index_that_fails_when_it_is_asked(home: Path, docs: Path, error: Exc
         assert str(error) in recall.degraded[0]
 
 
+@pytest.mark.long
 def test_an_index_that_cannot_be_opened(home: Path, docs: Path, tmp_path: Path) -> None:
     with Memory.open(home) as memory:
         fill(memory, docs)

@@ -110,6 +110,7 @@ def backlog(memory: Memory, count: int) -> None:
             )
 
 
+@pytest.mark.long
 def test_while_an_embedder_hangs_over_ten_thousand_rows_of_another_tenant_recall_answers(
     home: Path, stalling: Stalling
 ) -> None:

@@ -463,6 +463,7 @@ def test_killed_between_any_two_writes_the_next_call_goes_on(
     assert set(points) - set(killed) <= {"worker.deleted"}  # nothing is removed from an index here
 
 
+@pytest.mark.long
 def test_a_second_process_reads_the_old_space_until_it_can_read_the_new_one(home: Path, docs: Path) -> None:
     write(docs)
     with Memory.open(home, embedder=Words("one")) as owner:

@@ -137,6 +137,7 @@ def test_deleting_a_long_conversation_lets_others_write_in_between(either: Memor
     assert either.admin.verify().ok and either.admin.verify().points == 1
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="processes are killed by signals")
 @pytest.mark.parametrize("step", [1, 2, 4, 5])
 def test_a_deletion_that_was_killed_goes_on_when_the_store_is_opened(home: Path, step: int) -> None:

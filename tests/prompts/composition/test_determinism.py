@@ -71,6 +71,7 @@ def run(**environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_every_process_composes_the_same_bytes() -> None:
     said = {
         run(PYTHONHASHSEED="0"),

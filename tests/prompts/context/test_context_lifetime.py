@@ -97,6 +97,7 @@ def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
     assert [ref() for ref in seen if ref() is not None] == []
 
 
+@pytest.mark.long
 @pytest.mark.untraced
 def test_thousands_of_contexts_leave_nothing() -> None:
     memo = Memo()

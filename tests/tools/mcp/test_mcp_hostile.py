@@ -164,6 +164,7 @@ def test_an_agent_goes_on_after_every_lie(liar: MCPToolset) -> None:
     assert sum(message.role == "tool" for message in result.messages) == len(lies)
 
 
+@pytest.mark.long
 def test_a_list_of_tools_that_never_ends_is_refused() -> None:
     with MCPToolset(command("bare")) as server:
         assert list(server) == []
