@@ -86,6 +86,21 @@ def test_a_fact_with_damaged_metadata_is_listed_with_its_problem_and_can_be_remo
         assert [each.id for each in memory.facts.list()] == [good.id]
 
 
+@pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
+def test_a_document_with_damaged_metadata_is_listed_with_its_problem(home: Path, meta: str) -> None:
+    with Memory.open(home) as memory:
+        memory.documents.add("zebra given", source="good", metadata={"problem": "mine"})
+        memory.documents.add("zebra bad", source="bad")
+    alter(home, f"UPDATE documents SET meta = '{meta}' WHERE source = 'bad'")
+    alter(home, f"UPDATE items SET meta = '{meta}' WHERE text = 'zebra bad'")
+    with Memory.open(home) as memory:
+        listed = {each.source: each for each in memory.documents.list()}
+        assert "its metadata " in listed["bad"].problem and listed["bad"].metadata == {}
+        assert (listed["good"].metadata, listed["good"].problem) == ({"problem": "mine"}, "")
+        assert [chunk.text for chunk in memory.documents.chunks("bad")] == ["zebra bad"]
+        assert memory.documents.forget("bad")
+
+
 def nested(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
