@@ -83,6 +83,7 @@ def measure(conversation: dict[str, Any], policy: str, model: str | None) -> Ite
     last = max((said_at(turn) or 0.0 for turn in conversation["turns"]), default=0.0)
     with tempfile.TemporaryDirectory() as folder, opened(Path(folder), model) as memory:
         ids = remember(memory, conversation)
+        memory.worker().drain()  # a recall waits for no vector
         for question in conversation["questions"]:
             if question["evidence"]:
                 now = said_at(question) or last or None

@@ -192,7 +192,7 @@ def _run_view(found: InspectedRun) -> Json:
 
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
-    """Return a session with its last turns and those around one, those of known runs with the id of the run."""
+    """Return a session with the turns around one, or its last ones, those of known runs with the id of the run."""
     session, runs = await _session_and_runs(source, name, _FIRST_LISTED if turn is None else _MAX_LISTED)
     view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
     return {**view, "session": name, "agents": sorted({one.agent for one in runs})}

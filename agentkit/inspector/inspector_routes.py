@@ -88,7 +88,8 @@ def routes(source: SourceOf) -> list[Route]:
         found = files.get(request.path_params.get("name", "index.html"))
         if found is None:
             return Response("not found", 404, _HEADERS, "text/plain")
-        headers = {**_HEADERS, "cache-control": "no-cache", "vary": "Accept-Encoding"}
+        kept = "max-age=31536000, immutable" if request.url.query == found.version else "no-cache"
+        headers = {**_HEADERS, "cache-control": kept, "vary": "Accept-Encoding"}
         if "gzip" not in request.headers.get("accept-encoding", ""):
             return Response(found.plain, 200, headers, found.media_type)
         return Response(found.packed, 200, {**headers, "content-encoding": "gzip"}, found.media_type)

@@ -23,19 +23,19 @@ Json = dict[str, Any]
 
 
 def session_view(session: Session, *, runs: Sequence[RunSummary] = (), turn: int | None = None) -> Json:
-    """Return a session with the last of its turns, oldest first, and those around one; `turns_view` gives the others.
+    """Return a session with the turns around one, or its last ones, oldest first; `turns_view` gives the others.
 
     `count` is how many turns it has, and `most` the tokens of the largest one.
 
     Args:
         session: The conversation.
         runs: Runs on it, newest first.
-        turn: A turn that is looked at, from 0.
+        turn: A turn that is looked at, from 0; the last one when not given.
     """
     sizes = session.conversation.derive(_COUNT)
     turns = session_turns(session.conversation)
     last = max(0, len(turns) - _LAST)
-    around = [] if turn is None or turn >= last else turns_view(session, max(0, turn - _MAX_TURNS // 2), runs=runs)
+    first = last if turn is None else max(0, min(last, turn - _MAX_TURNS // 2))
     return {
         "session": session.id,
         "messages": len(session.conversation),
@@ -43,7 +43,7 @@ def session_view(session: Session, *, runs: Sequence[RunSummary] = (), turn: int
         "kwargs": dict(getattr(session, "additional_kwargs", None) or {}),
         "count": len(turns),
         "most": max([sum(sizes[start:stop]) for start, stop in turns], default=0),
-        "turns": [*(one for one in around if one["turn"] < last), *turns_view(session, last, runs=runs)],
+        "turns": turns_view(session, first, runs=runs),
     }
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from agentkit.server.server_errors import Conflict, ServerFull, UnknownResource
 from agentkit.session import InMemorySession, Session
 from agentkit_memory import AlreadyUsed, Memory, NotFound, Scope, StoredSession
-from agentkit_memory.conversations.listing import newest_sessions
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import MessageError
@@ -100,7 +99,9 @@ class SessionStore:
                 found.refresh()
         except NotFound:  # it was deleted, and another one has its name now
             found = None
-        found = found or self._within(owner).session(name)
+        if found is None:
+            found = self._within(owner).session(name)
+            self._drop_deleted()
         with self._lock:
             self._read[owner, name] = found
             self._read.move_to_end((owner, name))
@@ -119,8 +120,7 @@ class SessionStore:
     def newest(self, owner: Owner, limit: int) -> Sequence[tuple[Owner, str]]:
         """Return the conversations used last, the newest first; of a tenant, also those of its users."""
         if self.memory is not None:
-            scope = Scope(owner.tenant, user=owner.user)
-            found = newest_sessions(self.memory._store.database, scope, limit=limit)
+            found = self._within(owner).newest_sessions(limit=limit)
             return [(Owner(owner.tenant, user), name) for user, name in found]
         with self._lock:
             mine = [
@@ -205,6 +205,16 @@ class SessionStore:
         except (MessageError, NotFound, AlreadyUsed) as error:
             raise Conflict(f"it cannot be forked there: {error}", param="at") from error
         return self.get(owner, to)
+
+    def _drop_deleted(self) -> None:
+        """Close the conversations that another process deleted since they were read."""
+        with self._lock:
+            known = list(self._read.items())
+        for (owner, name), session in known:
+            try:
+                session.refresh()
+            except NotFound:
+                self._drop(owner, name)
 
     def _drop(self, owner: Owner, name: str) -> None:
         """Close a conversation that stays open for readers."""

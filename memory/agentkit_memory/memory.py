@@ -248,6 +248,21 @@ class Memory:
 
         return sessions_of(self._store.database, self.scope, name=name, after=after, limit=limit)
 
+    def newest_sessions(self, *, limit: int = 50) -> tuple[tuple[str, str], ...]:
+        """Return user and name of the conversations of this tenant and its users, that which was used last first.
+
+        In the scope of a user, only those of that user; those that an agent keeps for itself are left out.
+
+        Args:
+            limit: Most to return.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        from agentkit_memory.conversations.listing import newest_sessions
+
+        return newest_sessions(self._store.database, self.scope, limit=limit)
+
     def delete_session(self, session_id: str) -> bool:
         """Delete a conversation of this scope, its forks and everything made of it; return whether there was one.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -29,7 +30,7 @@ from agentkit import (
 )
 from agentkit.cli.app import app
 from agentkit.durable.durable_errors import DatabaseUnavailable
-from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, routes
+from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, page_files, routes
 from agentkit.inspector.local_page import local_app
 from agentkit.prompts import TextPrompt
 from agentkit_memory import Memory, Scope, StoreUnavailable
@@ -88,7 +89,7 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     turns = [httpx2.get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
     assert [len(one) for one in turns] == [50, 50, 0] and turns[1][0]["turn"] == 950
     around = httpx2.get(f"{url}api/session?name=ada&turn=499").json()["turns"]
-    assert [one["turn"] for one in around] == [*range(474, 524), *range(961, 1001)]
+    assert [one["turn"] for one in around] == [*range(474, 524)]
     assert httpx2.get(f"{url}api/session?name=ada&turn=x").status_code == 400
     of_run, last, plain, chosen = [
         post(url, "compose", base={"session": "ada", **base}, journal=True).json()
@@ -98,6 +99,27 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     assert (plain["run"], chosen["run"], plain["agent"]) == (None, None, "support")
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
         assert httpx2.get(f"{url}api/turns?{wrong}").status_code == 400
+
+
+def test_the_modules_are_one_script_and_an_address_with_a_hash_is_kept_for_ever(url: str) -> None:
+    page = httpx2.get(url)
+    assert page.headers["cache-control"] == "no-cache"
+    found = [f"{name}?{version}" for name, version in re.findall(r'="([\w.]+)\?([0-9a-f]+)"', page.text)]
+    assert {one.partition("?")[0] for one in found} == {"mark.svg", "inspector.css", "dark.css", "main.js"}
+    for address in found:
+        kept = [httpx2.get(f"{url}{one}").headers["cache-control"] for one in (address, address + "0", address[:-17])]
+        assert kept == ["max-age=31536000, immutable", "no-cache", "no-cache"]
+    script = httpx2.get(f"{url}main.js").text
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+    assert all(script.count(f"const ${path.stem} = ") == 1 for path in PAGE.glob("*.js"))
+    assert httpx2.get(f"{url}side.js").status_code == 404
+
+
+@pytest.mark.parametrize("line", ['import * as a from "./dom.js";', "export default 1;", 'await import("./dom.js");'])
+def test_a_module_that_cannot_be_joined_is_named(line: str) -> None:
+    parts = {"main.js": 'import { a as b } from "./dom.js";\nb();\n', "dom.js": f"export const a = 1;\n{line}\n"}
+    with pytest.raises(ValueError, match=r"dom\.js: expected"):
+        page_files._joined(parts, "main.js")
 
 
 @pytest.mark.parametrize(

@@ -435,6 +435,27 @@ def test_a_narrow_screen_shows_one_thing_at_a_time(browser: sync_api.Browser, ur
     context.close()
 
 
+@pytest.mark.parametrize("width", [320, 375])
+def test_a_narrow_screen_cuts_no_tab_off_and_the_way_back_stands_at_the_left(
+    browser: sync_api.Browser, url: str, width: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 760})
+    page = context.new_page()
+    page.goto(f"{url}#/run/run-waiting?tab=timeline")
+    expect(page.get_by_role("tab", selected=True)).to_contain_text("Timeline")
+    for one in page.get_by_role("tab").all():
+        expect(one).to_be_in_viewport(ratio=1)
+    if width == 375:
+        assert len({one.bounding_box()["y"] for one in page.get_by_role("tab").all()}) == 1  # they fit in one line
+    lefts = []
+    for where in ("#/run/run-waiting", "#/new"):
+        page.goto(f"{url}{where}")
+        expect(page.get_by_role("heading", name="New run" if where == "#/new" else "Please refund")).to_be_visible()
+        lefts.append(page.get_by_role("button", name="Back to the list").bounding_box()["x"])
+    assert lefts[0] == lefts[1]
+    context.close()
+
+
 def test_hostile_text_is_text_everywhere(page: Page, serve: Serve) -> None:
     text = "\n".join(HOSTILE)
     session = InMemorySession(id=f"s {HOSTILE[0]}")

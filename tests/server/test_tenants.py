@@ -21,7 +21,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server.access import Access, add_token, token_hash
 from agentkit.server.http_app import Server
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
+from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
@@ -393,6 +393,19 @@ def test_a_deleted_conversation_does_not_stay_open_for_readers(tmp_path: Path) -
             assert opened() is None
 
 
+def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_is_read(tmp_path: Path) -> None:
+    owner = Owner("acme", "ada")
+    with Memory.open(tmp_path / "home") as memory, Memory.open(tmp_path / "home", scope=Scope("acme")) as elsewhere:
+        store = SessionStore(memory, 2)
+        for name in ("one", "two", "three"):
+            store.open(owner, name).append(Message("user", "Hi"))
+        opened, kept = [weakref.ref(store.read(owner, name)) for name in ("one", "two")]
+        elsewhere.within(Scope("acme", user="ada")).delete_session("one")
+        store.read(owner, "three")
+        gc.collect()
+        assert opened() is None and kept() is not None
+
+
 @pytest.mark.parametrize("text", ["a \ud800 b", "a \x00 b", 'é\u2028"', ""])
 def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
     store = StoredRuns()
@@ -403,9 +416,9 @@ def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
     store.add(record)
     store.add(replace(record, id="q", input=None, output=text, finish_reason="stop"))
     wanted = RunsWanted(session="s")
-    rest: Any = {"output": None, "citations": (), "unknown_labels": ()}
-    assert store.headings("acme", wanted) == [replace(one, **rest) for one in store.page("acme", wanted)]
-    assert store.headings("acme", RunsWanted(before="q")) == [record] and store.headings("evil", wanted) == []
+    listed = RunHeading("r", "a", "", "s", "finished", 1, text)
+    assert store.headings("acme", wanted) == [listed._replace(id="q", text=""), listed]
+    assert store.headings("acme", RunsWanted(before="q")) == [listed] and store.headings("evil", wanted) == []
     store.close()
 
 

@@ -61,7 +61,7 @@ export function folded(text, { more = 0, load = null, fold = FOLD } = {}) {
   const nodes = [...shown(text.slice(0, fold))];
   let at = Math.min(fold, text.length);
   const button = h("button", { class: "more", type: "button" });
-  const label = () => `Show ${(text.length - at + more).toLocaleString("en")} more characters`;
+  const label = () => `Show ${number(text.length - at + more)} more characters`;
   button.textContent = label();
   button.addEventListener("click", async (event) => {
     event.stopPropagation();
@@ -86,7 +86,11 @@ export function folded(text, { more = 0, load = null, fold = FOLD } = {}) {
   return nodes;
 }
 
-export const number = (value) => Number(value || 0).toLocaleString("en");
+// Whole numbers need no tables of languages, which take a browser longer to load than all else that is shown first.
+export function number(value) {
+  const given = Number(value || 0);
+  return Number.isSafeInteger(given) ? String(given).replace(/\B(?=(\d{3})+$)/g, ",") : given.toLocaleString("en");
+}
 export const percent = (share) => (share > 0 && share < 0.001 ? "<0.1 %" : `${(share * 100).toFixed(share < 0.0995 || (share > 0.985 && share < 0.9995) ? 1 : 0)} %`);
 
 export function money(value) {

@@ -1,12 +1,18 @@
-// The page: which run or turn is shown, and its tabs. What only one tab needs is loaded with that tab.
+// The page: which run or turn is shown, and its tabs.
 
-import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
-import { get, post, keepToken, onToken } from "./api.js";
 import { composed, first, session as asked } from "./begin.js";
+import { get, post, keepToken, onToken } from "./api.js";
 import { TABS, address, read } from "./place.js";
+import { h, replace, shown, number, money, percent, problem, empty, choice, icon, say, plain } from "./dom.js";
+import { changesView } from "./changes.js";
+import { Form } from "./form.js";
 import { LayersView, bar } from "./layers.js";
 import { Parts } from "./parts.js";
+import { PayloadView } from "./payload.js";
+import { PlayView } from "./play.js";
+import { recallView } from "./recall.js";
 import { Side } from "./side.js";
+import { timelineView } from "./timeline.js";
 
 const POLL = 700;
 const TITLE = 200;
@@ -78,7 +84,8 @@ async function draw() {
     return;
   }
   if (place.session !== undefined && place.turn === undefined && state.session.count) {
-    Object.assign(place, last(state.session));
+    Object.assign(place, await last(state.session));
+    if (mine !== turnNumber) return;
     history.replaceState(null, "", address(place));
     app.classList.add("has-content");
   }
@@ -101,7 +108,7 @@ async function ask(place) {
   }
 }
 
-// A session, of whose turns the last are known, and those around one.
+// A session, of whose turns those around one are known, or the last.
 async function opened(name, turn) {
   const known = await first("session");
   const session = known?.session === name ? known : await asked(name, turn);
@@ -109,10 +116,10 @@ async function opened(name, turn) {
   return session;
 }
 
-const last = (session) => {
-  const turn = session.turns.at(session.count - 1);
-  return { turn: turn.turn, run: turn.run };
-};
+async function last(session) {
+  const turn = session.count - 1;
+  return { turn, run: (await session.turns.fetch(turn))?.run };
+}
 
 function fail(error) {
   state.view?.destroy?.();
@@ -302,15 +309,12 @@ function why() {
 }
 
 // The prompts need kwargs that this turn does not have: ask for them.
-async function unknown(error) {
+function unknown(error) {
   const agent = agentOf(agentName());
-  const mine = turnNumber;
   if (error.kind !== "KwargsError" || state.run || !agent) {
     replace(state.panel, h("div", { class: "scroll page" }, problem(error, () => { state.data = null; draw(); })));
     return;
   }
-  const { Form } = await import("./form.js");
-  if (mine !== turnNumber) return;
   const form = new Form(agent.schema, state.session?.kwargs || {});
   replace(
     state.panel,
@@ -338,10 +342,7 @@ function layers() {
   state.view = new LayersView(state.panel, state.data, { load: (path, message) => post(path, { base: own, message, ...kwargsOf() }) });
 }
 
-async function timeline() {
-  const mine = turnNumber;
-  const { timelineView } = await import("./timeline.js");
-  if (mine !== turnNumber) return;
+function timeline() {
   timelineView(state.panel, state.run, {
     onstep: (step) => go({ ...state.place, step, tab: "layers" }),
     decide: async (decisions) => {
@@ -356,8 +357,6 @@ async function timeline() {
 
 async function changes() {
   const mine = turnNumber;
-  const { changesView } = await import("./changes.js");
-  if (mine !== turnNumber) return;
   const { place, data, session, run } = state;
   const options = [];
   for (let step = data.step - 1; step >= 1 && options.length < 30; step--) options.push([`step:${step}`, `model call ${step} of this ${run ? "run" : "turn"}`]);
@@ -406,7 +405,7 @@ async function payload() {
   const body = { base: base(), target: chosen.target, ...kwargsOf() };
   if (chosen.target === "text" && chosen.chat_template) body.chat_template = chosen.chat_template;
   try {
-    const [answer, { PayloadView }] = await Promise.all([post("payload", body), import("./payload.js")]);
+    const answer = await post("payload", body);
     if (mine !== turnNumber) return;
     state.view?.destroy?.();
     state.view = new PayloadView(state.panel, answer, toolbar);
@@ -417,10 +416,7 @@ async function payload() {
   chosen.focus = false;
 }
 
-async function recall() {
-  const mine = turnNumber;
-  const { recallView } = await import("./recall.js");
-  if (mine !== turnNumber) return;
+function recall() {
   const recalled = state.run?.journal.events.find((event) => event.kind === "recall");
   const agent = agentOf(agentName());
   recallView(state.panel, {
@@ -432,10 +428,7 @@ async function recall() {
   });
 }
 
-async function play() {
-  const mine = turnNumber;
-  const { PlayView } = await import("./play.js");
-  if (mine !== turnNumber) return;
+function play() {
   state.view = new PlayView(state.panel, {
     base: base(),
     data: state.data.error ? null : state.data,
@@ -447,10 +440,7 @@ async function play() {
 
 // --- a new run
 
-async function create(place) {
-  const mine = turnNumber;
-  const { PlayView } = await import("./play.js");
-  if (mine !== turnNumber) return;
+function create(place) {
   state.view?.destroy?.();
   state.view = null;
   state.run = state.data = null;

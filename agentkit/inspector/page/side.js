@@ -34,7 +34,7 @@ export class Side {
     this.foot.hidden = !overview.agents.length;
     if (isOther) {
       this.filter = this.search.value = "";
-      this.scroller.scrollTop = 0;
+      if (this.rows) this.scroller.scrollTop = 0;
     }
     if (isKnown) this.select(isMoved);
     else this.list(isMoved);
@@ -82,7 +82,7 @@ export class Side {
         this.search,
       );
     this.rows?.destroy();
-    const top = this.scroller.scrollTop;
+    const top = jump ? 0 : this.scroller.scrollTop;
     const hadFocus = this.box?.contains(document.activeElement);
     const { session, filter } = this;
     const isSearching = filter && (session ? session.turns.missing > 0 : this.overview.more.includes(this.tab));

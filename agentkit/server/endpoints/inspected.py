@@ -18,7 +18,7 @@ from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_input_of
+from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted, user_input_of
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
@@ -75,7 +75,7 @@ class CallerSource:
             wanted = RunsWanted(user=place[0].user, session=place[1], limit=limit)
         page = partial(self._store.headings, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
-        return [self._summary(record) for record in await in_thread(page) if record.agent in names]
+        return await in_thread(lambda: [self._listed(one) for one in page() if one.agent in names])
 
     async def run(self, run_id: str) -> InspectedRun | None:
         """See `InspectorSource.run`."""
@@ -121,11 +121,14 @@ class CallerSource:
         return f"{user}/{session}" if user and not self._caller.user else session
 
     def _summary(self, record: RunRecord) -> RunSummary:
-        session = None if record.session is None else self._named(record.user, record.session)
-        asked = "" if record.input is None else str(record.input.get("text", ""))[:_MAX_INPUT]
-        return RunSummary(
-            record.id, record.agent, session, _STATUSES[record.status], asked, started_at=record.created_at
-        )
+        asked = "" if record.input is None else str(record.input.get("text", ""))
+        place = (record.id, record.agent, record.user, record.session, record.status, record.created_at)
+        return self._listed(RunHeading(*place, asked))
+
+    def _listed(self, one: RunHeading) -> RunSummary:
+        session = None if one.session is None else self._named(one.user, one.session)
+        asked = one.text[:_MAX_INPUT]
+        return RunSummary(one.id, one.agent, session, _STATUSES[one.status], asked, started_at=one.created_at)
 
     async def memory(self, agent: str) -> RecallSource | None:
         """See `InspectorSource.memory`."""

@@ -13,6 +13,7 @@ __all__ = [
     "ENDED",
     "STATUSES",
     "RunEvent",
+    "RunHeading",
     "RunRecord",
     "RunStatus",
     "RunsWanted",
@@ -81,6 +82,19 @@ class RunRecord:
     """The calls that wait for a decision and have none yet."""
     decisions: Mapping[str, Any] = field(default_factory=dict)
     """Decisions that were made while others are missing: the id of the call, and `approve`, `reason`, `arguments`."""
+
+
+class RunHeading(NamedTuple):
+    """A run in a list, as the fields of `RunRecord` have it."""
+
+    id: str
+    agent: str
+    user: str
+    session: str | None
+    status: RunStatus
+    created_at: float
+    text: str
+    """What it was asked; empty where it goes on with a session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,15 @@ from sqlalchemy.pool import StaticPool
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
 from agentkit.run.journal_file import locked
-from agentkit.server.served_runs.run_records import ENDED, RunEvent, RunRecord, RunStatus, RunsWanted, WaitingCall
+from agentkit.server.served_runs.run_records import (
+    ENDED,
+    RunEvent,
+    RunHeading,
+    RunRecord,
+    RunStatus,
+    RunsWanted,
+    WaitingCall,
+)
 from agentkit.server.server_errors import UnknownResource
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
@@ -227,18 +235,14 @@ class StoredRuns:
             query = _newest(connection, select(_runs), tenant, wanted)
             return [_record(row) for row in connection.execute(query).mappings()]
 
-    def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        """Return what `page` does, without what came of the runs: a list of many is read in little time."""
-        asked = func.json_extract(_runs.c.body, "$.input", "$.finish_reason")  # of two values it makes an array
-        asked = case((func.json_valid(_runs.c.body) == 1, asked), else_="[null,null]")
+    def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunHeading]:
+        """Return a line for each run of `page`: a list of many is read in little time."""
+        asked = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
+        asked = case((func.json_valid(_runs.c.body) == 1, asked), else_="[null]")  # damaged
+        columns = [_runs.c[name] for name in RunHeading._fields[:-1]]
         with self._lock, self._engine.connect() as connection:
-            query = _newest(connection, select(asked, *[_runs.c[name] for name in _COLUMNS]), tenant, wanted)
-            rows = connection.execute(query).all()
-        found = []
-        for body, *known in rows:
-            given, reason = json.loads(body)
-            found.append(RunRecord(**dict(zip(_COLUMNS, known, strict=True)), input=given, finish_reason=reason))
-        return found
+            rows = connection.execute(_newest(connection, select(*columns, asked), tenant, wanted)).all()
+        return [RunHeading._make([*known, str(json.loads(text)[0] or "")]) for *known, text in rows]
 
     def unfinished(self) -> Sequence[RunRecord]:
         """Return the runs of all tenants that are queued or running, the oldest first; damaged ones are left out."""

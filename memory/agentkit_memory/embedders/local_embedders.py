@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from threading import Lock
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
+from agentkit_memory.embedders.local_model import LocalModel
+from agentkit_memory.errors import EmbedderError
 from agentkit_prompts.errors import check_types, nearest
 
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
@@ -17,38 +17,6 @@ __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 _LOADING = 30.0
 """Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
 _HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-
-
-class _Lazy:
-    """A model that is loaded at its first use, by one thread."""
-
-    def __init__(self, model: str, load: Callable[[], Any], needs: str, advice: str) -> None:
-        self._model = model
-        self._load = load
-        self._needs = needs
-        self._advice = advice
-        self._lock = Lock()
-        self._loaded: Any = None
-
-    def __call__(self) -> Any:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = self._try()
-            return self._loaded
-
-    def _try(self) -> Any:
-        try:
-            return self._load()
-        except EmbedderError:
-            raise
-        except ImportError as error:
-            raise EmbedderUnavailable(f"model {self._model!r}: needs {self._needs}") from error
-        except Exception as error:  # of its downloader, of ONNX or torch, of the disk
-            message = " ".join(str(error).split())[:200]
-            raise EmbedderUnavailable(
-                f"model {self._model!r}: it is not on this machine and could not be fetched, or its files are damaged "
-                f"({type(error).__name__}: {message}); {self._advice}"
-            ) from error
 
 
 class FastembedEmbedder:
@@ -80,13 +48,14 @@ class FastembedEmbedder:
             batch_size=(batch_size, int, "a whole number"),
             offline=(offline, bool, "True or False"),
         )
+        _check_size("FastembedEmbedder", batch_size)
         self._name = name
         self._settings: dict[str, Any] = {"threads": threads, "local_files_only": offline}
         if cache_dir is not None:
             self._settings["cache_dir"] = os.fspath(cache_dir)
         self._batch_size = batch_size
         advice = "fetch it once with a connection, and name the folder with cache_dir="
-        self._encoder = _Lazy(self.model, self._load, "fastembed: install the extra `dense`", advice)
+        self._local = LocalModel(self.model, self._load, "fastembed: install the extra `dense`", advice)
 
     question_timeout: ClassVar[float] = _LOADING
 
@@ -102,11 +71,12 @@ class FastembedEmbedder:
             EmbedderUnavailable: fastembed is not installed, or the model cannot be loaded or fetched.
             EmbedderError: The model is unknown.
         """
-        return [vector.tolist() for vector in self._encoder().passage_embed(list(texts), batch_size=self._batch_size)]
+        size = self._batch_size
+        return self._local.vectors(texts, size, lambda model, some: model.passage_embed(some, batch_size=size))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
-        return [vector.tolist() for vector in self._encoder().query_embed(list(texts))]
+        return self._local.vectors(texts, self._batch_size, lambda model, some: model.query_embed(some))
 
     def _load(self) -> Any:
         from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
@@ -150,10 +120,12 @@ class SentenceTransformersEmbedder:
             batch_size=(batch_size, int, "a whole number"),
             offline=(offline, bool, "True or False"),
         )
+        _check_size("SentenceTransformersEmbedder", batch_size)
         self._name = os.fspath(name)
         self._label = label
         if is_name := isinstance(name, str):
             _check_hub_name(name)
+        self._batch_size = batch_size
         self._options = {"batch_size": batch_size, "show_progress_bar": False}
 
         def load() -> Any:
@@ -168,7 +140,7 @@ class SentenceTransformersEmbedder:
 
         advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
         needs = "sentence-transformers: install the extra `sentence-transformers`"
-        self._encoder = _Lazy(self.model, load, needs, advice)
+        self._local = LocalModel(self.model, load, needs, advice)
 
     question_timeout: ClassVar[float] = _LOADING
 
@@ -183,11 +155,18 @@ class SentenceTransformersEmbedder:
         Raises:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
         """
-        return [vector.tolist() for vector in self._encoder().encode_document(list(texts), **self._options)]
+        options = self._options
+        return self._local.vectors(texts, self._batch_size, lambda model, some: model.encode_document(some, **options))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
-        return [vector.tolist() for vector in self._encoder().encode_query(list(texts), **self._options)]
+        options = self._options
+        return self._local.vectors(texts, self._batch_size, lambda model, some: model.encode_query(some, **options))
+
+
+def _check_size(of: str, batch_size: int) -> None:
+    if batch_size < 1:
+        raise EmbedderError(f"{of}: batch_size: expected a whole number from 1, got {batch_size}")
 
 
 def _check_hub_name(name: str) -> None:

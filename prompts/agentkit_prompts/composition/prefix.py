@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
@@ -10,6 +11,8 @@ from typing import Literal
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
@@ -61,15 +64,19 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     return tuple(points)
 
 
-def prefix(composition: Contents) -> tuple[str, int]:
+def prefix(composition: Contents, walked: Iterable[tuple[Message, Sequence[Segment]]] | None = None) -> tuple[str, int]:
     """Return the hash and the tokens of what comes before the first thing that changes every turn.
 
     That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
+
+    Args:
+        composition: What would be sent.
+        walked: What its `walk` yields, for a caller that has it already.
     """
     points = breakpoints(composition)
     last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
     seen: list[object] = [tool_text(tool) for tool in composition.tools]
-    for number, (message, segments) in enumerate(composition.walk()):
+    for number, (message, segments) in enumerate(composition.walk() if walked is None else walked):
         if number > last.message:
             break
         text = "".join(segment.text for segment in segments)

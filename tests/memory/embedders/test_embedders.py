@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import json
 import math
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -396,6 +397,56 @@ def test_sentence_transformers_embeds_chunks_and_questions_and_is_loaded_once(
     with pytest.raises(EmbedderUnavailable, match=r"are damaged \(OSError: We couldn't connect .* give the folder"):
         SentenceTransformersEmbedder("away/model", offline=True).embed(["a"])
     assert capsys.readouterr().out == "load away/model None True False\n"
+
+
+ENDS = """
+import sys, threading, time, types
+from pathlib import Path
+
+class Array(list):
+    tolist = list
+
+class SentenceTransformer:
+    def __init__(self, *_, **__): pass
+    def encode_document(self, texts, **_):
+        print("begins", *texts, flush=True)
+        time.sleep(0.3)
+        print("ends", *texts, flush=True)
+        return [Array([1.0]) for _ in texts]
+
+library = types.ModuleType("sentence_transformers")
+library.SentenceTransformer = SentenceTransformer
+sys.modules[library.__name__] = library
+from agentkit.memory import SentenceTransformersEmbedder
+from agentkit_memory.errors import StoreClosed
+
+embedder = SentenceTransformersEmbedder(Path("model"), batch_size=2)
+def embed():
+    try:
+        embedder.embed(["a", "bbb", "cc", "d"] * 10)
+    except StoreClosed as error:
+        print(error, flush=True)
+threading.Thread(target=embed, daemon=True).start()
+time.sleep(0.1)
+"""
+
+
+def test_the_end_of_a_process_waits_for_the_texts_that_are_embedded_and_no_others_begin() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60, check=True)
+    first, second, *rest = ended.stdout.splitlines()
+    assert (first, second, rest) == (
+        "begins bbb bbb",  # the longest come first
+        "ends bbb bbb",
+        ["model 'sentence-transformers:model': the process ends"],
+    )
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_holds_a_text_at_least(size: int) -> None:
+    for make in (FastembedEmbedder, SentenceTransformersEmbedder):
+        with pytest.raises(EmbedderError, match=f"{make.__name__}: batch_size: expected .* from 1, got {size}"):
+            make(batch_size=size)
 
 
 @pytest.mark.parametrize("stand_in", ["sentence_transformers"], indirect=True)

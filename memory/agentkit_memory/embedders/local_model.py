@@ -1,0 +1,115 @@
+"""`LocalModel`: a model in this process, loaded at its first use, whose calls end before the process does."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from threading import Lock, Thread, current_thread
+from typing import Any, TypeAlias
+from weakref import WeakSet
+
+from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
+
+__all__ = ["LocalModel"]
+
+_MAX_WAIT = 10.0
+"""Seconds that the end of the process waits for the texts that are being embedded."""
+
+_Act: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
+
+
+class LocalModel:
+    """Calls a model some texts at a time.
+
+    Where Python ends while a thread is in such a call, the C++ code of ONNX or torch aborts the process. So the end of
+    the process waits for the texts that are being embedded, and no others begin.
+
+    Args:
+        model: Its name.
+        load: Loads it.
+        needs: What has to be installed.
+        advice: What to do where it cannot be loaded.
+    """
+
+    def __init__(self, model: str, load: Callable[[], Any], needs: str, advice: str) -> None:
+        self._model = model
+        self._load = load
+        self._needs = needs
+        self._advice = advice
+        self._lock = Lock()
+        self._loaded: Any = None
+        self._calls: set[Thread] = set()
+        self._has_ended = False
+        _used.add(self)
+
+    def vectors(self, texts: Sequence[str], size: int, act: _Act) -> list[list[float]]:
+        """Return one vector per text, in order; texts of about one length are embedded together.
+
+        Args:
+            texts: All texts.
+            size: How many are embedded at once.
+            act: Called with the model and some of the texts, returns an array for each.
+
+        Raises:
+            EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
+            EmbedderError: `load` says so.
+            StoreClosed: The process ends.
+        """
+        order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
+        found: dict[int, list[float]] = {}
+        thread = current_thread()
+        self._calls.add(thread)
+        try:
+            model = self._ready()
+            for start in range(0, len(order), size):
+                self._check()
+                places = order[start : start + size]
+                arrays = act(model, [texts[place] for place in places])
+                found.update(zip(places, [array.tolist() for array in arrays], strict=True))
+        finally:
+            self._calls.discard(thread)
+        return [found[place] for place in range(len(texts))]
+
+    def end(self, until: float) -> None:
+        """Embed no more texts, and wait for those that are being embedded until that time of the monotonic clock."""
+        self._has_ended = True
+        while any(thread.is_alive() for thread in list(self._calls)) and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def _check(self) -> None:
+        if self._has_ended:
+            raise StoreClosed(f"model {self._model!r}: the process ends")
+
+    def _ready(self) -> Any:
+        with self._lock:
+            self._check()
+            if self._loaded is None:
+                self._loaded = self._try()
+            return self._loaded
+
+    def _try(self) -> Any:
+        try:
+            return self._load()
+        except EmbedderError:
+            raise
+        except ImportError as error:
+            raise EmbedderUnavailable(f"model {self._model!r}: needs {self._needs}") from error
+        except Exception as error:  # of its downloader, of ONNX or torch, of the disk
+            message = " ".join(str(error).split())[:200]
+            raise EmbedderUnavailable(
+                f"model {self._model!r}: it is not on this machine and could not be fetched, or its files are damaged "
+                f"({type(error).__name__}: {message}); {self._advice}"
+            ) from error
+
+
+_used: WeakSet[LocalModel] = WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    until = time.monotonic() + _MAX_WAIT
+    for each in list(_used):
+        with suppress(KeyboardInterrupt):
+            each.end(until)
