@@ -122,7 +122,7 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = (
     *("input", "output", "citations", "unknown_labels", "error", "finish_reason", "usage", "waiting", "decisions"),
 )
-_DAMAGED = {"type": "StoredRunsError", "message": "what is stored of this run is damaged"}
+_DAMAGED: Mapping[str, Any] = {"type": "StoredRunsError", "message": "what is stored of this run is damaged"}
 _COLUMNS = tuple([name for name in RunRecord.__dataclass_fields__ if name not in _BODY])
 
 
@@ -237,8 +237,8 @@ class StoredRuns:
 
     def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunHeading]:
         """Return a line for each run of `page`: a list of many is read in little time."""
-        asked = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
-        asked = case((func.json_valid(_runs.c.body) == 1, asked), else_="[null]")  # damaged
+        text = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
+        asked = case((func.json_valid(_runs.c.body) == 1, text), else_="[null]")  # of a damaged one nothing
         columns = [_runs.c[name] for name in RunHeading._fields[:-1]]
         with self._lock, self._engine.connect() as connection:
             rows = connection.execute(_newest(connection, select(*columns, asked), tenant, wanted)).all()
@@ -441,4 +441,4 @@ def _record(row: Mapping[Any, Any]) -> RunRecord:
             **known | {name: body[name] for name in _BODY if name in body} | {"usage": usage, "waiting": waiting}
         )
     except (ValueError, TypeError, LookupError, RecursionError):
-        return RunRecord(**known | {"error": _DAMAGED})
+        return RunRecord(**known, error=_DAMAGED)
