@@ -22,7 +22,7 @@ from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
-from agentkit_prompts.tree.leaves import AnyPrompt, TextPrompt
+from agentkit_prompts.tree.leaves import AnyPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Chain(Generic[Output]):
         return cast(Output, self.answer.read(reply))
 
 
-def _asking(layers: Layers, prompt: TextPrompt | None) -> Layers:
+def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
     if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
         return layers

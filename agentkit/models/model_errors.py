@@ -5,9 +5,7 @@ Each message names the model, where it was asked, what happened and what to do; 
 
 from __future__ import annotations
 
-import json
 from typing import TypedDict, Unpack
-from urllib.parse import quote
 
 __all__ = [
     "ModelAuthError",
@@ -21,7 +19,6 @@ __all__ = [
     "NetworkRefused",
     "ScriptExhausted",
     "Where",
-    "spellings",
 ]
 
 
@@ -127,8 +124,3 @@ class ModelReplyCut(_PartialReply):
 
 class ScriptExhausted(ModelError):
     """A scripted model was asked more often than it has replies."""
-
-
-def spellings(key: str) -> tuple[str, ...]:
-    """Return how an endpoint may repeat a key: as it is, as JSON or Python write it, or as in an address."""
-    return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")}) if key else ()

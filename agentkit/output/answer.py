@@ -21,8 +21,10 @@ from agentkit_prompts.composition.declarations import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.tree.leaves import TextPrompt
+from agentkit_prompts.templates.rendered import Around, Plain, Rendered
+from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_tools.calling.argument_repair import without_nulls
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
@@ -41,7 +43,22 @@ _PROMPT = """\
 When you give your final answer, write it as one JSON object that follows this JSON Schema, and nothing else: no words
 around it, no code fence.
 
-{schema}"""
+"""
+
+
+class SchemaPrompt(BasePrompt):
+    """Asks for an answer in words. The schema may be a client's: it is no template, and untrusted."""
+
+    asked: str
+
+    def render(self, ctx: PromptContext) -> Rendered:
+        """Render the words, and the schema behind them."""
+        return Around(_PROMPT, Plain(self.asked, "output", "untrusted"), "")
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Nothing: it is the same whatever the context is."""
+        return frozenset()
 
 
 class _Kind(NamedTuple):
@@ -81,7 +98,7 @@ class AnswerReader:
         self.schema: JsonSchema | None = None
         self.mode: OutputMode | None = None
         self.request: OutputRequest | None = None
-        self.prompt: TextPrompt | None = None
+        self.prompt: SchemaPrompt | None = None
         self.tool = _function(spec)
         self._kind: _Kind | None = None
         self._name = _type_name(spec.output)
@@ -115,8 +132,7 @@ class AnswerReader:
             assert self._kind is not None
             self.request = _request(self._kind, self.mode, self._name)
             if self.mode == "prompted":
-                text = _PROMPT.replace("{schema}", to_json(self._kind.asked, indent=2).decode())
-                self.prompt = TextPrompt(text, name="output")
+                self.prompt = SchemaPrompt(asked=to_json(self._kind.asked, indent=2).decode(), name="output")
 
     def equipped(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
         """Return tools by name, with the function that takes the answer, if there is one.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from pydantic import TypeAdapter
+from pydantic_core import SchemaError as InvalidSchema
 from pydantic_core import to_json
 
 from agentkit.errors import AgentDefinitionError
@@ -32,7 +33,7 @@ class SchemaOutput:
         AgentDefinitionError: It is no schema of an object, or refers to what is not in it: nothing is fetched.
     """
 
-    __slots__ = ("_read", "schema")
+    __slots__ = ("_hash", "_read", "schema")
 
     __name__ = "answer"
 
@@ -46,8 +47,9 @@ class SchemaOutput:
             if missing:
                 shown = ", ".join(f"{one!r:.80}" for one in missing[:_MAX_SHOWN])
                 raise SchemaError(f"$ref: what is not in the schema, and is not fetched: {shown}")
+            self._hash = hash(to_json(self.schema))  # one with half of a surrogate pair can be sent to nobody
             self._read = validator_for(self.schema)
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError, InvalidSchema) as error:
             raise AgentDefinitionError(
                 f"output: its JSON Schema cannot be used: {error or type(error).__name__}"
             ) from error
@@ -56,7 +58,7 @@ class SchemaOutput:
         return isinstance(other, SchemaOutput) and self.schema == other.schema
 
     def __hash__(self) -> int:
-        return hash(to_json(self.schema))
+        return self._hash
 
     def validate_json(self, text: str | bytes) -> dict[str, Any]:
         """Return the answer that a text in JSON is.

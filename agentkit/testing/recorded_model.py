@@ -16,10 +16,11 @@ from pydantic import TypeAdapter
 from agentkit.models import model_errors
 from agentkit.models.http.endpoint import secrets_of
 from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of, passed_on
-from agentkit.models.model_errors import ModelError, ScriptExhausted, spellings
+from agentkit.models.model_errors import ModelError, ScriptExhausted
 from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
+from agentkit_prompts.credentials import spellings
 from agentkit_prompts.regular_files import read_regular
 
 if TYPE_CHECKING:

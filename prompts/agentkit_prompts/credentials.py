@@ -1,11 +1,13 @@
-"""The user and password of an address, apart from it: who sends a request may log where it goes."""
+"""Keys and passwords: those of an address, apart from it, as requests may be logged; texts of others without them."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
-__all__ = ["BareAddress"]
+__all__ = ["BareAddress", "masked", "spellings"]
 
 
 class BareAddress(NamedTuple):
@@ -27,3 +29,15 @@ class BareAddress(NamedTuple):
             return cls(url, None)
         user, _, password = userinfo.partition(":")
         return cls(parts._replace(netloc=host).geturl(), (unquote(user), unquote(password)))
+
+
+def spellings(key: str) -> tuple[str, ...]:
+    """Return how others may repeat a key: as it is, as JSON or Python write it, or as in an address."""
+    return tuple({key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")}) if key else ()
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return a text with stars in the place of secrets, in all of their spellings."""
+    for form in sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True):
+        text = text.replace(form, "***")  # the longest first: one may be the beginning of another
+    return text

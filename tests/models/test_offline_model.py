@@ -194,6 +194,11 @@ def test_a_name_that_is_only_mentioned_is_not_a_call(text: str) -> None:
     assert called(text) == []
 
 
+def test_an_order_is_looked_for_near_each_name_of_very_many() -> None:
+    # Were all of the text in front of each looked through, this would take very long.
+    assert called("add, " * 10_000 + "use add with a=1, b=2") == [("add", {"a": 1, "b": 2})]
+
+
 def test_an_order_with_missing_arguments_names_them() -> None:
     assert ask("use add with a=2").message.text.startswith("The tool add also needs b: use add with b=...")
 

@@ -25,10 +25,10 @@ from agentkit.models.model_errors import (
     ModelRequestError,
     ModelUnavailable,
     NetworkRefused,
-    spellings,
 )
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
+from agentkit_prompts.credentials import spellings
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition

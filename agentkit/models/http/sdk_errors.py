@@ -22,8 +22,8 @@ from agentkit.models.model_errors import (
     ModelRequestError,
     ModelUnavailable,
     Where,
-    spellings,
 )
+from agentkit_prompts.credentials import masked
 
 __all__ = ["Asked", "translate"]
 
@@ -104,9 +104,7 @@ class Asked:
 
     def shown(self, text: str) -> str:
         """Return text of the endpoint as it may stand in a message."""
-        for secret in self.secrets:
-            for form in spellings(secret):
-                text = text.replace(form, "***")
+        text = masked(text, self.secrets)
         return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}..."
 
 

@@ -19,6 +19,8 @@ _QUESTION = re.compile(r"\b(?:how|what|why|when|should)\b[^.!?]*$", re.IGNORECAS
 _CALLED = re.compile(r"[\"'`]?\s*(?:\(|\{|tool\b|function\b)", re.IGNORECASE)
 _QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|`([^`]*)`|“([^”]*)”")
 _BARE = re.compile(r"[^\s,;]+")
+_MAX_BEFORE = 300
+"""Characters in front of the name of a tool that are looked through for an order or a question."""
 _DECODER = json.JSONDecoder()
 _YES_NO = {"true": True, "yes": True, "false": False, "no": False}
 _OTHER = re.compile(r"(?i:\b(?:use|call)\s+(?:the\s+tool\s+)?)[`'\"]?([^\W\d][\w.-]*)[`'\"]?\s+with\s+\w+\s*=")
@@ -41,7 +43,8 @@ def requested_calls(text: str, tools: Sequence[ToolSpec]) -> tuple[tuple[ToolCal
     for position, (start, end, tool) in enumerate(found):
         stop = found[position + 1][0] if position + 1 < len(found) else len(text)
         arguments = _arguments(text[end:stop], tool.parameters)
-        ordered = bool(_ORDER.search(text[:start]) or _CALLED.match(text[end:])) and not _QUESTION.search(text[:start])
+        before = text[max(0, start - _MAX_BEFORE) : start]
+        ordered = bool(_ORDER.search(before) or _CALLED.match(text, end)) and not _QUESTION.search(before)
         lacking = [name for name in _names(tool.parameters.get("required")) if name not in arguments]
         if not lacking and (ordered or arguments):
             calls.append(ToolCall(f"offline_{len(calls) + 1}", tool.name, json.dumps(arguments, ensure_ascii=False)))

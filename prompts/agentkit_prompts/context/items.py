@@ -257,14 +257,15 @@ def labelled_apart(documents: tuple[Document, ...]) -> tuple[Document, ...]:
         return documents
     times = Counter([document.label for document in documents])
     taken = {label for label, count in times.items() if count == 1}
+    copies: Counter[str] = Counter()
     made: list[Document] = []
     for document in documents:
         if times[document.label] > 1:
             content = _short_hash(document.source, document.title, document.id, document.text)
-            label, copies = f"{document.label}.{content}", 1
+            name = label = f"{document.label}.{content}"
             while label in taken:  # the same document twice
-                copies += 1
-                label = f"{document.label}.{content}.{copies}"
+                copies[name] += 1
+                label = f"{name}.{copies[name] + 1}"
             taken.add(label)
             document = replace(document, label=label)
         made.append(document)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
-from agentkit_prompts.templates.spans import Segment, insert_breaks
+from agentkit_prompts.templates.spans import Segment, broken_at, insert_breaks
 
 __all__ = ["CALL", "MESSAGE", "UNSEEN", "WORD_END", "LineHeads"]
 
@@ -89,21 +89,13 @@ class LineHeads:
         texts = [segment.text if segment.media is None else segment.media.alt for segment in segments]
         text = "".join(texts)
         untrusted = bytearray(len(text))
-        starts: list[int] = []
         start = 0
         for segment, own in zip(segments, texts, strict=True):
-            starts.append(start)
             if segment.trust == "untrusted":
                 untrusted[start : start + len(own)] = b"\1" * len(own)
             start += len(own)
         cuts = [head + 1 for head, end in self._places(text) if any(untrusted[head:end])]
-        if not cuts:
-            return segments
-        made: list[Segment] = []
-        for segment, own, start in zip(segments, texts, starts, strict=True):
-            here = [cut - start for cut in cuts if start < cut <= start + len(own)]
-            made.append(segment._replace(text=insert_breaks(own, here)) if here and segment.media is None else segment)
-        return made
+        return broken_at(segments, texts, cuts) if cuts else segments
 
     def _signs_more_than(self, number: int, text: str) -> bool:
         """Whether the sign is in `text` more often than that; `str.count` looks at each character by itself."""

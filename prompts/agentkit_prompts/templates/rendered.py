@@ -6,6 +6,7 @@ A rendering keeps what it was made of, and works out its segments when somebody 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -289,15 +290,16 @@ class FromTemplate(Rendered):
         """Cut a wrapped text that came through a filter such as `trim` at the markers that are still whole."""
         wrapped = self._values.get("wrapped_str")
         whole = _rendered_of(wrapped).media if isinstance(wrapped, RenderedText) else ()
-        left = list(whole)
+        left: dict[tuple[str, str], deque[Media]] = {}
+        for one in whole:
+            left.setdefault((one.kind, one.id), deque()).append(one)
         start = 0
         for found in MARKER.finditer(text):
-            named = (found[1], found[2])
-            part = next((one for one in (*left, *whole) if (one.kind, one.id) == named), None)
-            if part is None:
+            parts = left.get((found[1], found[2]))
+            if parts is None:
                 continue
-            if part in left:
-                left.remove(part)
+            part = parts[0]
+            parts.rotate(-1)
             yield segment._replace(text=text[start : found.start()])
             yield segment._replace(text=part.marker, media=part)
             start = found.end()

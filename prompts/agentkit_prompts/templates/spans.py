@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media
 from agentkit_prompts.context.prompt_context import Trust
 
-__all__ = ["BREAK", "Segment", "Span", "defused", "insert_breaks", "tile"]
+__all__ = ["BREAK", "Segment", "Span", "broken_at", "defused", "insert_breaks", "tile"]
 
 BREAK = "\u200b"
 """Zero-width space: what stands inside a marker or token that must not be one."""
@@ -77,11 +78,22 @@ def defused(segments: Sequence[Segment]) -> Sequence[Segment]:
         if at not in real:
             cuts.append(at + 1)
         at = text.find(MEDIA_OPENING, at + 1)
-    result: list[Segment] = []
-    for start, segment in zip(starts, segments, strict=True):
-        here = [cut - start for cut in cuts if start <= cut < start + len(segment.text)]
-        result.append(segment._replace(text=insert_breaks(segment.text, here)) if here else segment)
-    return result
+    return broken_at(segments, [segment.text for segment in segments], cuts)
+
+
+def broken_at(segments: Sequence[Segment], texts: Sequence[str], cuts: Sequence[int]) -> list[Segment]:
+    """Return the segments with a zero-width space at each of the cuts, ascending offsets of their texts together.
+
+    Media stay as they are; `texts` has what each segment counts as.
+    """
+    made: list[Segment] = []
+    start = 0
+    for segment, text in zip(segments, texts, strict=True):
+        first, last = bisect_right(cuts, start), bisect_right(cuts, start + len(text))
+        here = [cut - start for cut in cuts[first:last]] if segment.media is None else []
+        made.append(segment._replace(text=insert_breaks(text, here)) if here else segment)
+        start += len(text)
+    return made
 
 
 def insert_breaks(text: str, offsets: Iterable[int]) -> str:

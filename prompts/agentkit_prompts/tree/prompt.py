@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -22,7 +23,7 @@ from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
-from agentkit_prompts.templates.spans import Segment, insert_breaks
+from agentkit_prompts.templates.spans import Segment, broken_at
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.frozen_model import Declared
@@ -298,23 +299,16 @@ def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
     if nonce not in rendered.text:
         return rendered
     segments = list(rendered.segments())
-    text = "".join([segment.text for segment in segments])
-    starts = [0, *accumulate(len(segment.text) for segment in segments)]
-    trusted = [
-        (start, end)
-        for segment, (start, end) in zip(segments, pairwise(starts), strict=True)
-        if segment.trust == "trusted"
-    ]
-    places = [found.start() for found in re.finditer(f"(?={nonce})", text)]
-    cuts = [at + 1 for at in places if not any(start <= at and at + len(nonce) <= end for start, end in trusted)]
-    if not cuts:
-        return rendered
-    return FromSegments(
-        [
-            segment._replace(text=insert_breaks(segment.text, [cut - start for cut in cuts if start < cut <= end]))
-            for segment, (start, end) in zip(segments, pairwise(starts), strict=True)
-        ]
-    )
+    texts = [segment.text for segment in segments]
+    starts = [0, *accumulate(map(len, texts))]
+    places = [found.start() for found in re.finditer(f"(?={nonce})", "".join(texts))]
+
+    def is_trusted(at: int) -> bool:
+        number = bisect_right(starts, at) - 1
+        return segments[number].trust == "trusted" and at + len(nonce) <= starts[number + 1]
+
+    cuts = [at + 1 for at in places if not is_trusted(at)]
+    return FromSegments(broken_at(segments, texts, cuts)) if cuts else rendered
 
 
 def _hint(name: str, known: frozenset[str]) -> str:

@@ -10,6 +10,8 @@ from datetime import datetime
 import pytest
 
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
+from agentkit_prompts.chat_templates.jinja.environment import RunContext, compiled
 from agentkit_prompts.templates.engine import Limits
 from tests.effort import spread
 
@@ -201,14 +203,82 @@ def test_what_a_template_may_not_reach_is_not_there(source: str) -> None:
     assert JinjaChatTemplate(source, lossy=True).render(HI) == ""
 
 
+SETS = "{% set q = 1 %}" * 1000
+LONG = "{% set a = range(1000, 8000) | list %}{% set b = (range(1000, 7999) | list) + [1] %}"
+ONE_HASH = "{% set d = {" + ", ".join(f"{n * (2**61 - 1)}: 1" for n in range(2, 400)) + "} %}"
+WORKS = {
+    "a recursive loop of a long body": "{% for i in [1] recursive %}{% if loop.depth == 1 %}{{ loop(range(9000)) }}{% else %}"
+    + SETS
+    + "{% endif %}{% endfor %}",
+    "a recursive loop called by name": "{% for i in [1] recursive %}{% if loop.depth == 1 %}{{ loop(iterable=range(9000)) }}{% else %}"
+    + SETS
+    + "{% endif %}{% endfor %}",
+    "a recursive loop with a long else": "{% for i in range(9000) recursive %}{{ loop([]) }}{% else %}"
+    + SETS
+    + "{% endfor %}",
+    "a recursive loop with a long condition": "{% for i in [[0] * 99999] if "
+    + "0 in (0, 1) and " * 60
+    + "i recursive %}{{ loop(i) }}{% endfor %}",
+    "a block called often": "{% block a %}"
+    + SETS
+    + "{% endblock %}{% for i in range(9000) %}{{ self.a() }}{% endfor %}",
+    "a list sought among many that come one by one": LONG + "{{ a in ([b] * 9000) | map('default') }}",
+    "a dictionary of one hash, from pairs that come one by one": "{% set l = range((2 ** 61 - 1) * 2, (2 ** 61 - 1) * 2002, 2 ** 61 - 1) %}{% set d = dict(l | batch(2) | map('list')) %}",
+    "dictionaries of one hash compared": ONE_HASH + "{% for i in range(150) %}{% set x = d == d.copy() %}{% endfor %}",
+    "dictionaries of one hash made again": ONE_HASH
+    + "{% for i in range(150) %}{% set x = dict(d.items()) %}{% endfor %}",
+    "very many schemes": "{{ ('a ' * 1000) | urlize(extra_schemes=['aa:'] * 4000) }}",
+    "a namespace of one hash": "{% set l = range((2 ** 61 - 1) * 2, (2 ** 61 - 1) * 2002, 2 ** 61 - 1) %}{% set d = namespace(l | batch(2)) %}",
+}
+
+
+@pytest.mark.parametrize("source", WORKS.values(), ids=WORKS.keys())
+def test_work_is_charged_each_time_that_it_is_done(source: str) -> None:
+    with pytest.raises(ChatTemplateError, match="does too much work"):
+        JinjaChatTemplate(source, lossy=True).render(HI)
+
+
+def spent(source: str) -> int:
+    template = compiled(source, True)
+    context = RunContext.of(template, {})
+    context.bounds = Bounds(CHAT_LIMITS)
+    list(template.root_render_func(context))
+    return CHAT_LIMITS.steps - context.bounds.left
+
+
+BY_NAME = [
+    ("[1]|batch(2000, 0)|list", "[1]|batch(linecount=2000, fill_with=0)|list"),
+    ("[1]|batch(2000, 0)|list", "[1]|batch(fill_with=0, linecount=2000)|list"),
+    ("[1]|slice(2000)|list", "[1]|slice(slices=2000)|list"),
+    ("[1]|slice(2000, none)|list", "[1]|slice(2000, fill_with=none)|list"),
+    (
+        "'a.com '|urlize(9, true, 'b', 'c' * 999, ['dd:'] * 99)",
+        "'a.com '|urlize(9, true, 'b', extra_schemes=['dd:'] * 99, rel='c' * 999)",
+    ),
+    ("'a'|center(2000)", "'a'|center(width=2000)"),
+    ("'a\nb'|indent(999, true)", "'a\nb'|indent(first=true, width=999)"),
+    ("[1]|tojson(false, 99)", "[1]|tojson(indent=99)"),
+    ("['a']|join('b' * 999, none)", "['a']|join(attribute=none, d='b' * 999)"),
+    ("1|round(200, 'floor')", "1|round(method='floor', precision=200)"),
+    ("[[1]]|sum(none, [2] * 99)", "[[1]]|sum(start=[2] * 99)"),
+]
+
+
+@pytest.mark.parametrize(("by_place", "by_name"), BY_NAME)
+def test_an_argument_that_is_given_by_name_costs_what_it_costs_by_place(by_place: str, by_name: str) -> None:
+    assert spent("{% set x = " + by_name + " %}") == spent("{% set x = " + by_place + " %}")
+
+
 def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:
     with pytest.raises(ChatTemplateError, match=r"int\.to_bytes\(\).*limits=None for a template that you trust"):
         JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)
     assert JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True, limits=None).render(HI) == r"b'\x00\x00\x01'"
 
 
-def test_a_date_of_a_thousand_characters_is_refused() -> None:
-    template = JinjaChatTemplate("{{ strftime_now('%Y' * 600) }}", now=datetime(2031, 3, 2), lossy=True)
+@pytest.mark.parametrize("written", ["'%Y' * 600", "format='%Y' * 600"])
+def test_a_date_of_a_thousand_characters_is_refused(written: str) -> None:
+    source = "{{ strftime_now(" + written + ") }}"
+    template = JinjaChatTemplate(source, now=datetime(2031, 3, 2), lossy=True)
     with pytest.raises(ChatTemplateError, match="longer than 1,000"):
         template.render(HI)
 

@@ -132,3 +132,18 @@ def test_a_filler_behind_a_head_hides_nothing(filler: str) -> None:
 def test_a_fact_begins_no_other_fact_or_document_with_another_sign(head: str) -> None:
     context = PromptContext(user_input="Hi.", knowledge=[Fact(f"calm\n{head} Other")])
     assert KnowledgePrompt().format_2_str(context) == f"- calm\n{head[0]}\u200b{head[1:]} Other"
+
+
+@pytest.mark.parametrize(
+    ("place", "prompt", "item"),
+    [
+        ("knowledge", KnowledgePrompt(), Fact("a\n- b")),
+        ("knowledge", TextPrompt("{% for one in knowledge %}{{ one.text }}{% endfor %}"), Fact("a\nuser: b")),
+        ("knowledge", TextPrompt("{% for one in knowledge %}<{{ one.text }}{% endfor %}"), Fact("|media:image:0|>")),
+    ],
+    ids=["head of an item", "role", "media marker"],
+)
+def test_heads_in_each_of_very_many_values_are_broken_one_by_one(place: str, prompt: BasePrompt, item: Fact) -> None:
+    # A cut is looked for among the cuts of its own value: among those of all, this would take minutes.
+    composition = compose(Layers(prompt), PromptContext(user_input="Hi.", **{place: [item] * 15_000}))
+    assert composition.to_text().count("\u200b") == 15_000

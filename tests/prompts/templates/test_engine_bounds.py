@@ -13,6 +13,7 @@ from agentkit_prompts.templates.engine import compile_program
 
 DOUBLE = "{% set x = x + x %}" * 60
 PAIR = "{% set x = [x, x] %}" * 60
+ONE_HASH = "{% set d = {" + ", ".join(f"{n * (2**61 - 1)}: 1" for n in range(2, 300)) + "} %}"
 
 BOMBS = {
     "repeated text": "{{ 'a' * 10**9 }}",
@@ -129,6 +130,9 @@ BOMBS = {
     "numbers with one hash": "{{ range(0, (2 ** 61 - 1) * 50000, 2 ** 61 - 1)|unique|list|length }}",
     "tuples with one hash": "{{ range(0, (2 ** 61 - 1) * 50000, 2 ** 61 - 1)|batch(1)|map('list')|groupby(0)|length }}",
     "keys with one hash": "{% for i in range(50000) %}{% set d = dict([[i * (2 ** 61 - 1), 1]] * 9) %}{% endfor %}",
+    "a dictionary of one hash copied": ONE_HASH + "{% for i in range(200) %}{% set e = dict(d) %}{% endfor %}",
+    "a dictionary of one hash listed": ONE_HASH + "{% for i in range(200) %}{% set e = d.values() %}{% endfor %}",
+    "a dictionary of one hash sought": ONE_HASH + "{% for i in range(200) %}{% set e = dict(d) in [d] %}{% endfor %}",
     "many sort keys": "{{ [[1]] * 1000|sort(attribute='0,' * 100000 ~ '0') }}",
     "long floats": "{% for i in range(1000) %}{% set v = ('1' * 1000000)|float %}{% endfor %}",
     "many prints of one long text": "{% set t = 'a' * 3000000 %}" + "{{ t }}" * 250,

@@ -369,6 +369,13 @@ def test_media_of_one_content_and_two_kinds_survive_a_filter() -> None:
     assert set(table) == {"image", "file"}
 
 
+def test_very_many_media_survive_a_filter_each_where_it_stood() -> None:
+    parts = [Image(b"%d" % number) for number in range(4_000)]
+    prompt = WrapPrompt("{{ wrapped_str|trim }}", wrapped_prompts=(UserInputPrompt(),))
+    rendered = prompt.render(PromptContext(user_input=UserInput(parts)))
+    assert [segment.media for segment in rendered.segments() if segment.media is not None] == parts
+
+
 def test_media_of_one_content_and_two_names_survive_a_filter() -> None:
     ctx = PromptContext(user_input=UserInput([Image(b"x", name="one"), Image(b"x", name="two")]))
     wrap = WrapPrompt("{{ wrapped_str | trim }}", wrapped_prompts=[UserInputPrompt()])

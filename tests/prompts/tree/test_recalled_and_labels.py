@@ -98,6 +98,13 @@ def test_a_label_is_the_source_and_the_chunk_or_a_hash_in_every_process() -> Non
         assert stored.validate_json(stored.dump_json(document)) == pickle.loads(pickle.dumps(document)) == document
 
 
+def test_one_document_that_is_there_very_often_is_told_apart_by_a_number() -> None:
+    context = PromptContext(user_input="Hi.", documents=[Document("same", source="a.md", position=1)] * 20_000)
+    labels = re.findall(r"\[(.*)\]", MemoPrompt().format_2_str(context))
+    assert len(set(labels)) == 20_000
+    assert labels[1:3] == [f"{labels[0]}.2", f"{labels[0]}.3"]
+
+
 def test_equal_labels_are_told_apart_whatever_the_order_and_the_budget() -> None:
     one, other = (Document(text, source="note.md", position=0) for text in ("Ada earns five.", "Bob owes six."))
 

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-MODES = ("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded", "fine")
+MODES = (
+    *("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded"),
+    *("repeats", "lines", "again", "opened", "fine"),
+)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,8 +37,19 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.send(message, {"error": {"code": -32601, "message": "Method not found"}})
 
+    opened = 0
+    """How often a stream was opened again."""
+
     def do_GET(self) -> None:
-        self.answer(405, b"")
+        if "Last-Event-ID" in self.headers:
+            Handler.opened += 1
+            self.end_at_once()
+        else:
+            self.answer(405, b"")
+
+    def end_at_once(self) -> None:
+        """Answer with a stream that ends, and is to be opened again at once."""
+        self.answer(200, b"id: %d\nretry: 0\ndata: \n\n" % Handler.opened, **{"Content-Type": "text/event-stream"})
 
     def misbehave(self, mode: str, message: dict[str, Any]) -> None:
         fine = {"content": [{"type": "text", "text": "fine"}]}
@@ -72,6 +86,22 @@ class Handler(BaseHTTPRequestHandler):
             self.result({**message, "id": 4242}, fine)
         elif mode == "deep":
             self.answer(200, b'{"jsonrpc": "2.0", "id": 1, "result": ' + b"[" * 100_000)
+        elif mode == "repeats":
+            key = self.headers["X-Key"]
+            self.send(message, {"error": {"code": 1, "message": f"wrong key {key}", "data": [self.path, {key: key}]}})
+        elif mode == "again":
+            self.end_at_once()
+        elif mode == "opened":
+            self.result(message, {"content": [{"type": "text", "text": str(Handler.opened)}]})
+        elif mode == "lines":
+            log = {
+                "jsonrpc": "2.0",
+                "method": "notifications/message",
+                "params": {"level": "info", "data": [1] * 9_000},
+            }
+            answer = {"jsonrpc": "2.0", "id": message["id"], "result": fine}
+            events = [f"data: {json.dumps(one)}\r\n\r\n" for one in ([log] * 40 + [answer])]
+            self.answer(200, "".join(events).encode(), **{"Content-Type": "text/event-stream"})
         else:
             self.result(message, fine)
 

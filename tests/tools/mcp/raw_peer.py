@@ -44,7 +44,7 @@ def tools() -> list[dict[str, Any]]:
         }
         for name, (schema, _) in OUTPUTS.items()
     ]
-    odd = ("half", "bytes", "unparsable", "batch", "deep", "huge", "mute", "without_end", "fine")
+    odd = ("half", "bytes", "unparsable", "batch", "deep", "huge", "mute", "without_end", "asks", "deaf", "fine")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 
 
@@ -68,6 +68,10 @@ def answer(number: Any, name: str) -> None:
         whole = whole.replace('"ok"', "9" * 100_000)
     if name == "without_end":
         flood()
+    if name == "asks":
+        ask_on()
+    if name == "deaf":
+        time.sleep(60)
     if name not in ("bytes", "mute"):
         write(whole)
 
@@ -76,6 +80,12 @@ def flood() -> None:
     """Write a line that does not end, as fast as it is read."""
     while True:
         OUT.write("x" * 1_000_000)
+
+
+def ask_on() -> None:
+    """Ask the client for something again and again, and read no answer."""
+    for number in range(10_000_000):
+        write(json.dumps({"jsonrpc": "2.0", "id": f"asked {number}", "method": "sampling/createMessage"}))
 
 
 def malformed() -> list[Any]:

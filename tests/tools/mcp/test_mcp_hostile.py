@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from time import process_time
@@ -184,6 +185,18 @@ def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as
     finally:
         server.close()
     assert any("cannot find my config" in note for note in caught.value.__notes__)
+
+
+def test_the_stderr_of_a_server_is_shown_without_the_keys_that_it_was_given() -> None:
+    program = "import os, sys; sys.exit('wrong key ' + os.environ['API_KEY'] + ' in ' + os.environ['PLACE'])"
+    server = MCPToolset([sys.executable, "-c", program], env={"API_KEY": "key-52c17f3a", "PLACE": "/var/lib/here"})
+    try:
+        with pytest.raises(MCPServerLost, match="cannot be reached") as caught:
+            list(server)
+        assert "wrong key *** in /var/lib/here" in server.stderr_tail
+    finally:
+        server.close()
+    assert any("wrong key ***" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("source", [["/no/such/program"], "http://127.0.0.1:9/mcp"])

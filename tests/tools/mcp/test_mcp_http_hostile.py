@@ -50,6 +50,39 @@ async def test_an_answer_that_is_none_ends_the_call_in_an_error_and_the_next_cal
     assert after.content == "fine"
 
 
+async def test_a_key_that_a_server_repeats_is_in_no_error_and_none_behind_it() -> None:
+    with hand_written() as url:
+        async with MCPToolset(f"{url}?key=QUERY-7f3a", headers={"X-Key": "Bearer KEY-52c1"}) as server:
+            result = await ask(next(one for one in server if one.name == "repeats"))
+
+    assert "wrong key ***" in str(result.content)
+    error: BaseException | None = result.error
+    texts = [str(result.content)]
+    while error is not None:
+        texts += [str(error), repr(vars(error)), repr(getattr(error, "error", ""))]
+        error = error.__cause__ or error.__context__
+    assert len(texts) > 4 and "KEY-52c1" not in "".join(texts) and "QUERY-7f3a" not in "".join(texts)
+
+
+async def test_a_stream_of_many_events_is_read_whichever_end_of_line_they_have() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            result = await ask(next(one for one in server if one.name == "lines"))
+
+    assert result.content == "fine"
+
+
+async def test_a_stream_that_ends_again_and_again_is_opened_again_at_a_pace_of_our_own() -> None:
+    with hand_written() as url:
+        async with MCPToolset(url) as server:
+            tools = {one.name: one for one in server}
+            result = await ask(tools["again"].but(timeout=1))
+            opened = await ask(tools["opened"])
+
+    assert result.status == "timeout"
+    assert 1 <= int(str(opened.content)) <= 4
+
+
 def test_trouble_makes_no_noise_in_a_program_without_logging() -> None:
     program = f"""
 import asyncio

@@ -74,6 +74,17 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
     assert (await ask(raw, "fine")).content == "ok"
 
 
+@pytest.mark.parametrize("name", ["asks", "deaf"])
+async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_call_ends(name: str) -> None:
+    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=4) as server:
+        made = next(one for one in server if one.original_name == name).but(timeout=1)
+        call = ToolCall("call_1", made.name, json.dumps({"x": "y" * 1_000_000}))
+        result = await made.call(call, ToolContext(None, "run_1", "call_1"))
+
+        assert result.status == "timeout"
+        assert (await ask(server, "fine")).content == "ok"
+
+
 @pytest.mark.parametrize("name", ["half", "bytes"])
 async def test_a_text_that_was_cut_inside_a_character_is_read(raw: MCPToolset, name: str) -> None:
     assert (await ask(raw, name)).content == "cut \ufffd"

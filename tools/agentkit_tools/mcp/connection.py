@@ -64,7 +64,7 @@ class Connection:
     @property
     def stderr_tail(self) -> str:
         """The end of what the newest process of the server wrote to its stderr."""
-        return self._sessions.stderr.text
+        return self._sessions.stderr_tail
 
     async def request(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Return what `work(client)` returns, run where the session lives. Cancelling this cancels it.
@@ -191,9 +191,14 @@ class _Sessions:
     def _changed(self) -> None:
         self.changes += 1
 
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what the newest process of the server wrote to its stderr, without keys."""
+        return self._target.masked(self.stderr.text)
+
     def _lost(self, text: str) -> MCPServerLost:
-        error = MCPServerLost(text)
-        if tail := self.stderr.text:
+        error = MCPServerLost(self._target.masked(text))
+        if tail := self.stderr_tail:
             error.add_note(f"The end of its stderr:\n{tail}")
         return error
 
@@ -258,13 +263,12 @@ class _Session:
             self.probing = asyncio.get_running_loop().create_task(self._probe(seconds), context=Context())
 
     async def _probe(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.client.list_tools()
-        except TimeoutError:
+        asked = asyncio.ensure_future(self.client.list_tools())
+        asked.add_done_callback(retrieve)  # an error is an answer, too
+        await asyncio.wait((asked,), timeout=seconds)
+        if not asked.done():
             self.closing.set()
-        except Exception:  # an error is an answer, too
-            return
+            asked.cancel()  # nobody waits for it: it tells a server first, which may not read
 
     async def _keep(self) -> None:
         from mcp import Client

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
-from agentkit_prompts.credentials import BareAddress
+from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded, values_in
 from agentkit_tools.mcp.listed_tools import readable
 
 if TYPE_CHECKING:
-    from httpx2 import Response
+    from httpx2 import Request, Response
     from mcp import StdioServerParameters
     from mcp.client import Transport
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCRequest
 
 __all__ = ["ServerLike", "StderrTail", "Target"]
 
@@ -35,6 +38,10 @@ _CONNECT_SECONDS = 30.0
 _GRACE_SECONDS = 1.0
 """How long a server may take to end once its stdin is closed."""
 _MAX_BYTES = 64 * 1024 * 1024
+_AGAIN_SECONDS = 0.5
+_MAX_METHOD = 100
+_EVENT_END = re.compile(rb"\n\n|\r\r|\r\n\r\n")
+_MIN_SECRET = 8
 
 
 class StderrTail(asyncio.Protocol):
@@ -73,7 +80,7 @@ class Target:
         ToolDefinitionError: It is nothing a server can be, or an option does not belong to it.
     """
 
-    __slots__ = ("_headers", "_server", "name")
+    __slots__ = ("_headers", "_secrets", "_server", "name")
 
     name: str
     """For messages: the program, or scheme and host; never arguments, headers or credentials."""
@@ -129,6 +136,11 @@ class Target:
             raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}")
         self._server: Any = server
         self._headers = dict(headers or {})
+        self._secrets = tuple(_secrets(server, self._headers))
+
+    def masked(self, text: str) -> str:
+        """Return text of the server with stars in the place of the keys that it was given, which it may repeat."""
+        return masked(text, self._secrets)
 
     def problem(self) -> str:
         """Return why a command cannot be started, in one sentence; "" where nothing is known to be wrong."""
@@ -153,7 +165,7 @@ class Target:
 
         It is given what the server did that no server may, where that is why.
         """
-        return _watched(self._open(stderr), self.name, ended)
+        return _watched(self._open(stderr), self.name, ended, self.masked)
 
     @asynccontextmanager
     async def _open(self, stderr: StderrTail) -> AsyncIterator[Any]:
@@ -169,7 +181,7 @@ class Target:
                     auth=address.auth,
                     headers={"Accept-Encoding": "identity", **self._headers},
                     timeout=timeout,
-                    event_hooks={"response": [_limit]},
+                    event_hooks={"request": [_pause], "response": [_limit]},
                 ) as client,
                 streamable_http_client(address.url, http_client=client, max_sse_event_size=_MAX_BYTES) as streams,
             ):
@@ -197,6 +209,12 @@ class Target:
                     stderr.kill()
 
 
+async def _pause(request: Request) -> None:
+    """Wait before a stream is opened again, also where a server ends each at once and says not to wait."""
+    if "Last-Event-ID" in request.headers:
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
 async def _limit(response: Response) -> None:
     """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
     import httpx2
@@ -209,7 +227,7 @@ async def _limit(response: Response) -> None:
         async def __aiter__(self) -> AsyncIterator[bytes]:
             if encoding.lower() != "identity":
                 raise httpx2.StreamError(f"the answer is packed ({encoding[:20]}), which was not asked for")
-            left, values = _MAX_BYTES, 0
+            left, values, before = _MAX_BYTES, 0, b""
             async for piece in inner:  # type: ignore[union-attr]
                 left -= len(piece)
                 if left < 0:
@@ -217,14 +235,36 @@ async def _limit(response: Response) -> None:
                 values += values_in(piece)
                 if values > MAX_VALUES:
                     raise httpx2.StreamError(f"the answer has more than {MAX_VALUES:,} values")
-                if is_events and b"\n\n" in piece:  # each event is a message of its own
+                if is_events and _EVENT_END.search(before + piece):  # each event is a message of its own
                     values = 0
+                before = piece[-3:]
                 yield piece
 
         async def aclose(self) -> None:
             await inner.aclose()  # type: ignore[union-attr]
 
     response.stream = Limited()
+
+
+def _secrets(server: Any, headers: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a server is given and may repeat: headers, a query, a password, and variables that are no paths."""
+    given = [part for value in map(str, headers.values()) for part in (value, value.partition(" ")[2])]  # "Bearer KEY"
+    if isinstance(server, str):
+        parts = urlsplit(server)
+        given += [parts.query, *[value for _, value in parse_qsl(parts.query)], parts.fragment]
+        given += (BareAddress.of(server).auth or ("", ""))[1:]
+    env = getattr(server, "env", None) or {}
+    given += [value for value in env.values() if not value.startswith((os.sep, ".", "~"))]
+    yield from [one for one in given if len(one) >= _MIN_SECRET]
+
+
+def _without_keys(data: Any, mask: Callable[[str], str]) -> Any:
+    """Return JSON data with stars in the place of keys."""
+    if isinstance(data, str):
+        return mask(data)
+    if isinstance(data, dict):
+        return {mask(name): _without_keys(value, mask) for name, value in data.items()}
+    return [_without_keys(one, mask) for one in data] if isinstance(data, list) else data
 
 
 _WATCH = """
@@ -266,10 +306,14 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
 
 @asynccontextmanager
 async def _watched(
-    inner: AbstractAsyncContextManager[Any], name: str, ended: Callable[[MCPServerError | None], None]
+    inner: AbstractAsyncContextManager[Any],
+    name: str,
+    ended: Callable[[MCPServerError | None], None],
+    mask: Callable[[str], str],
 ) -> AsyncIterator[Any]:
-    """Pass messages on, and call `ended` when there will be no more."""
+    """Pass messages on, errors without keys, and call `ended` when there will be no more."""
     import anyio
+    from mcp_types import ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
     async with inner as (read, write):
         sender, receiver = anyio.create_memory_object_stream[Any](0)
@@ -285,8 +329,15 @@ async def _watched(
                         )
                         fault = MCPServerError(text)
                         break
-                    if isinstance(result := getattr(getattr(message, "message", None), "result", None), dict):
-                        message.message.result = readable(result)
+                    content = getattr(message, "message", None)
+                    if isinstance(content, JSONRPCRequest):
+                        await write.send(_answer(content))  # while it reads no answer, it is not listened to either
+                        continue
+                    if isinstance(content, JSONRPCResponse):
+                        result = content.result
+                        content.result = readable(_without_keys(result, mask) if result.get("isError") else result)
+                    elif isinstance(content, JSONRPCError):
+                        content.error = ErrorData(**_without_keys(dict(content.error), mask))
                     await sender.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 pass  # our own side closed first
@@ -301,3 +352,17 @@ async def _watched(
             finally:
                 tasks.cancel_scope.cancel()
                 receiver.close()
+
+
+def _answer(asked: JSONRPCRequest) -> SessionMessage:
+    """Return what a server is answered that asks for something: models and people are not there for it.
+
+    The SDK would begin a task for each, and keep all of them for a server that reads no answers.
+    """
+    from mcp.shared.message import SessionMessage
+    from mcp_types import METHOD_NOT_FOUND, ErrorData, JSONRPCError, JSONRPCResponse
+
+    if asked.method == "ping":
+        return SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=asked.id, result={}))
+    refusal = ErrorData(code=METHOD_NOT_FOUND, message=f"{asked.method[:_MAX_METHOD]} is not supported")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=asked.id, error=refusal))

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.engine import Limits
-from agentkit_prompts.templates.engine.meter import Meter
+from agentkit_prompts.templates.engine.meter import Meter, has_chosen_hash
 from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, refuse_large_numbers, room_of
 from agentkit_prompts.templates.engine.values import Fault
 
@@ -235,7 +235,7 @@ class Bounds(Meter):
 
     def looked_up(self, container: Any, value: Any) -> Any:
         """Return a key that is about to be looked up in a container, or among so many others, charged."""
-        if isinstance(value, _CONTAINERS):
+        if has_chosen_hash(value):
             others = len(container) if isinstance(container, dict) else container
             self.key(value, others if isinstance(others, int) else 0)
         elif type(value) is str:
@@ -263,7 +263,7 @@ class Bounds(Meter):
         elif kind is range:
             self.charge(1 if type(value) is int else 2 * len(container))
         elif not isinstance(container, Sized):
-            return self._counted(container, 4)
+            return self._compared(value, container)
         return container
 
     def iterated(self, value: Any, weight: int) -> Any:
@@ -275,8 +275,10 @@ class Bounds(Meter):
         self.charge(weight * size + 4)
         return value
 
-    def looked(self) -> bool:
-        """Look at the clock when it is time to, in a round of a loop; always true."""
+    def looked(self, steps: int = 0) -> bool:
+        """Charge the condition of a loop and look at the clock when it is time to; always true."""
+        if steps:
+            self.charge(steps)
         if monotonic() > self.look_at:
             self.look()
         return True
@@ -284,6 +286,13 @@ class Bounds(Meter):
     def _counted(self, value: Any, weight: int) -> Iterator[Any]:
         for item in value:
             self.charge(weight)
+            yield item
+
+    def _compared(self, value: Any, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield items that a value is compared with, each comparison charged before it is made."""
+        for item in items:
+            self.charge(4)
+            self.walk("operator.in", value, (item,))
             yield item
 
     def listed(self, value: Any, weight: int = 1) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, signature, unwrap
 from types import BuiltinMethodType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from jinja2 import pass_context
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, Undefined
 from jinja2.tests import TESTS as JINJA_TESTS
-from jinja2.utils import Cycler, Joiner
+from jinja2.utils import Cycler, Joiner, Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import Bounds
 from agentkit_prompts.chat_templates.jinja.compiler import FREE
@@ -41,7 +42,7 @@ class Dict:
     def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
         return dict(*args, **kwargs)
 
-    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+    def fromkeys(self, keys: Iterable[Any], value: Any = None, /) -> dict[Any, Any]:
         return dict.fromkeys(keys, value)
 
 
@@ -66,7 +67,7 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
             bounds.filled(str(inner.__self__), args, kwargs)
         else:
             bounds.weigh(args, kwargs)
-            if target.__name__ == "strftime_now" and len(str(args[:1])) > _MAX_PATTERN:
+            if target.__name__ == "strftime_now" and len(str((*args, *kwargs.values()))) > _MAX_PATTERN:
                 raise Fault(f"the strftime format is longer than {_MAX_PATTERN:,} characters")
         return args
     if nests(target):
@@ -77,9 +78,18 @@ def guard(bounds: Bounds, target: Any, args: tuple[Any, ...], kwargs: dict[str, 
         return (bounds.iterated(args[0], 30), *args[1:])
     if not (nests(target) or isinstance(target, Undefined | Joiner)):
         bounds.weigh(args, kwargs)
-        if isinstance(target, Dict) and args and isinstance(args[0], list | tuple):
-            bounds.walk("function.dict", [pair[0] for pair in args[0] if isinstance(pair, list | tuple) and pair])
+        if args and (isinstance(target, Dict) or (kind is type and issubclass(target, Namespace))):
+            return (_pairs(bounds, args[0]), *args[1:])
     return args
+
+
+def _pairs(bounds: Bounds, given: Any) -> Any:
+    """Return what a dictionary is about to be made of, pairs charged as its keys; iterators become lists."""
+    if isinstance(given, str | bytes | dict) or not hasattr(type(given), "__iter__") or isinstance(given, Undefined):
+        return given
+    pairs = [pair if isinstance(pair, str | bytes) else bounds.listed(pair) for pair in bounds.listed(given, 4)]
+    bounds.walk("function.dict", [pair[0] for pair in pairs if isinstance(pair, list | tuple) and pair])
+    return pairs
 
 
 def _method(bounds: Bounds, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -175,11 +185,16 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
     wanted = getattr(getattr(run, "jinja_pass_arg", None), "name", None)
     row = f"filter.{name}"
     worst = COSTS[row].worst
+    before = 1 + hasattr(unwrap(run), "jinja_pass_arg")
+    parameters = [*signature(run).parameters.values()][before:]
+    named = {one.name: one.default for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD}
 
     @pass_context
     def filtered(context: Context, value: Any = None, /, *args: Any, **kwargs: Any) -> Any:
         bounds: Bounds = context.bounds  # type: ignore[attr-defined]
         bounds.charge(30)
+        if kwargs and named:  # the table of costs knows arguments by their places
+            args, kwargs = _in_place(named, args, kwargs)
         if args or kwargs:
             bounds.weigh(args, kwargs)
         if type(value) is str:
@@ -226,6 +241,17 @@ def _bounded(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
         return run(value, *args, **kwargs)
 
     return kept_short if name in _NO_LONGER else filtered
+
+
+def _in_place(
+    named: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with those given by name where they stand in the order of parameters, as far as they do."""
+    names = list(named)[len(args) :]
+    last = max((at for at, name in enumerate(names) if name in kwargs), default=-1)
+    rest = dict(kwargs)
+    placed = [rest.pop(name, named[name]) for name in names[: last + 1]]
+    return (args, kwargs) if Parameter.empty in placed else ((*args, *placed), rest)
 
 
 def _as_text(operand: Any) -> Any:

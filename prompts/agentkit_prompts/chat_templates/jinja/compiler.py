@@ -159,7 +159,8 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         self._loops: dict[int, int] = {}
         self._bodies: list[int] = []
         self._rounds: set[int] = set()
-        self._conditions: set[int] = set()
+        self._entered: dict[int, int] = {}
+        self._conditions: dict[int, int] = {}
         self._spread: set[int] = set()
 
     def write_commons(self) -> None:
@@ -171,8 +172,7 @@ class BoundedCodeGenerator(QuickCodeGenerator):
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         weight = self._loops.pop(id(node), None)
         if id(node) in self._conditions:
-            self._conditions.remove(id(node))
-            self.write("looked() and ")
+            self.write(f"looked({self._conditions.pop(id(node))}) and ")
             self.visit(node, *args, **kwargs)
             return None
         if id(node) in self._spread:
@@ -189,13 +189,27 @@ class BoundedCodeGenerator(QuickCodeGenerator):
         return None
 
     def visit_For(self, node: nodes.For, frame: Frame) -> None:
-        self._loops[id(node.iter)] = 4 + _weight([*node.body, *([node.test] if node.test else [])])
+        test = [node.test] if node.test is not None else []
+        weight = 4 + _weight([*node.body, *test])
         self._rounds.add(id(node.body))
-        if node.test is not None:
-            self._conditions.add(id(node.test))
+        if node.recursive:  # `loop(items)` runs it over items that only the call knows: each round charges itself
+            self._entered[id(node.body)] = weight
+            if node.else_:
+                self._entered[id(node.else_)] = _weight(node.else_)
+            weight = 4
+        self._loops[id(node.iter)] = weight
+        for one in test:
+            self._conditions[id(one)] = _weight(test) if node.recursive else 0
         super().visit_For(node, frame)
 
+    def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:
+        for block in node.find_all(nodes.Block):  # `self.name()` runs it as often as it is called
+            self._entered[id(block.body)] = _weight(block.body)
+        super().visit_Template(node, frame)
+
     def blockvisit(self, nodes: Iterable[Node], frame: Frame) -> None:
+        if id(nodes) in self._entered:
+            self.writeline(f"bounds.charge({self._entered.pop(id(nodes))})")
         if id(nodes) in self._rounds:
             self._rounds.remove(id(nodes))
             self.writeline("if clock() > bounds.look_at:")

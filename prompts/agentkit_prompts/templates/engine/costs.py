@@ -71,7 +71,7 @@ _COMPARISONS = (
     *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "le", "lessthan", "lt", "ne"),
 )
 
-_CASE = Cost(worst.linear(4, 4), "each character is looked up in the Unicode tables; 12 ns where it becomes three")
+_CASE = Cost(worst.linear(3, 4), "each character is looked up in the Unicode tables; 12 ns where it becomes three")
 _KIND = Cost(worst.linear(8, 4), "each character is looked up in the Unicode tables")
 _COPY = Cost(worst.linear(16), "compares one end and copies the rest")
 _FIND = Cost(
@@ -82,7 +82,7 @@ _FIND_BACK = Cost(worst.backward, "Python has no linear search from the right: c
 _STRIP = Cost(worst.strip, "each character is looked for among those to strip: size times their number")
 _AFFIX = Cost(worst.affix, "each text of a tuple is compared with the end")
 _PAD = Cost(worst.padded, "writes as many characters as the width")
-_ESCAPE = Cost(worst.linear(4, 20), "writes five characters for every one")
+_ESCAPE = Cost(worst.linear(3, 20), "writes five characters for every one")
 _SAME = Cost(worst.fixed(6), "returns what it gets, or a part of it that is found at once")
 _KIND_OF = Cost(worst.fixed(10), "looks at the type of a value, or whether it is there")
 _NUMBER = Cost(worst.fixed(16), "one operation on a number, of at most 8,192 bits")

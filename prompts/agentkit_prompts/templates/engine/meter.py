@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic, thread_time
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 from agentkit_prompts.templates.engine.costs import COSTS, cost
 from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
 
-__all__ = ["DEFAULT", "Limits", "Meter"]
+__all__ = ["DEFAULT", "Limits", "Meter", "has_chosen_hash"]
 
 _CHARS_PER_STEP = 16
 _STEPS_BETWEEN_CLOCKS = 50_000
@@ -24,6 +24,7 @@ _OURS = "agentkit_prompts."
 _COLLIDES = (1 << 61) - 1  # whole numbers from here on have hashes that were chosen by whoever chose them
 _SCALARS = frozenset({bool, float, type(None)})
 _QUICK = _SCALARS | {int, str}
+_KEYS = _SCALARS | {str}
 _VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _CONTAINERS: tuple[type, ...] = (list, tuple, dict, set, frozenset, *_VIEWS)
 
@@ -46,6 +47,11 @@ class Limits:
 
 DEFAULT = Limits()
 _Container = TypeVar("_Container", list[Any], tuple[Any, ...], dict[Any, Any])
+
+
+def has_chosen_hash(value: object) -> bool:
+    """Tell whether many values with the hash of this one can be looked for beforehand: it is no secret."""
+    return isinstance(value, _CONTAINERS) or (isinstance(value, int) and not -_COLLIDES < value < _COLLIDES)
 
 
 class Meter:
@@ -197,6 +203,8 @@ class Meter:
             inner: list[Any] = []
             for value in level:
                 self.charge(18 + 2 * len(value))
+                if isinstance(value, dict):
+                    self.keys(value)
                 steps = 0
                 for item in value.values() if isinstance(value, dict) else value:
                     kind = type(item)
@@ -223,9 +231,13 @@ class Meter:
         self.charge((before - self.left) * len(keys).bit_length() // 4)
 
     def hash(self, keys: Sequence[Any]) -> None:
-        """Charge the keys of a mapping or a set: the hashes of tuples can be chosen to be all the same."""
+        """Charge what becomes the keys of a mapping or a set."""
         self.measure(keys)
-        if any(isinstance(key, tuple | frozenset) for key in keys):
+        self.keys(keys)
+
+    def keys(self, keys: Collection[Any]) -> None:
+        """Charge finding each of some keys among the others, whose hashes may all be the same."""
+        if not _KEYS.issuperset(map(type, keys)) and any(map(has_chosen_hash, keys)):
             self.charge(len(keys) ** 2 // 4)
 
     def search(self, value: object, items: Sequence[Any]) -> None:
@@ -242,5 +254,5 @@ class Meter:
     def key(self, value: object, size: int) -> None:
         """Charge the hashing of a value, and finding it among `size` others whose hashes may all be the same."""
         self.measure(value)
-        if isinstance(value, _CONTAINERS):  # their hash is no secret: many with one hash can be looked for beforehand
+        if has_chosen_hash(value):
             self.charge(size)

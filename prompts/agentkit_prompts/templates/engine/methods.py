@@ -173,6 +173,11 @@ def _get(meter: Meter, value: Mapping[Any, Any], key: Any, default: Any = None) 
     return value[key] if key in value else default  # noqa: SIM401 (a mapping's own get may do anything)
 
 
+def _values(meter: Meter, value: Mapping[Any, Any]) -> list[Any]:
+    meter.keys(value)
+    return [value[key] for key in meter.items(value, 2)]
+
+
 def _strftime(meter: Meter, value: Any, pattern: Any) -> str:
     """Format a time, without the widths, locale forms and time zones of the machine that C libraries add."""
     if not isinstance(value, date | time) or not isinstance(pattern, str):
@@ -202,7 +207,7 @@ _MAPPING: dict[str, Callable[..., Any]] = offered(
         "get": _get,
         "items": items_of,
         "keys": lambda meter, value: list(meter.items(value)),
-        "values": lambda meter, value: [value[key] for key in meter.items(value, 2)],
+        "values": _values,
     },
 )
 _TIMES = frozenset({"date", "isoformat", "isoweekday", "time", "total_seconds", "weekday"})

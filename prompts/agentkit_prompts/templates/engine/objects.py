@@ -185,6 +185,7 @@ def _dict(meter: Meter, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     meter.pay("function.dict", kwargs)
     for pairs in args:
         if isinstance(pairs, Mapping):
+            meter.keys(pairs)
             made.update((key, pairs[key]) for key in meter.items(pairs, 8))
         else:
             for pair in meter.items(pairs, 8):

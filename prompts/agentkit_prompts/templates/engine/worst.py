@@ -163,9 +163,7 @@ def urlize(value: str, *args: Any, **_: Any) -> int:
     if size_of(value) > _MAX_LOOKED_AT:
         return size_of(value) ** 2 // 8
     longest = max(map(len, _RUN.findall(value)), default=0)
-    return (
-        90 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 64
-    )
+    return 90 + 20 * size_of(value) + longest * longest // 8 + sum([size_of(one) for one in args]) * size_of(value) // 8
 
 
 def printed_int(value: Any) -> int:
