@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
@@ -67,7 +67,9 @@ _MESSAGES = (
     )
     .order_by(messages.c.seq)
 )
-_ADD = insert(items)
+_NEXT = select(func.min(messages.c.seq)).where(
+    messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
+)
 _NEW = (
     select(
         *messages.c["seq", "format", "body", "created_at", "said_at"],
@@ -127,7 +129,12 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             return until - after  # another caller makes them
         now = database.clock()
         expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        for row in connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all():
+        found = connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all()
+        if not found and until < branch.head_seq:  # the branch is damaged: go on behind what is missing
+            next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
+            done = branch.head_seq if next_seq is None else min(branch.head_seq, next_seq - 1)
+            connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
+        for row in found:
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
@@ -150,7 +157,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                     }
                 )
         if rows:
-            connection.execute(_ADD, rows)
+            connection.execute(database.insert(items).on_conflict_do_nothing(), rows)  # a damaged watermark comes again
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
     return until - after
 

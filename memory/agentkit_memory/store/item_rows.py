@@ -10,7 +10,21 @@ from itertools import islice
 from sqlite3 import OperationalError as SQLiteError
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.driver_errors import is_undecodable
@@ -160,12 +174,13 @@ _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
 _READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
 _seed = items.alias("seed")
+_place = cast(_seed.c.position, BigInteger)  # a damaged one may be the largest that its column holds
 _AROUND = Prepared(  # a turn near two of them is found twice
     _ITEM.join(
         _seed,
         and_(
             items.c.branch_id == _seed.c.branch_id,
-            items.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach")),
+            items.c.position.between(_place - bindparam("reach"), _place + bindparam("reach")),
         ),
     ).where(
         _seed.c.id.in_(bindparam("seeds", expanding=True)),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from agentkit.memory import Gate, IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.tables import items
 from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
@@ -103,6 +105,21 @@ def test_a_fact_with_damaged_metadata_is_listed_with_its_problem_and_can_be_remo
         assert [each.id for each in memory.facts.list()] == [good.id]
 
 
+@pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
+def test_a_document_with_damaged_metadata_is_listed_with_its_problem(home: Path, meta: str) -> None:
+    with Memory.open(home) as memory:
+        memory.documents.add("zebra given", source="good", metadata={"problem": "mine"})
+        memory.documents.add("zebra bad", source="bad")
+    alter(home, f"UPDATE documents SET meta = '{meta}' WHERE source = 'bad'")
+    alter(home, f"UPDATE items SET meta = '{meta}' WHERE text = 'zebra bad'")
+    with Memory.open(home) as memory:
+        listed = {each.source: each for each in memory.documents.list()}
+        assert "its metadata " in listed["bad"].problem and listed["bad"].metadata == {}
+        assert (listed["good"].metadata, listed["good"].problem) == ({"problem": "mine"}, "")
+        assert [chunk.text for chunk in memory.documents.chunks("bad")] == ["zebra bad"]
+        assert memory.documents.forget("bad")
+
+
 def nested(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
@@ -178,6 +195,36 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
             memory.session("s")
         memory.session("other").append(Message("user", "zebra"))
+
+
+@pytest.mark.parametrize("is_item", [True, False])
+def test_an_item_whose_id_is_damaged_is_reported_and_keeps_no_other_from_the_index(home: Path, is_item: bool) -> None:
+    if is_item:
+        alter(home, "UPDATE items SET id = 'wrong' WHERE text = 'zebra poison fact'")
+    alter(
+        home,
+        "UPDATE vector_state SET have = 0, item_id = 'wrong' WHERE item_id = (SELECT min(item_id) FROM vector_state)",
+    )
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra fact that is new")
+        memory.worker().drain()
+        for found in (memory.admin.verify(), memory.admin.repair().after, memory.admin.rebuild()):
+            assert found.problems == {"wrong": "it is damaged: its id is not a UUID, and no index takes it"}
+        texts = {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
+        assert {"zebra fact", "zebra fact that is new"} <= texts
+
+
+@pytest.mark.parametrize(
+    "damage", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 0", "itemised_seq = 1"]
+)
+def test_a_conversation_whose_numbers_are_damaged_keeps_no_other_from_the_index(home: Path, damage: str) -> None:
+    alter(home, f"UPDATE branches SET {damage}")
+    with Memory.open(home) as memory:
+        memory.session("other").append(Message("user", "zebra of another conversation"))
+        memory.worker().drain()
+        with memory._store.database.read() as connection:
+            texts = connection.scalars(select(items.c.text)).all()
+        assert texts.count("zebra of another conversation") == texts.count("zebra turn") == 1
 
 
 @pytest.mark.parametrize(("column", "value"), [("scope_id", "x'ff'"), ("text", "x'00fffe'")])
