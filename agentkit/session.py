@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 from typing import Any, Protocol, cast
 
 from agentkit.errors import AgentDefinitionError
@@ -105,7 +104,8 @@ class InMemorySession:
 
     def note(self, name: str) -> Any:
         """Return what was last noted under a name about these messages; None where nothing was."""
-        return max(self._notes.get(name, {}).items(), default=(0, None), key=itemgetter(0))[1]
+        kept = self._notes.get(name)
+        return kept[max(kept)] if kept else None
 
     def keep_note(self, name: str, value: Any, at: int | None = None) -> None:
         """Note something beside the messages. A rewind to before message `at`, or the last one, leaves it behind."""

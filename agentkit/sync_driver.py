@@ -10,6 +10,7 @@ import asyncio
 import atexit
 import os
 import queue
+import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Future, wait
@@ -26,7 +27,7 @@ _GRACE = 2.0
 """Seconds that tasks left behind have to end."""
 _MAX_WAITING = 64
 """Events that wait for whoever reads them."""
-_idle: list[asyncio.Runner] = []
+_idle: list[asyncio.AbstractEventLoop] = []
 """The one used last is taken first. Appending and popping are atomic: there is no lock that a fork could copy."""
 
 
@@ -40,22 +41,58 @@ def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
 
 def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
     try:
-        runner = _idle.pop()
+        loop = _idle.pop()
     except IndexError:
-        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-    result: list[R] = []
+        loop = asyncio.new_event_loop()
     try:
-        runner.run(_into(result, coroutine), context=context)
-        return result[0]
+        task = loop.create_task(coroutine, context=context)
+        with _Interrupt(task):
+            return loop.run_until_complete(task)
     finally:
-        loop = runner.get_loop()
         stuck = _end(left, loop) if (left := asyncio.all_tasks(loop)) else False
         if stuck:
-            loop.close()  # closing the runner would wait for them
+            loop.close()  # its threads may wait for them
         elif len(_idle) < _MAX_IDLE:
-            _idle.append(runner)
+            _idle.append(loop)
         else:
-            runner.close()
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+
+class _Interrupt:
+    """While a task runs in the main thread, SIGINT cancels it, and a second one is raised at once.
+
+    `asyncio.Runner` does the same, and takes longer for it than for the rest: Python writes the `repr` of its handler,
+    which is that of the task with its result.
+    """
+
+    __slots__ = ("_count", "_is_handler", "_task")
+
+    def __init__(self, task: asyncio.Task[Any]) -> None:
+        self._task = task
+        self._count = 0
+        self._is_handler = False
+
+    def __enter__(self) -> None:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a program's own stays
+            with suppress(ValueError):  # Python is part of a program that does not let it have signals
+                signal.signal(signal.SIGINT, self._interrupt)
+                self._is_handler = True
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self._count += 1
+        if self._count > 1 or self._task.done():
+            raise KeyboardInterrupt
+        self._task.cancel()
+        self._task.get_loop().call_soon_threadsafe(lambda: None)  # it may be waiting
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._is_handler and signal.getsignal(signal.SIGINT) == self._interrupt:  # nobody has put another one there
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._count and isinstance(error, asyncio.CancelledError) and self._task.uncancel() == 0:
+            raise KeyboardInterrupt
 
 
 def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) -> bool:
@@ -66,11 +103,6 @@ def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) ->
     for task in done:
         _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
     return bool(stuck)
-
-
-async def _into(result: list[R], coroutine: Coroutine[Any, Any, R]) -> None:
-    """Keep the result out of the task: asyncio writes out the `repr` of a task, result and all, when it ends."""
-    result.append(await coroutine)
 
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
@@ -164,9 +196,9 @@ def _in_running_loop() -> bool:
 
 
 def close_idle() -> None:
-    """Close the loops that wait for a run. `Runner.close` would start a thread, which Python refuses when it ends."""
+    """Close the loops that wait for a run, without a thread: Python starts none any more when it ends."""
     while _idle:
-        loop = _idle.pop().get_loop()
+        loop = _idle.pop()
         if not _in_running_loop():
             loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()

@@ -280,7 +280,7 @@ def compose(
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent.
 
-    With --chat-template it is the text that a local model would get, also with an agent that has another model.
+    With --chat-template it is what a local model would get, also with an agent that has another model.
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
@@ -307,11 +307,24 @@ def compose(
     if as_json:
         body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
         put_json({**layers_form(composition), "request": body})
-    elif as_text or template is not None:
-        shown = model.request_body(composition)["prompt"] if isinstance(model, CompletionModel) else composition.text
-        put_exactly(shown)
+        return
+    written = None
+    if isinstance(model, CompletionModel):  # also for the table: a template that cannot write it is an error
+        written = model.request_body(composition)["prompt"]
+        _note_template(model)
+    if as_text:
+        put_exactly(composition.text if written is None else written)
     else:
         layer_table(composition)
+
+
+def _note_template(model: CompletionModel) -> None:
+    """Say which chat template was taken, what ends a reply, and how calls are read."""
+    template = model.chat_template
+    name = getattr(template, "file", None) or getattr(template, "title", type(template).__name__)
+    stop = ", ".join(map(repr, model.stop_words)) or "none"
+    calls = getattr(template, "tool_call_format", None) or "any known format"
+    note(f"chat template {name}; stop words: {stop}; tool calls: {calls}")
 
 
 _ASKING = "Ask agents, and see what they are sent"

@@ -25,6 +25,7 @@ from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed,
 from agentkit.evaluations.run_evaluation import run_sync
 from agentkit.evaluations.scores import Score, score_of
 from agentkit.evaluations.shipped_scores import score_of_rows
+from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelError
 from agentkit.models.model_names import model as model_of_name
@@ -56,7 +57,7 @@ def evaluate(
             "-r",
             metavar="[[DATASET:]SPLIT=]FILE",
             help="Rows: .jsonl, .json or .csv, or a folder of splits, or one with such a folder for each DATASET. "
-            "Repeatable, with the split in front. Without it: `path/name` or `path` of the dataset.",
+            "Repeatable, with the split in front, or DATASET=FOLDER. Without it: `path/name` or `path` of the dataset.",
         ),
     ] = None,
     model: ModelName = None,
@@ -114,7 +115,7 @@ def evaluate(
     held = rows_of(rows, chosen, config, root_of(config, root))
     listed = dict(load_config(config, root=root)).get("models")
     models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    asked = with_model_entry(models, _model(model, chat_template, model_name))
+    asked = with_model_entry(models, _model(model, chat_template, model_name, is_asked=show is None))
     meta = meta_template_for(models, asked)
     settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
@@ -253,7 +254,10 @@ def _note_once(name: str, texts: Sequence[str]) -> None:
         note(f"{name}: {text}")
 
 
-def _model(name: str | None, chat_template: str | None, model_name: str | None) -> Model:
+def _model(name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool) -> Model:
+    template = chat_template or model_name
+    if not is_asked and name is None and template is not None:
+        return CompletionModel(template, template)  # which needs no key to show what it would be sent
     if name is not None and ":" in name and chat_template is None and model_name is None:
         return model_of_name(utf8(name))
     return choose_model(name, chat_template, model_name)

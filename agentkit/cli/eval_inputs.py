@@ -20,6 +20,8 @@ from agentkit_prompts.errors import InContextError, nearest
 __all__ = ["chosen_datasets", "meta_template_for", "rows_of", "with_model_entry"]
 
 _SAMPLING = ("temperature", "top_p", "top_k")
+_SPLITS = ("train", "test")
+"""In front of rows they are splits, also where a dataset is called so."""
 _RATES = ("query_per_second", "request_rate")
 _NAMES = ("type", "abbr", "meta_template")
 """Keys of a model that say what it is, and the one that is followed elsewhere."""
@@ -114,6 +116,11 @@ def rows_of(
         if dataset and dataset not in datasets:
             raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, datasets)}")
         found = load_rows(path)
+        if name in datasets and name not in _SPLITS:
+            if name in named:
+                raise InContextError(f"--rows {text}: the rows of {name!r} are there twice")
+            named[name] = found if isinstance(found, dict) else {"test": found}
+            continue
         if isinstance(found, dict):
             raise InContextError(f"--rows {text}: it holds splits of its own; name a file with the rows of one")
         into = named.setdefault(dataset, {}) if dataset else splits

@@ -15,7 +15,7 @@ import typer
 from agentkit.cli.agent_option import opened_agent
 from agentkit.cli.default_agent import choose_model, default_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, Home, has_memory, open_memory, own_session, utf8
-from agentkit.cli.screen import complain, note, put
+from agentkit.cli.screen import complain, logged, note, put
 from agentkit.run.journal import Journal
 from agentkit.session import InMemorySession, Session
 from agentkit_memory import Memory, Scope
@@ -52,6 +52,7 @@ def inspect(
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
     with contextlib.ExitStack() as closing:
+        closing.enter_context(logged())
         memory = closing.enter_context(open_memory(home)) if has_memory(home) else None
         named = [closing.enter_context(opened_agent(path, home=home)).agent for path in agent or ()]
         agents = named or [default_agent(choose_model(), memory)]
@@ -99,7 +100,10 @@ def _found(names: Any, stores: list[Memory]) -> tuple[list[Journal], list[Sessio
         else:
             missing.append(name)
     for name in missing:
-        complain(f"{name!r} is neither the file of a journal nor a conversation with messages")
+        complain(
+            f"{name!r}: there is no such file, nor a conversation of that name with messages; `agentkit run "
+            "--journal FILE` keeps a journal, and `agentkit sessions list` shows the conversations"
+        )
     if missing:
         raise typer.Exit(1)
     return runs, sessions

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any
 
@@ -29,6 +31,7 @@ __all__ = [
     "degraded_note",
     "layer_table",
     "layers_form",
+    "logged",
     "note",
     "plain",
     "prepare",
@@ -94,6 +97,24 @@ def note(text: str) -> None:
 def complain(text: str) -> None:
     """Print an error on stderr."""
     _errors().print(Text.assemble(("agentkit: ", "bold red"), plain(text)), soft_wrap=True)
+
+
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
+
+@contextmanager
+def logged() -> Iterator[None]:
+    """Print the warnings and errors that agentkit logs on stderr, until the end of the block."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PlainFormatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("agentkit")
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
 
 
 def progress_bar(amount: ProgressColumn | None = None) -> Progress:

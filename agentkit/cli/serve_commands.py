@@ -14,7 +14,7 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import AgentSources, ModelName, loaded_agent, opened_agent
 from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, open_memory, utf8
-from agentkit.cli.screen import complain, note, put
+from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.runs import Runs
 
 __all__ = ["ACCESS", "serve_agents", "token"]
@@ -72,6 +72,7 @@ def serve_agents(
         complain(f"{error.name} is missing: install the extra `server`")
         raise typer.Exit(1) from error
     with ExitStack() as closing:
+        closing.enter_context(logged())
         loaded: list[LoadedAgent] = []
         memories = SharedMemories()
         closing.callback(memories.close)

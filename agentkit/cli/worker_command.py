@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import logging
 import os
 import signal
 import sys
@@ -20,7 +19,7 @@ import typer
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import AsJson, utf8
-from agentkit.cli.screen import complain, note, put
+from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.runs import Runs
 
@@ -64,10 +63,8 @@ def worker(
         raise typer.BadParameter("give a MODULE, or --agent with --url")
     if agent and url is None:
         raise typer.BadParameter("--agent needs --url: the database that its runs are in")
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.getLogger("agentkit").addHandler(handler)
     closing = ExitStack()
+    closing.enter_context(logged())
     runs = runs_of(module) if module is not None else _runs_of_agents(agent or [], url or "", closing)
     done = runs.worker(
         concurrency=concurrency, tenant_concurrency=tenant_concurrency, lease=lease, grace=grace, poll=poll

@@ -24,6 +24,7 @@ from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, R
 from agentkit.durable.run_info import RunInfo, RunState, Status, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
+from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread
 from agentkit_memory.process.private_files import private_file, private_folder
@@ -198,21 +199,32 @@ class DurableStore:
         return _request_of(self._status(run_id, load_input=True))
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a run so far. Blocks; `RunHandle.journal` does not."""
-        request = self.request(run_id)
-        return Journal.loads("".join([request.head, *self.lines(run_id)]))
+        """Return the journal of a run so far. Blocks; `RunHandle.journal` does not.
 
-    def journals(self, run_ids: Sequence[str]) -> dict[str, Journal]:
-        """Return the journals of runs so far, of those that are there. Blocks."""
-        found = self._statuses(run_ids, load_output=False)
-        return {
-            one.workflow_id: Journal.loads("".join([_request_of(one).head, *self.lines(one.workflow_id)]))
-            for one in found
-        }
+        Raises:
+            JournalError, DurableError: It cannot be read.
+        """
+        return self._journal(self._status(run_id, load_input=True))
+
+    def journals(self, run_ids: Sequence[str]) -> dict[str, Journal | None]:
+        """Return the journals of runs so far, of those that are there; None for one that cannot be read. Blocks."""
+        found: dict[str, Journal | None] = {}
+        for one in self._statuses(run_ids, load_output=False):
+            try:
+                found[one.workflow_id] = self._journal(one)
+            except (DurableError, JournalError):
+                found[one.workflow_id] = None
+        return found
 
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
         return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+
+    def _journal(self, one: Status) -> Journal:
+        lines = self.lines(one.workflow_id)
+        if not all(isinstance(line, str) for line in lines):
+            raise JournalError(f"run {one.workflow_id!r}: what is stored of its journal is damaged")
+        return Journal.loads("".join([_request_of(one).head, *lines]))
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
@@ -308,9 +320,10 @@ class DurableStore:
         raise RunNotFound(run_id)
 
     def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
-        if not run_ids:  # which would be all of them
+        ids = [run_id for run_id in run_ids if "\0" not in run_id]  # PostgreSQL has no such text
+        if not ids:  # which would be all of them
             return []
-        return [*self.client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, **loads)]
+        return [*self.client.list_workflows(workflow_ids=ids, name=WORKFLOW, **loads)]
 
     def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]

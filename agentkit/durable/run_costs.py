@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -16,6 +17,7 @@ __all__ = ["CostBy", "RunCost", "run_costs"]
 
 CostBy: TypeAlias = Literal["run", "agent", "tenant", "session", "tool", "layer"]
 _PAGE = 200
+_log = logging.getLogger("agentkit")
 
 
 @dataclass(slots=True)
@@ -33,6 +35,8 @@ class RunCost:
 def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> list[RunCost]:
     """Return what the runs in a database cost, the most expensive first; only those of a tenant where it is given.
 
+    A run whose journal cannot be read is left out, and logged.
+
     Raises:
         DurableError: There is no such way to count.
     """
@@ -40,7 +44,11 @@ def run_costs(store: DurableStore, by: CostBy, tenant: str | None = None) -> lis
         raise DurableError(f"by={by!r:.40}: expected one of {', '.join(map(repr, get_args(CostBy)))}")
     found: dict[str, RunCost] = {}
     for info in _infos(store, tenant):
-        for name, usage in _parts(store.journal(info.run_id), info, by):
+        journal = store.journals([info.run_id]).get(info.run_id)
+        if journal is None:
+            _log.warning("run %s is not counted: its journal cannot be read, or it was deleted meanwhile", info.run_id)
+            continue
+        for name, usage in _parts(journal, info, by):
             cost = found.setdefault(name, RunCost(name))
             cost.runs += 1
             cost.usage += usage

@@ -182,7 +182,7 @@ class RunTables:
                 row.id,
                 row.state,
                 row.beat,
-                tuple([(agent, version) for agent, version in json.loads(row.serves)]),
+                _serves(row.serves),
                 row.lease,
                 row.host,
                 row.pid,
@@ -312,16 +312,40 @@ def _is_lost(error: DBAPIError) -> bool:
     )
 
 
+def _serves(stored: str) -> tuple[tuple[str, str], ...]:
+    """Return the agents of a worker, and their versions; none where the row is damaged, so that others can be read."""
+    try:
+        return tuple([(str(agent), str(version)) for agent, version in json.loads(stored)])
+    except (ValueError, TypeError, RecursionError):
+        return ()
+
+
+def _decision(stored: str) -> Decision:
+    """Return a decision as it is stored; a damaged one approves nothing."""
+    try:
+        return read_decision(json.loads(stored))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Denied("what was decided about it cannot be read")
+
+
+def _call_id(stored: str) -> str:
+    """Return the id of a call from what `_stored_id` made of it; a damaged one as it is."""
+    try:
+        return stored.encode("ascii").decode("unicode_escape")
+    except UnicodeError:
+        return stored
+
+
 def _asked_call(row: Any) -> AskedCall:
     return AskedCall(
         row.run_id,
-        row.call_id.encode("ascii").decode("unicode_escape"),
+        _call_id(row.call_id),
         row.tool,
         row.arguments,
         row.agent,
         row.asked_at,
         row.expires_at,
-        None if row.decision is None else read_decision(json.loads(row.decision)),
+        None if row.decision is None else _decision(row.decision),
         row.decided_by,
     )
 

@@ -46,7 +46,8 @@ def _read_json(line: bytes) -> Any:
 class AnswerFile:
     """A file that one evaluation writes to, at a time.
 
-    A last line that was cut, as when the process was killed, is taken off; every other line has to be whole.
+    A last line that was cut, as when the process was killed, is taken off; every other line has to be whole. A file
+    that holds no answer yet is begun anew.
 
     Args:
         path: Made if missing.
@@ -79,12 +80,12 @@ class AnswerFile:
             raise self._foreign()  # nothing of it may be taken off
         found: dict[Key, Answered] = {}
         lines = data[:whole].split(b"\n")[:-1]
-        head = {"agentkit_evaluation": _FORMAT, **about}
+        head = as_json({"agentkit_evaluation": _FORMAT, **about})
         for number, line in enumerate(lines, 1):
             try:
                 entry = _read_json(line)
                 if number == 1:
-                    self._check(entry, head)
+                    self._check(entry, _read_json(head), has_answers=len(lines) > 1)
                     continue
                 found[entry["row"], entry["part"]] = entry
             except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -93,24 +94,24 @@ class AnswerFile:
                 raise InContextError(
                     f"{self.path}, line {number}: is no line of an evaluation ({error}); repair the line or take it out"
                 ) from error
-        self._file.truncate(whole)
-        self._file.seek(whole)
-        if not lines:
-            self.write(as_json(head))
+        kept = whole if found else 0
+        self._file.truncate(kept)
+        self._file.seek(kept)
+        if not found:
+            self.write(head)
         return found
 
-    def _check(self, entry: Any, head: dict[str, Any]) -> None:
+    def _check(self, entry: Any, head: dict[str, Any], *, has_answers: bool) -> None:
         if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
             raise self._foreign()
         if entry["agentkit_evaluation"] != _FORMAT:
             raise InContextError(f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}")
-        head = _read_json(as_json(head))
         other = [
             f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}"
             for name in dict.fromkeys((*entry, *head))
             if entry.get(name) != head.get(name)
         ]
-        if other:
+        if other and has_answers:
             raise InContextError(
                 f"{self.path}: holds the answers of another evaluation: {'; '.join(other)}; name another file"
             )

@@ -196,7 +196,8 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
     if scores and not callable(getattr(model, "score", None)):
         raise InContextError(
             f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
-            f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and `logprobs`"
+            f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
+            "`logprobs`; on the command line, --chat-template NAME, or `base`"
         )
     made: MetaParser | ChatTemplate
     if meta is None:

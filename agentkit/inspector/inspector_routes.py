@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -20,12 +19,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.errors import AgentError
 from agentkit.inspector import answers
 from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
-from agentkit_memory.errors import StoreError
+from agentkit.request_json import request_json
+from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError
 
@@ -60,7 +61,9 @@ _BODY_SECONDS = 30.0
 """Until a whole request must have arrived."""
 _MAX_PROBLEMS = 200
 _MAX_MESSAGE = 4_000
-_OURS = (AgentError, ModelError, PromptError, StoreError, ToolError)
+_OURS = (AgentError, PromptError, ToolError, InvalidArgument, NotFound)
+_AWAY = (DatabaseUnavailable, ModelError, StoreError)
+"""Errors that name files and addresses of the machine."""
 _log = logging.getLogger("agentkit")
 
 Json = dict[str, Any]
@@ -175,9 +178,9 @@ async def _read(request: Request, body: type[Body]) -> Body:
     except TimeoutError:
         raise HTTPException(408, f"the request did not arrive within {_BODY_SECONDS:g} seconds") from None
     try:
-        given = from_json(bytes(data), allow_inf_nan=False)
+        given = request_json(bytes(data))
     except ValueError as error:
-        raise HTTPException(400, f"the request is not JSON: {error}"[:_MAX_MESSAGE]) from error
+        raise HTTPException(400, f"the request is not JSON that is read here: {error}"[:_MAX_MESSAGE]) from error
     return body.model_validate(given)
 
 
@@ -221,7 +224,7 @@ def _failed(error: Exception) -> Response:
     elif isinstance(error, ValidationError):
         status, message = 422, "the request is not what is expected here"
         problems = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)]
-    elif isinstance(error, _OURS):
+    elif isinstance(error, _OURS) and not isinstance(error, DatabaseUnavailable):
         status, message = 422, str(error)
         if isinstance(error, KwargsError):
             problems = [(f"kwargs.{name}", what) for name, (what, _) in error.problems.items()]
@@ -229,7 +232,8 @@ def _failed(error: Exception) -> Response:
             problems = list(error.problems)
     else:
         _log.exception("inspector: a request failed", exc_info=error)
-        status, message = 500, "the inspector failed: the log of the server has the reason"
+        status, what = (503, "what it asks is away") if isinstance(error, _AWAY) else (500, "it failed")
+        message = f"the inspector cannot answer, {what}: the log of the server has the reason"
     shown = [{"where": where[:200], "what": what[:500]} for where, what in problems[:_MAX_PROBLEMS]]
     body = {"kind": type(error).__name__, "message": message[:_MAX_MESSAGE], "problems": shown}
     headers = getattr(error, "headers", None) or {}

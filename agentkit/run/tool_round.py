@@ -112,8 +112,7 @@ class ToolRound:
 
     async def allowed(self) -> tuple[ToolCall, ...]:
         """Return the calls that may run, as they were approved; the others end here."""
-        assert isinstance(self.effect, CallTools)
-        calls, decisions = self.effect.calls, self.effect.decisions
+        calls, decisions = self._calling.calls, self._calling.decisions
         found: list[ToolCall] = []
         for call in calls:
             made = decisions.get(call.id)
@@ -130,8 +129,7 @@ class ToolRound:
 
     def context(self, call: ToolCall) -> ToolContext[Any]:
         driver = self._driver
-        assert isinstance(self.effect, CallTools)
-        approved = isinstance(self.effect.decisions.get(call.id), Approved)
+        approved = isinstance(self._calling.decisions.get(call.id), Approved)
         return ToolContext(driver.deps, driver.run_id, call.id, approved=approved, calls=driver.calls, run=self)
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:
@@ -140,10 +138,8 @@ class ToolRound:
         if self._nesting.keeper is not None:
             self._nesting.keeper.check()  # the calls before it may have taken hours
         self._started.add(call.id)
-        if (emit := self._nesting.emit) is None:
-            return None
-        assert isinstance(self.effect, CallTools)
-        return emit(events.ToolStarted(self.effect.step, call))
+        emit = self._nesting.emit
+        return None if emit is None else emit(events.ToolStarted(self._calling.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
         nesting = self._nesting
@@ -153,8 +149,7 @@ class ToolRound:
             nesting.stopped.setdefault(result.call_id, paused)
         if not self._is_heard or result.call_id in nesting.stopped:
             return None  # the loop has ended: what was answered could not be written down; or it is no answer
-        assert isinstance(self.effect, CallTools)
-        calls, step = self.effect.calls, self.effect.step
+        calls, step = self._calling.calls, self._calling.step
         if result.error is not None and _log.isEnabledFor(logging.WARNING):
             trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
             _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
@@ -163,8 +158,8 @@ class ToolRound:
         self._is_heard = True
         if isinstance(self.effect, CallTools):
             self._calling = self.effect
-        if nesting.keeper is not None and isinstance(self.effect, CallTools):
-            nesting.keeper.begin()  # other calls may take hours
+            if nesting.keeper is not None:
+                nesting.keeper.begin()  # other calls may take hours
         return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
 
     def _is_behind(self, call: ToolCall) -> bool:

@@ -8,10 +8,12 @@ import re
 from pathlib import Path
 from typing import TypeGuard
 
-__all__ = ["MAX_BYTES", "expanded", "is_address", "is_time", "is_whole"]
+__all__ = ["MAX_BYTES", "MAX_DIMENSIONS", "expanded", "is_address", "is_time", "is_whole"]
 
 MAX_BYTES = 2600
 """Bytes of names, in UTF-8, in one row of a database index. PostgreSQL takes 2,704 with its own beside them."""
+MAX_DIMENSIONS = 65_536
+"""Numbers in a vector; Qdrant takes no longer ones, and its index in this process ends the process instead."""
 
 _MAX_INTEGER = 2**63 - 1
 _ADDRESS = re.compile(r"\s*+[A-Za-z][A-Za-z0-9+._-]+:(?:/|\d+/?\s*+$)")

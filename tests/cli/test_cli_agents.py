@@ -36,6 +36,7 @@ def pay(amount: int) -> str:
 asks = Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),))
 said = Reply(Message("assistant", "Hello\\x1b[31m."), Usage(7, 2))
 hello = Agent(ScriptedModel.repeat(said), "Be brief.", name="hello")
+broken = Agent(ScriptedModel.repeat(lambda sent: 1 / 0), name="broken")
 cashier = Agent(ScriptedModel([asks, "Done."]), tools=[pay], name="cashier")
 needs = {"type": "object", "properties": {"root": {"type": "string"}}, "required": ["root"]}
 kwargs = Agent(
@@ -212,25 +213,28 @@ def test_a_token_is_shown_once_and_works(run: Run, folder: Path) -> None:
     assert run("token", "x", "--scope", "everything").exit_code == 2
 
 
-def test_serve_answers_and_ends_when_it_is_told_to(shop: str, folder: Path) -> None:
-    command = [sys.executable, "-c", MAIN, "serve", "--agent", f"{shop}:hello", "--port", "0", "--json"]
+def test_serve_answers_logs_and_ends_when_it_is_told_to(shop: str, folder: Path) -> None:
+    agents = ["--agent", f"{shop}:hello", "--agent", f"{shop}:broken"]
+    command = [sys.executable, "-c", MAIN, "serve", *agents, "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
     try:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
-        assert ready["agents"] == ["hello"]
+        assert ready["agents"] == ["hello", "broken"]
         page = httpx.get(ready["url"], follow_redirects=True)  # what a person opens is the inspector
         assert page.status_code == 200 and str(page.url) == ready["inspector"] and "<html" in page.text
         assert httpx.get(ready["url"] + "/readyz").json()["status"] == "ok"
         body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
         done = httpx.post(ready["url"] + "/v1/chat/completions", json=body).json()
         assert done["choices"][0]["message"]["content"].startswith("Hello")
+        assert httpx.post(ready["url"] + "/v1/chat/completions", json={**body, "model": "broken"}).status_code == 500
         second = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)
         assert second.returncode == 1 and "another server" in second.stderr
     finally:
         process.send_signal(signal.SIGINT if os.name == "nt" else signal.SIGTERM)
-        process.communicate(timeout=60)
+        _, log = process.communicate(timeout=60)
     assert process.returncode in (0, -signal.SIGTERM)
+    assert "ERROR a request failed" in log and "ZeroDivisionError" in log
     refused = subprocess.run(
         [*command[:3], "serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0"],
         capture_output=True, text=True, cwd=folder, timeout=60, check=False,

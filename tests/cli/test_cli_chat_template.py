@@ -53,7 +53,7 @@ def test_a_file_or_a_model_s_name_says_which_template(command: Run, folder: Path
         ("--chat-template", "qwen2d5"),
         ("--model-name", "internlm2-chat-7b"),
     ):
-        done = command("compose", "Hi", *option)
+        done = command("compose", "Hi", "--text", *option)
         assert done.exit_code == 0, done.stderr
         assert done.stdout.rstrip().endswith("<A>" if "own.json" in option else "<|im_start|>assistant")
 
@@ -92,12 +92,23 @@ def test_another_chat_template_can_be_tried_with_an_agent(command: Run, folder: 
     for name in ("offline", "http://127.0.0.1:9/v1#local"):
         agent_file(folder, name=name)
         ask = ("compose", "Hi", "--agent", "shop.yaml")
-        done = command(*ask, "--chat-template", "qwen2d5")
+        done = command(*ask, "--chat-template", "qwen2d5", "--text")
         assert done.stdout.startswith("<|im_start|>system\nYou sell."), done.stderr
         done = command(*ask, "--chat-template", "llama3_1", "--json")
         assert "<|start_header_id|>" in json.loads(done.stdout)["request"]["prompt"], done.stderr
     done = command("compose", "Hi", "--chat-template", "qwen2d5", "--json")
     assert json.loads(done.stdout)["request"]["prompt"].endswith("<|im_start|>assistant\n")
+
+
+def test_a_chat_template_is_shown_layer_by_layer_and_named_with_its_stop_words(command: Run, folder: Path) -> None:
+    agent_file(folder)
+    ask = ("compose", "Hi", "--agent", "shop.yaml", "--chat-template", "Qwen/Qwen2.5-7B-Instruct")
+    done = command(*ask)
+    assert done.stdout.startswith("layer ") and "chat template" in done.stdout
+    assert "chat template qwen2d5; stop words: '<|im_end|>'; tool calls: hermes" in done.stderr
+    assert "chat template qwen2d5" in command(*ask, "--text").stderr
+    (folder / "own.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}{{ tools }}", "utf-8")
+    assert "own.jinja; stop words: none" in command(*ask[:-1], "own.jinja").stderr
 
 
 def test_another_model_of_an_address_keeps_the_chat_template_of_the_file(command: Run, folder: Path) -> None:
@@ -133,7 +144,7 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
 
 
 def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(command: Run, folder: Path) -> None:
-    done = command("compose", "What is 6*7?", "--chat-template", "vicuna")
+    done = command("compose", "What is 6*7?", "--chat-template", "vicuna", "--text")
     assert '"name": "calculate"' in done.stdout and "<tool_call>" in done.stdout
     assert "tools are in its prompt" in done.stderr
     with serve() as server:
@@ -143,7 +154,7 @@ def test_tools_that_a_template_has_no_place_for_are_in_the_prompt_and_work(comma
         done = command(*ask, f"{server.url}#local")
         assert done.stdout == "It is 42.\n", done.stderr
         assert "42" in server.to("local")[1].body["prompt"].rpartition("<tool_response>")[2]
-    done = command("compose", "And now?", "--session", "s", "--chat-template", "vicuna")
+    done = command("compose", "And now?", "--session", "s", "--chat-template", "vicuna", "--text")
     assert done.exit_code == 0 and "<tool_call>" in done.stdout, done.stderr
 
 

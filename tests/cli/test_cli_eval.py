@@ -289,6 +289,43 @@ def test_a_folder_has_a_folder_of_rows_for_each_dataset(run: Run, sums: Path) ->
     assert done.exit_code == 1 and f"dataset zero: there is no folder {Path('root', 'zero')}" in done.stderr
 
 
+def test_a_dataset_is_given_a_folder_of_its_splits_or_a_file_of_its_rows(run: Run, sums: Path) -> None:
+    (sums / "few").rename(sums / "own")
+    done = run("eval", "sums.py", "--rows", "few=own", "--rows", "zero=zero/test.csv", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert [(one["dataset"], one["rows"]) for one in json.loads(done.stdout)["datasets"]] == [("few", 2), ("zero", 2)]
+    done = run("eval", "sums.py", "--rows", "few=own", "--rows", "few=own")
+    assert done.exit_code == 1 and "the rows of 'few' are there twice" in done.stderr
+    (sums / "test.py").write_text(SUMS.replace("('zero'", "('test'"))  # a dataset with the name of a split
+    done = run("eval", "test.py", "-d", "test", "--rows", "test=zero/test.csv", "--rows", "train=own/train.jsonl")
+    assert done.exit_code == 0, done.stderr
+
+
+def test_prompts_are_shown_with_a_chat_template_where_there_is_no_key(run: Run, sums: Path) -> None:
+    done = run("eval", "sums.py", "-d", "zero", "--show", "1", "--chat-template", "qwen")
+    assert done.exit_code == 0 and "Q: 2+2<|im_end|>" in done.stdout, done.stderr
+    done = run("eval", "sums.py", "-d", "zero", "--chat-template", "qwen")
+    assert done.exit_code == 1 and "no API key" in done.stderr
+    (sums / "mood.yaml").write_text(MOOD)
+    (sums / "mood.csv").write_text("text,label\nWarm.,good\n")
+    done = run("eval", "mood.yaml", "--show", "1")
+    assert done.exit_code == 1 and "--chat-template NAME, or `base`" in done.stderr
+    done = run("eval", "mood.yaml", "--show", "1", "--chat-template", "base")
+    assert (done.exit_code, done.stdout.count("Warm.")) == (0, 2), done.stderr
+
+
+def test_a_try_that_got_no_answer_does_not_claim_the_file(run: Run, sums: Path, server: ChatServer) -> None:
+    ask = ("eval", "sums.py", "-d", "zero", "--out", "answers.jsonl", "--model")
+    assert run(*ask, "http://127.0.0.1:9/v1#gone").exit_code == 1
+    server.on("there", answers(right))
+    done = run(*ask, f"{server.url}#there")
+    assert done.exit_code == 0, done.stderr
+    kept = (sums / "answers.jsonl").read_text().splitlines()
+    assert len(kept) == 3 and '"there"' in kept[0]
+    done = run(*ask, f"{server.url}#other")
+    assert done.exit_code == 1 and "holds the answers of another evaluation: model was 'there'" in done.stderr
+
+
 def test_rows_are_read_from_path_and_name(run: Run, sums: Path) -> None:
     (sums / "set").mkdir()
     (sums / "few").rename(sums / "set" / "few")

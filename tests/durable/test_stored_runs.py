@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,10 @@ from agentkit.durable import DurableError, RunFailed
 from agentkit.durable.run_request import RunRequest, SessionName
 from agentkit.models import Price
 from agentkit.run.journal import Journal
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit.server.served_runs.run_records import RunsWanted
 from agentkit_prompts import Composition
+from tests.durable.eventually import eventually
 
 STORED = Path(__file__).parent / "stored"
 Working = Callable[..., Runs]
@@ -59,6 +64,57 @@ async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
     with pytest.raises((RunFailed, DurableError), match="newer agentkit"):
         await runs.handle("r").result(timeout=30)
     assert [info.state for info in await runs.list_runs()] == ["failed"]
+
+
+@tool(approval="always")
+def pay(amount: int) -> str:
+    """Pay."""
+    raise AssertionError("nobody approved it")
+
+
+DAMAGED = ["''", "'null'", "'{\"a\": 1}'", "'[[1]]'", f"'{'[' * 20_000}'"]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_run(
+    runs: Runs, url: str, damaged: str
+) -> None:
+    script = [Message("assistant", tool_calls=(ToolCall("c1", "pay", '{"amount": 3}'),)), "Not paid."]
+    till, agent = Agent(ScriptedModel(script), tools=[pay], name="till"), Agent(ScriptedModel(["x"]), name="a")
+    runs.add(till)
+    runs.add(agent)
+    with runs.worker(poll=0.02, grace=0):
+        await till.start("Pay.", run_id="waits")
+        await eventually(lambda: runs.store.tables.waiting(1))
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute(f"UPDATE agentkit_approvals SET decision = {damaged}, call_id = '\u202e\\x'")
+        database.execute(f"UPDATE agentkit_workers SET serves = {damaged}")
+    assert [one.run_id for one in await runs.list_runs()] == ["waits"]
+    assert [one.serves for one in await runs.workers()] == [()]
+    assert (await runs.handle("waits").info()).waiting == ()
+    with runs.worker(poll=0.02, grace=0):
+        assert (await (await agent.start("Hi.")).result(timeout=30)).output == "x"
+
+
+@pytest.mark.parametrize("damaged", ["output = 'x' || char(10)", "output = 'null'", "output = NULL"])
+async def test_a_run_with_a_damaged_journal_is_reported_and_hurts_no_other(
+    runs: Runs, url: str, tmp_path: Path, damaged: str
+) -> None:
+    agent = Agent(ScriptedModel.repeat("x"), name="a")
+    runs.add(agent)
+    with runs.worker(poll=0.02, grace=0):
+        for name in ("bad", "good"):
+            await (await agent.start("Hi.", run_id=name, tenant="acme")).result(timeout=30)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute(f"UPDATE operation_outputs SET {damaged} WHERE workflow_uuid = 'bad'")
+    assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
+    with closing(DurableRecords(Runs(url), tmp_path / "other.db")) as records:
+        good, bad = records.page("acme", RunsWanted())
+        assert (good.error, bad.error) == (
+            None,
+            {"type": "JournalError", "message": "what is stored of this run is damaged"},
+        )
+        assert records.get("acme", "bad") == bad
 
 
 async def test_costs_are_counted_from_journals(working: Working) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, ToolContext, tool
 from agentkit.cli.app import app
-from agentkit.durable import DatabaseUnavailable, RunCancelled
+from agentkit.durable import DatabaseUnavailable, RunCancelled, RunNotFound
 from agentkit.memory import Memory
 from agentkit_prompts import Composition
 from tests.durable.eventually import eventually
@@ -72,6 +72,14 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     with pytest.raises(RunCancelled):
         await results
     assert await followed is None
+    runs.close()
+
+
+async def test_an_id_that_postgresql_cannot_hold_is_that_of_no_run(postgres_url: str) -> None:
+    runs = Runs(postgres_url)
+    for ask in (runs.handle("a\0b").info, runs.handle("a\0b").cancel, runs.handle("a\0b").journal):
+        with pytest.raises(RunNotFound):
+            await ask()
     runs.close()
 
 

@@ -80,3 +80,18 @@ def test_an_import_that_nothing_declares_is_noticed() -> None:
     }
     assert "mcp-types" not in declared_for("tools/agentkit_tools/schemas")
     assert "mcp-types" in declared_for("tools/agentkit_tools/mcp")
+
+
+def test_the_environment_of_the_tests_has_what_every_script_asks_for() -> None:
+    def held(extra: str) -> set[str]:
+        lines = [
+            normal(line) for line in PROJECT["optional-dependencies"][extra] if not line.startswith(PROJECT["name"])
+        ]
+        inner = [line for line in PROJECT["optional-dependencies"][extra] if line.startswith(PROJECT["name"])]
+        names = [name for line in inner for name in re.findall(r"[\w-]+", line.partition("[")[2])]
+        return set(lines).union(*map(held, names))
+
+    for script in (ROOT / "scripts").iterdir():
+        for asked in re.findall(r"^\./scripts/setup ([\w,-]+)$", script.read_text("utf-8"), re.MULTILINE):
+            for extra in set(asked.split(",")) - {"bench"}:  # of which scripts/setup knows that it is more
+                assert held(extra) <= held("dev"), f"{script.name}: dev has not all of {extra}"

@@ -17,12 +17,24 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from typer.testing import CliRunner
 
-from agentkit import Agent, InMemorySession, Journal, Layers, Message, PromptContext, ScriptedModel, UserInput
+from agentkit import (
+    Agent,
+    InMemorySession,
+    Journal,
+    Layers,
+    Message,
+    ModelError,
+    PromptContext,
+    ScriptedModel,
+    UserInput,
+)
 from agentkit.cli.app import app
+from agentkit.durable.durable_errors import DatabaseUnavailable
 from agentkit.inspector import InspectorSource, LocalSource, inspector_routes, page_files, routes
 from agentkit.inspector.local_page import local_app
 from agentkit.prompts import TextPrompt
-from agentkit_memory import Memory, Scope
+from agentkit_memory import Memory, Scope, StoreUnavailable
+from agentkit_memory.errors import IndexBroken
 from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
 
@@ -197,13 +209,19 @@ def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
     assert httpx2.get(f"{url}api/run?id=run-waiting").json()["status"] == "waiting"
 
 
-def test_an_error_of_ours_is_logged_and_not_shown(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [(RuntimeError, 500), (StoreUnavailable, 503), (IndexBroken, 503), (DatabaseUnavailable, 503), (ModelError, 503)],
+)
+def test_an_error_of_the_machine_is_logged_and_not_shown(
+    serve: Serve, caplog: pytest.LogCaptureFixture, kind: type[Exception], status: int
+) -> None:
     class Broken(LocalSource):
         async def runs(self, *, limit: int) -> Any:
-            raise RuntimeError("secret-of-the-machine")
+            raise kind("/srv/secret-of-the-machine: cannot be read")
 
     answer = httpx2.get(f"{serve(Broken())}api/overview")
-    assert answer.status_code == 500 and "secret" not in answer.text
+    assert answer.status_code == status and "secret" not in answer.text
     assert "secret-of-the-machine" in caplog.text
 
 
@@ -354,7 +372,7 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("nothing", "nobody"), "'nothing' is neither the file of a journal nor a conversation"),
+        (("nothing", "nobody"), "'nothing': there is no such file, nor a conversation of that name"),
         (("bad.journal",), "journal, line 1: not JSON"),
         (("new.journal",), "written by a newer agentkit"),
         (("--agent", "desk"), "desk"),

@@ -439,6 +439,60 @@ def test_an_interrupt_of_run_sync_cancels_the_run_in_order() -> None:
     assert Agent(ScriptedModel(["ok"])).run_sync("on", session=session).output == "ok"
 
 
+def test_a_second_interrupt_of_run_sync_does_not_wait_for_the_first() -> None:
+    async def press_ctrl_c_twice() -> str:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        return "never"
+
+    agent = Agent(ScriptedModel([calling("press_ctrl_c_twice"), "never"]), tools=[press_ctrl_c_twice])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            agent.run_sync("go")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert Agent(ScriptedModel(["ok"])).run_sync("on").output == "ok"
+
+
+def test_run_sync_leaves_a_handler_of_the_program_in_place() -> None:
+    heard: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        heard.append(number)
+
+    async def handle_ctrl_c() -> str:
+        signal.signal(signal.SIGINT, note)
+        return "done"
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        model = ScriptedModel.repeat(calling("handle_ctrl_c"), "ok")
+        for _ in range(2):  # the run puts it there; then it is there before the run
+            assert Agent(model, tools=[handle_ctrl_c]).run_sync("go").output == "ok"
+            assert signal.getsignal(signal.SIGINT) is note
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard == [signal.SIGINT]
+
+
+def test_run_sync_writes_nobodys_repr() -> None:
+    class Output:
+        def __repr__(self) -> str:
+            raise AssertionError("nobody asked")
+
+    async def answer() -> Output:
+        return Output()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert isinstance(sync_driver.run_blocking(answer()), Output)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     waits: Iterator[bool] = iter([True, False])

@@ -101,6 +101,43 @@ def test_a_malformed_body_is_an_error_of_the_client(client: Client, body: bytes,
     is_well(client)
 
 
+MANY = 100_001
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs", b"{" + b",".join(b'"%x":1' % at for at in range(MANY)) + b"}"),
+        ("/runs", b'{"agent": "a", "input": "Hi", "additional_kwargs": {"n": [[[' + b"[]," * MANY + b"[]]]]}}"),
+        ("/v1/responses", b'{"model": "a", "input": [' + b"1," * MANY + b"1]}"),
+        ("/agents/a/ag-ui", b'{"threadId": "t", "runId": "r", "messages": [' + b"{}," * MANY + b"{}]}"),
+        ("/inspector/api/compose", b'{"base": {}, "kwargs": {"n": [' + b"1," * MANY + b"1]}}"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_body_of_too_many_values_is_refused_before_they_are_checked(client: Client, path: str, body: bytes) -> None:
+    answer = post(client, body, JSON, path=path)
+    assert status(answer) == 400 and b"it has more than 100,000 values" in answer, answer[:500]
+    is_well(client)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1E+0999", b"9" * 400 + b".5"], ids=lambda number: repr(number[:8]))
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/runs", b'{"agent": "a", "input": "Hi", "additional_kwargs": {"n": [%s]}}'),
+        ("/v1/chat/completions", b'{"model": "a", "messages": [{"role": "user", "content": "Hi"}], "temperature": %s}'),
+        ("/inspector/api/start", b'{"agent": "a", "input": "Hi", "kwargs": {"n": %s}}'),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_number_that_no_float_can_hold_is_refused(client: Client, path: str, body: bytes, number: bytes) -> None:
+    answer = post(client, body % number, JSON, path=path)
+    assert status(answer) == 400 and b"is too large" in answer, answer
+    long = post(client, body % b"1e99", JSON, path=path)
+    assert status(long) in (200, 202, 400) and b"is too large" not in long, long
+
+
 def test_a_body_that_is_too_long_is_not_read(client: Client) -> None:
     began = client.post("/runs", {"agent": "a", "input": "x" * (1 << 20)})
     assert began.status_code == 413

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -349,7 +351,26 @@ def test_an_answer_that_json_has_no_form_of_is_kept_and_shown() -> None:
         run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
         assert ended(client, run)["status"] == "finished"
         assert client.get("/runs").json()["runs"][0]["output"] is None
+        assert [one["id"] for one in client.get("/inspector/api/overview").json()["runs"]] == [run]
         assert "end" in [event["event"] for event in client.events(f"/runs/{run}/events")]
+
+
+@pytest.mark.parametrize("body", ["{", "[]", "", '{"usage": 7}', '{"usage": {}, "waiting": [1], "output": Infinity}'])
+def test_a_stored_run_that_is_damaged_is_reported_and_hurts_no_other(tmp_path: Path, body: str) -> None:
+    path = tmp_path / "runs.db"
+    record = RunRecord(id="good", tenant="local", agent="a", status="finished", created_at=1, updated_at=2)
+    with closing(StoredRuns(path)) as store:
+        store.add(record)
+        store.add(replace(record, id="bad", status="queued"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE runs SET body = ? WHERE id = 'bad'", (body,))
+    with closing(StoredRuns(path)) as store, served(Agent(ScriptedModel(["Hm."]), name="a"), store=store) as client:
+        bad, good = client.get("/runs").json()["runs"]
+        assert bad["error"]["message"] == "what is stored of this run is damaged" and good["error"] is None
+        assert [one["id"] for one in client.get("/inspector/api/overview").json()["runs"]] == ["bad", "good"]
+        assert client.get("/inspector/api/run?id=bad").status_code == 200
+        client.post("/runs/bad/cancel")
+        assert client.delete("/runs/bad").status_code == 204
 
 
 def test_decisions_are_made_at_the_next_server_too(tmp_path: Path) -> None:
@@ -387,8 +408,6 @@ def test_journals_take_no_more_room_than_they_may(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Path) -> None:
-    import sqlite3
-
     StoredRuns(tmp_path / "runs.db").close()
     with sqlite3.connect(tmp_path / "runs.db") as connection:
         connection.execute("UPDATE run_store SET format = 99")

@@ -125,8 +125,8 @@ class ScriptedModel:
             )
         if type(reply) is not Reply:
             reply = await self._on_cue(reply, on_delta)
-        if on_delta is not None:
-            await speak(reply.message.text, on_delta)
+        if on_delta is not None and (text := reply.message.text):
+            await speak(text, on_delta)
         return reply
 
     async def _on_cue(self, reply: _Ready, on_delta: OnDelta | None) -> Reply:

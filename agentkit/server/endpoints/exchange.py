@@ -11,11 +11,12 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from agentkit.request_json import request_json
 from agentkit.server.server_errors import BadRequest, ServerError, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
@@ -94,7 +95,7 @@ async def read_json(request: Request, options: ServerOptions) -> Any:
 
     Raises:
         Unsupported: The body is of another type: a web page could send it without being asked.
-        BadRequest: It is no JSON.
+        BadRequest: It is not JSON, has too many values, or a number that no float can hold.
         TooLarge: It is longer than the server reads.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -102,9 +103,9 @@ async def read_json(request: Request, options: ServerOptions) -> Any:
         raise Unsupported(f"expected Content-Type: application/json, got {kind or 'none'!r:.80}", code="media_type")
     body = await read_body(request, options)
     try:
-        return from_json(body, allow_inf_nan=False)
+        return request_json(body)
     except ValueError as error:
-        raise BadRequest(f"the body is not JSON: {error}", code="invalid_json") from None
+        raise BadRequest(f"the body is not JSON that is read here: {error}", code="invalid_json") from None
 
 
 def validated(model: type[M], data: Any) -> M:

@@ -14,6 +14,7 @@ from agentkit.durable.durable_errors import RunNotFound
 from agentkit.durable.retention import delete_runs
 from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
+from agentkit.models.model import NO_USAGE
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
 from agentkit.server.served_runs.run_records import RunRecord, RunStatus, RunsWanted, WaitingCall
@@ -48,7 +49,7 @@ class DurableRecords(StoredRuns):
         if info is None:
             return super().get(tenant, run_id)
         with self._answering():
-            return _record(info, self.durable_journal(run_id), self.runs.store.outcome(run_id))
+            return _record(info, self.runs.store.journals([run_id]).get(run_id), self.runs.store.outcome(run_id))
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
         """See `StoredRuns.page`."""
@@ -129,9 +130,10 @@ class DurableRecords(StoredRuns):
         super().close()
 
 
-def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) -> RunRecord:
-    """Return a durable run as its clients see it."""
+def _record(info: RunInfo, journal: Journal | None, ended: Mapping[str, Any] | None) -> RunRecord:
+    """Return a durable run as its clients see it; one without a journal is damaged."""
     ended = ended or {}
+    error = _error(ended) if info.state == "failed" else None
     return RunRecord(
         id=info.run_id,
         tenant=info.tenant,
@@ -141,13 +143,15 @@ def _record(info: RunInfo, journal: Journal, ended: Mapping[str, Any] | None) ->
         updated_at=info.updated_at.timestamp(),
         user=info.user,
         session=info.session,
-        input=None if journal.goes_on else _input(journal.context.user_input),
+        input=None if journal is None or journal.goes_on else _input(journal.context.user_input),
         output=ended.get("output"),
         citations=ended.get("citations", ()),
         unknown_labels=ended.get("unknown_labels", ()),
-        error=_error(ended) if info.state == "failed" else None,
+        error={"type": "JournalError", "message": "what is stored of this run is damaged"}
+        if journal is None
+        else error,
         finish_reason=ended.get("finish_reason"),
-        usage=journal.usage,
+        usage=NO_USAGE if journal is None else journal.usage,
         waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
     )
 

@@ -29,6 +29,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
+    case,
     create_engine,
     delete,
     event,
@@ -121,6 +122,7 @@ _format = Table("run_store", _METADATA, Column("format", Integer, nullable=False
 _BODY = (
     *("input", "output", "citations", "unknown_labels", "error", "finish_reason", "usage", "waiting", "decisions"),
 )
+_DAMAGED: Mapping[str, Any] = {"type": "StoredRunsError", "message": "what is stored of this run is damaged"}
 _COLUMNS = tuple([name for name in RunRecord.__dataclass_fields__ if name not in _BODY])
 
 
@@ -235,17 +237,19 @@ class StoredRuns:
 
     def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunHeading]:
         """Return a line for each run of `page`: a list of many is read in little time."""
-        asked = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
+        text = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
+        asked = case((func.json_valid(_runs.c.body) == 1, text), else_="[null]")  # of a damaged one nothing
         columns = [_runs.c[name] for name in RunHeading._fields[:-1]]
         with self._lock, self._engine.connect() as connection:
             rows = connection.execute(_newest(connection, select(*columns, asked), tenant, wanted)).all()
         return [RunHeading._make([*known, str(json.loads(text)[0] or "")]) for *known, text in rows]
 
     def unfinished(self) -> Sequence[RunRecord]:
-        """Return the runs of all tenants that are queued or running, the oldest first."""
+        """Return the runs of all tenants that are queued or running, the oldest first; damaged ones are left out."""
         query = select(_runs).where(_runs.c.status.in_(("queued", "running"))).order_by(_runs.c.number)
         with self._lock, self._engine.connect() as connection:
-            return [_record(row) for row in connection.execute(query).mappings()]
+            found = [_record(row) for row in connection.execute(query).mappings()]
+        return [one for one in found if one.error is not _DAMAGED]
 
     def delete(self, tenant: str, run_id: str) -> None:
         """Forget a run with its events and its journal; one that is not there already is."""
@@ -411,7 +415,12 @@ def _unknown(run_id: str) -> UnknownResource:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    """Write JSON as SQLite reads it too; numbers that it has not, such as NaN, become null."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
 
 
 def _row(record: RunRecord) -> dict[str, Any]:
@@ -423,7 +432,13 @@ def _row(record: RunRecord) -> dict[str, Any]:
 
 
 def _record(row: Mapping[Any, Any]) -> RunRecord:
-    body = json.loads(row["body"])
-    known = {name: row[name] for name in _COLUMNS} | {name: body[name] for name in _BODY if name in body}
-    known["usage"], known["waiting"] = Usage(**body["usage"]), tuple([WaitingCall(*call) for call in body["waiting"]])
-    return RunRecord(**known)
+    """Return a run as it is stored; one whose body is damaged has none, so that others are listed all the same."""
+    known = {name: row[name] for name in _COLUMNS}
+    try:
+        body = json.loads(row["body"])
+        usage, waiting = Usage(**body["usage"]), tuple([WaitingCall(*call) for call in body["waiting"]])
+        return RunRecord(
+            **known | {name: body[name] for name in _BODY if name in body} | {"usage": usage, "waiting": waiting}
+        )
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return RunRecord(**known, error=_DAMAGED)

@@ -12,6 +12,7 @@ from sqlalchemy import bindparam, select
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.tables import embeddings, items, vector_state
@@ -25,7 +26,7 @@ _MIN_COSINE = 0.98
 """Of texts that are so near each other that either may be the first."""
 
 _HELD = (
-    select(*items.c["id", "scope_id", "kind", "title", "text", "content_hash"])
+    select(*items.c["id", "scope_id", "kind", "title", "content_hash"], ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(
         vector_state.c.space == bindparam("this"),
@@ -36,7 +37,7 @@ _HELD = (
 )
 _FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
 _BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
-_TEXTS = select(items.c.id, items.c.title, items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_TEXTS = select(items.c.id, items.c.title, ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _KEPT = select(embeddings.c.vector).where(
     embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash == bindparam("hash")
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, func, select
 
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
 from agentkit_memory.store.tables import (
     branches,
@@ -39,7 +40,7 @@ _MESSAGES = (
     .group_by(_tenant)
 )
 _DOCUMENTS = _OWNED.add_columns(func.count()).join(documents, documents.c.scope_id == scopes.c.id).group_by(_tenant)
-_SIZE = func.sum(func.length(items.c.text) + func.length(items.c.meta))
+_SIZE = func.sum(func.length(ITEM_TEXT) + func.length(items.c.meta))
 _ITEMS = (
     _OWNED.add_columns(_kind(CHUNK), _kind(TURN), _kind(FACT), _SIZE)
     .join(items, items.c.scope_id == scopes.c.id)

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func,
 
 from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, shared
 from agentkit_memory.conversations.message_rows import dump, load
-from agentkit_memory.conversations.turns import turn_fields
+from agentkit_memory.conversations.turns import stored_fields, turn_fields
 from agentkit_memory.errors import NotFound
 from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
@@ -87,8 +87,7 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
             raise NotFound(f"conversation {branch.name!r} has no message {seq}")
         old = load(branch.name, seq, *row)
         new = _redacted(old, replacement)
-        replaced = {"new_body": dump(branch.name, new), "now": database.clock()}
-        connection.execute(_REPLACE, {**place, **replaced})
+        body = dump(branch.name, new)
         if old.tool_calls:
             lineage = connection.execute(_LINEAGE, {"conversation": branch.conversation_id}).all()
             family = [owner]
@@ -100,7 +99,9 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         items_of_it = connection.scalars(_TURN, place).all()
         if items_of_it:
             forget_items(connection, items_of_it[1:])
-            _redact_item(connection, branch.scope_id, items_of_it[0], new)
+            _redact_item(connection, branch.scope_id, items_of_it[0], new, body)
+        # After its item, whose old text is perhaps read from it.
+        connection.execute(_REPLACE, {**place, "new_body": body, "now": database.clock()})
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
 
@@ -115,14 +116,16 @@ def _redacted(message: Message, replacement: str) -> Message:
     )
 
 
-def _redact_item(connection: Connection, scope: int, item: str, new: Message) -> None:
+def _redact_item(connection: Connection, scope: int, item: str, new: Message, body: str) -> None:
     fields = turn_fields(new)
     if fields is None:
         forget_items(connection, [item])
         return
     withdraw(connection, [item])  # first: a worker may be about to keep the vector of the old text
     forget_embeddings(connection, [item])
-    connection.execute(update(items).where(items.c.id == item).values(**fields, version=items.c.version + 1))
+    connection.execute(
+        update(items).where(items.c.id == item).values(**stored_fields(fields, body), version=items.c.version + 1)
+    )
     # After that: by now, a worker that was taking a fact from it has written it.
     derived = connection.scalars(select(item_sources.c.item_id).where(item_sources.c.source_id == item)).all()
     forget_items(connection, derived)

@@ -7,20 +7,21 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
+from agentkit_memory.store.item_text import stands_in
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 
-__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "turn_fields"]
+__all__ = ["MAX_SEARCHED", "REDACTED", "itemise", "read_new_turns", "stored_fields", "turn_fields"]
 
 REDACTED = "[redacted]"
 """Default text of a redacted message, which is not recalled."""
@@ -66,7 +67,9 @@ _MESSAGES = (
     )
     .order_by(messages.c.seq)
 )
-_ADD = insert(items)
+_NEXT = select(func.min(messages.c.seq)).where(
+    messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
+)
 _NEW = (
     select(
         *messages.c["seq", "format", "body", "created_at", "said_at"],
@@ -126,7 +129,12 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             return until - after  # another caller makes them
         now = database.clock()
         expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        for row in connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all():
+        found = connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all()
+        if not found and until < branch.head_seq:  # the branch is damaged: go on behind what is missing
+            next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
+            done = branch.head_seq if next_seq is None else min(branch.head_seq, next_seq - 1)
+            connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
+        for row in found:
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
@@ -138,7 +146,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
             for part, fields in enumerate(_parts(message)):
                 rows.append(
                     {
-                        **fields,
+                        **stored_fields(fields, row.body),
                         "id": _turn_id(branch, row.seq, part),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,
@@ -149,7 +157,7 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                     }
                 )
         if rows:
-            connection.execute(_ADD, rows)
+            connection.execute(database.insert(items).on_conflict_do_nothing(), rows)  # a damaged watermark comes again
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
     return until - after
 
@@ -226,6 +234,11 @@ def _parts(message: Message) -> Iterator[dict[str, object]]:
         if body := piece.strip():
             yield whole | text_columns(body, start + len(piece) - len(piece.lstrip()))
         start += len(piece)
+
+
+def stored_fields(fields: dict[str, object], body: str) -> dict[str, object]:
+    """Return the columns of an item of a message, without the text where it is read from the stored form."""
+    return fields | {"text": ""} if stands_in(body, str(fields["text"])) else fields
 
 
 def turn_fields(message: Message) -> dict[str, object] | None:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from agentkit_memory.checks import MAX_DIMENSIONS
 from agentkit_memory.errors import EmbedderError, InvalidArgument
 from agentkit_memory.scope import check_name
 from agentkit_prompts.context.parts import Image
@@ -97,6 +98,10 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
         )
     found = [_unit_vector(row) for row in rows]
     sizes = {len(each) for each in found if not isinstance(each, str)}
+    if max(sizes, default=0) > MAX_DIMENSIONS:
+        raise EmbedderError(
+            f"model {model!r}: returned vectors of {max(sizes):,} dimensions; at most {MAX_DIMENSIONS:,} can be stored"
+        )
     if not dimensions and len(sizes) > 1:
         lengths = ", ".join(map(str, sorted(sizes)))
         raise EmbedderError(f"model {model!r}: returned vectors of {lengths} dimensions; expected one length")

@@ -28,7 +28,7 @@ from agentkit_memory.store.item_rows import (
     text_columns,
     wanted,
 )
-from agentkit_memory.store.metadata import read_metadata, written_metadata
+from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
@@ -362,11 +362,7 @@ def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFac
             sources[fact].append(source)
     found = []
     for fact, text, number, valid_from, valid_to, superseded_by, meta, written_at in rows:
-        metadata, problem = dict[str, object](), ""
-        try:
-            metadata = read_metadata(meta)
-        except ValueError as error:
-            problem = str(error)
+        metadata, problem = metadata_or_problem(meta)
         times, its_sources = (valid_from, valid_to), tuple(sources[fact])
         row = (fact, text, number, *times, superseded_by, its_sources, metadata, problem, written_at)
         found.append(StoredFact(*row))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, bindparam, delete, insert, literal, or_, select, update
+from sqlalchemy import BindParameter, Connection, bindparam, delete, func, insert, literal, or_, select, update
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
@@ -23,6 +23,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause, worker_name
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope
@@ -71,7 +72,10 @@ _NEXT = (
     .limit(1)
 )
 _HELD_IN = _BUSY.where(items.c.scope_id == bindparam("scope"), _state.leased_by.is_not(None))
-_TURN = items.c["id", "speaker", "text", "said_at", "version", "position", "role"]
+_TURN = (
+    *items.c["id", "speaker", "said_at", "version", "position", "role"],
+    func.coalesce(ITEM_TEXT, "").label("text"),  # a damaged one keeps nobody from the others
+)
 _WINDOW = (
     select(_state.want, _state.attempts, _waits.label("waits"), *_TURN)
     .select_from(_JOINED)

@@ -7,6 +7,7 @@ the items again, since it may have overwritten a newer version.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause, worker_name
 from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.tables import items, vector_spaces, vector_state
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from agentkit_prompts.context.parts import Image
 
 __all__ = ["Worker"]
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_NO_ID = "it is damaged: its id is not a UUID, and no index takes it"
 
 _state = vector_state.c
 _this_space = _state.space == bindparam("this")
@@ -68,7 +73,9 @@ def _statements(free: Select[str, str], held: Select[str]) -> tuple[Select[str |
 
 
 _LEASED = (
-    select(*_state["item_id", "want", "attempts"], *items.c["title", "text", "scope_id", "kind", "document_id"])
+    select(
+        *_state["item_id", "want", "attempts"], items.c.title, ITEM_TEXT, *items.c["scope_id", "kind", "document_id"]
+    )
     .outerjoin(items, items.c.id == _state.item_id)
     .where(*_mine)
     .order_by(_state.item_id)
@@ -152,9 +159,11 @@ class Worker:
             IndexBroken: The index failed. The items are free for the next try.
         """
         started = self._database.clock()
-        tasks = self._take(started)
-        if not tasks:
+        taken = self._take(started)
+        if not taken:
             return 0
+        damaged = [task for task in taken if not _is_id(task.item)]  # what is to be removed of them is in no index
+        tasks = [task for task in taken if _is_id(task.item)] if damaged else taken
         try:
             failpoint("worker.leased")
             self._vectorise(tasks)
@@ -166,9 +175,9 @@ class Worker:
             with self._database.write() as connection:
                 connection.execute(RELEASE, self._who)
             raise
-        self._acknowledge(tasks)
+        self._acknowledge(tasks + damaged)
         failpoint("worker.acknowledged")
-        return len(tasks)
+        return len(tasks) + len(damaged)
 
     def _take(self, now: float) -> list[_Task]:
         # Read first: mostly there is nothing to do, and then no write lock is needed.
@@ -195,6 +204,7 @@ class Worker:
                 indexed_text(title, text) if want > 0 and isinstance(text, str) and isinstance(scope, int) else None,
                 scope,
                 document if kind == IMAGE else "",
+                problem="" if want < 0 or _is_id(item) else _NO_ID,
             )
             for item, want, attempts, title, text, scope, kind, document in map(tuple, rows)
         ]
@@ -294,6 +304,10 @@ class Worker:
             "have": version,
             "scope_id": task.scope_id,
         }
+
+
+def _is_id(item: object) -> bool:
+    return isinstance(item, str) and _UUID.fullmatch(item) is not None
 
 
 def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:

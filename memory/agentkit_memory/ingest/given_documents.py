@@ -27,7 +27,7 @@ from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
-from agentkit_memory.store.metadata import read_metadata, written_metadata
+from agentkit_memory.store.metadata import metadata_or_problem, read_metadata, written_metadata
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_memory.store.tables import documents, items
@@ -166,7 +166,7 @@ class Documents:
                 source=known.source,
                 position=row.position,
                 image=image,
-                metadata={**read_metadata(row.meta), "start": row.start, "end": row.end, "line": row.line},
+                metadata={**metadata_or_problem(row.meta)[0], "start": row.start, "end": row.end, "line": row.line},
             )
             for row in rows
         )
@@ -187,13 +187,15 @@ class Documents:
         scopes = known_ids(self._database, self._scope)
         with self._database.read() as connection:
             rows = connection.execute(query, {"scopes": scopes, **bound}).all()
-        return [
-            StoredDocument(
-                row.id, row.source, row.chunks, row.ingested_at, row.uri.startswith("file:"), read_metadata(row.meta)
-            )
-            for row in rows
-            if not only or row.id == only
-        ]
+        found = []
+        for row in rows:
+            if not only or row.id == only:
+                metadata, problem = metadata_or_problem(row.meta)
+                is_file = row.uri.startswith("file:")
+                found.append(
+                    StoredDocument(row.id, row.source, row.chunks, row.ingested_at, is_file, metadata, problem)
+                )
+        return found
 
     @staticmethod
     def _check(content: object, source: object, metadata: object) -> str:

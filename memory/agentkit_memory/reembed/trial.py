@@ -14,6 +14,7 @@ from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, wanted
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.recall_logs import used_items
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
@@ -35,9 +36,9 @@ _held = (
 )
 # Ids are hashes of content: the first of them are a sample, the same one each time.
 _SAMPLE = (
-    select(items.c.id, items.c.scope_id, items.c.title, items.c.text)
+    select(items.c.id, items.c.scope_id, items.c.title, ITEM_TEXT)
     .join(vector_state, vector_state.c.item_id == items.c.id)
-    .where(*_held, items.c.kind != IMAGE)  # whose vector is that of its pixels
+    .where(*_held, items.c.kind != IMAGE, ITEM_TEXT.element.is_not(None))  # whose vector is that of its pixels
     .order_by(items.c.id)
     .limit(bindparam("most"))
 )
@@ -46,7 +47,7 @@ _HELD = (
     .join(vector_state, vector_state.c.item_id == items.c.id)
     .where(*_held, items.c.id.in_(bindparam("ids", expanding=True)))
 )
-_TEXTS = select(items.c.text).where(items.c.id.in_(bindparam("ids", expanding=True)))
+_TEXTS = select(ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
 _RECENT = (
     select(recall_logs.c.query, recall_logs.c.candidates, *scopes.c[NAMES])
     .join(scopes, scopes.c.id == recall_logs.c.scope_id)

@@ -10,10 +10,25 @@ from itertools import islice
 from sqlite3 import OperationalError as SQLiteError
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.driver_errors import is_undecodable
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
@@ -92,7 +107,9 @@ class StoredItem(NamedTuple):
 
 _COLUMNS = (
     select(
-        *items.c["id", "kind", "scope_id", "text", "title", "position", "start", "end", "line"],
+        *items.c["id", "kind", "scope_id"],
+        ITEM_TEXT,
+        *items.c["title", "position", "start", "end", "line"],
         func.coalesce(items.c.document_id, ""),
         func.coalesce(documents.c.source, ""),
         func.coalesce(documents.c.uri, ""),
@@ -157,12 +174,13 @@ _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
 _READ_SETTLED = Prepared(_READ.selects[0].where(~exists().where(vector_state.c.item_id == items.c.id, *_unsettled)))
 _seed = items.alias("seed")
+_place = cast(_seed.c.position, BigInteger)  # a damaged one may be the largest that its column holds
 _AROUND = Prepared(  # a turn near two of them is found twice
     _ITEM.join(
         _seed,
         and_(
             items.c.branch_id == _seed.c.branch_id,
-            items.c.position.between(_seed.c.position - bindparam("reach"), _seed.c.position + bindparam("reach")),
+            items.c.position.between(_place - bindparam("reach"), _place + bindparam("reach")),
         ),
     ).where(
         _seed.c.id.in_(bindparam("seeds", expanding=True)),
@@ -184,7 +202,7 @@ CHANGE = update(items).where(items.c.id == bindparam("item"))
 """Changes one `item`, given `values`."""
 _DERIVED = select(item_sources.c.item_id).where(item_sources.c.source_id.in_(bindparam("ids", expanding=True)))
 _DELETE = delete(items).where(_THESE)
-_TEXTS = select(items.c.title, items.c.text, items.c.content_hash).where(_THESE)
+_TEXTS = select(items.c.title, ITEM_TEXT, items.c.content_hash).where(_THESE)
 _FORGET = delete(embeddings).where(embeddings.c.content_hash.in_(bindparam("hashes", expanding=True)))
 
 
@@ -380,9 +398,11 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     for batch in in_batches(sorted(ids)):
         hashes = set()
         for title, text, stored in connection.execute(_TEXTS, {"ids": batch}):
-            hashes |= {content_hash(text), content_hash(indexed_text(title, text)), stored}  # the last of an image
+            hashes.add(stored)  # of an image
+            if text is not None:  # else it is that of a damaged message
+                hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
             if forgotten is not None:
-                forgotten.texts += [title, text]
+                forgotten.texts += [title, text or ""]
         if hashes:
             removed = connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount
             if forgotten is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_META", "read_metadata", "written_metadata"]
+__all__ = ["MAX_META", "metadata_or_problem", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
 """Characters of the metadata of an item, as JSON."""
@@ -54,6 +54,14 @@ def read_metadata(stored: object) -> dict[str, object]:
     if _is_deep(found):
         raise ValueError(f"its metadata nests deeper than {_MAX_DEPTH} levels")
     return found
+
+
+def metadata_or_problem(stored: object) -> tuple[dict[str, object], str]:
+    """Return stored metadata; where it is damaged, nothing and what is wrong with it."""
+    try:
+        return read_metadata(stored), ""
+    except ValueError as error:
+        return {}, str(error)
 
 
 def _is_deep(value: object) -> bool:

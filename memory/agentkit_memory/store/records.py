@@ -122,6 +122,8 @@ class StoredDocument:
     """Whether it was ingested from a file."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     """As it was given; its chunks have it too."""
+    problem: str = ""
+    """What is wrong with the stored metadata; then `metadata` is empty."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, tuple_, update
 
-from agentkit_memory.checks import is_whole
+from agentkit_memory.checks import MAX_DIMENSIONS, is_whole
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
@@ -81,7 +81,7 @@ def space_name(model: str) -> str:
 def _space(row: Row[Any]) -> Space:
     made = Space(*row)
     texts = (made.name, made.index_id, made.model, made.state)
-    if not all(isinstance(text, str) for text in texts) or not is_whole(made.dimensions, 0):
+    if not all(isinstance(text, str) for text in texts) or not is_whole(made.dimensions, 0, MAX_DIMENSIONS):
         raise _damaged(made.name)
     return made
 

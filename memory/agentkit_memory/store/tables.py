@@ -165,7 +165,8 @@ documents = Table(
 )
 
 # Recallable items: a `chunk` of a document, a `turn` of a conversation, a `fact`. The neighbours of a chunk are the
-# positions next to its own in the document, those of a turn the messages next to it in the branch.
+# positions next to its own in the document, those of a turn the messages next to it in the branch. `text` is empty
+# where it is that of the whole message, and read there (`item_text.py`).
 items = Table(
     "items",
     METADATA,

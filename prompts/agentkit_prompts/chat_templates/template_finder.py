@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union, cast
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
-from agentkit_prompts.errors import ChatTemplateError, check_types, nearest
+from agentkit_prompts.errors import ChatTemplateError, check_types, similar
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -65,10 +65,9 @@ def _named(name: str) -> ChatTemplate:
         )
     if _exists(name):
         return _of_path(Path(name))
-    near = nearest(name.lower(), CHAT_TEMPLATES)
-    near = near if "did you mean" in near else ""  # they are too many to list
-    what = f"unknown chat template {name!r:.100}{near}; nor is it a file, and none fits"
-    return _of_model(name, f"{what} a model of that name")
+    near = similar(name.lower(), CHAT_TEMPLATES)  # all of them are too many to list
+    what = f"unknown chat template {name!r:.100}{f' (did you mean {near!r}?)' if near else ''}"
+    return _of_model(name, f"{what}; nor is it a file, and none fits a model of that name")
 
 
 def _of_model(model: str, problem: str) -> ChatTemplate:

@@ -91,11 +91,11 @@ class ExamplesPrompt(BasePrompt):
 
     @property
     def reads(self) -> frozenset[str] | None:
-        """A static selector looks at nothing but the pool; any other also at the user input."""
+        """A static selector looks at nothing but the pool; any other also at the input, and at what it chose before."""
         if type(self).render is not BasePrompt.render or type(self).values is not ExamplesPrompt.values:
             return None
         reads = self.template.reads | {"examples"}
-        return reads if type(self.selector) is StaticSelector else reads | {"user_input"}
+        return reads if type(self.selector) is StaticSelector else reads | {"user_input", "selections"}
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """The context, with the selected examples as `examples`."""

@@ -179,9 +179,18 @@ class Block:
     def __init__(self, name: str, prompts: Iterable[tuple[str, BasePrompt]]) -> None:
         self.name = name
         placed = [(path, prompt, _reads(prompt)) for path, prompt in prompts]
-        self.steps: tuple[_Step, ...] = tuple((path, prompt, _reader(names)) for path, prompt, names in placed)
         known = [names for _, _, names in placed if names is not None]
-        self.reads = _reader(frozenset[str]().union(*known)) if len(known) == len(placed) else None
+        names = frozenset[str]().union(*known)
+        is_alone = len(placed) == 1
+        # The input differs every turn: it is looked up where it stands alone, for the steps of its turn.
+        is_known = len(known) == len(placed) and (is_alone or "user_input" not in names)
+        self.reads = _reader(names) if is_known else None
+        self.steps: tuple[_Step, ...] = tuple(
+            [
+                (path, prompt, None if names is None or is_alone or "user_input" in names else _reader(names))
+                for path, prompt, names in placed
+            ]
+        )
 
 
 def _reads(prompt: BasePrompt) -> frozenset[str] | None:
@@ -189,14 +198,10 @@ def _reads(prompt: BasePrompt) -> frozenset[str] | None:
     return None if prompt.fence or any(_reads(child) is None for _, child in prompt.children) else prompt.reads
 
 
-def _reader(names: Collection[str] | None) -> Reader | None:
-    """Return the function that gets the values of `names` from a context.
-
-    None when it is not known what is read, and for what shows the input, which differs every turn: there is nothing to
-    look up.
-    """
-    if names is None or "user_input" in names:
-        return None
+def _reader(names: Collection[str]) -> Reader:
+    """Return the function that gets the values of `names` from a context; the input, if any, with its kwargs."""
+    if "user_input" in names:
+        names = {*names, "additional_kwargs"}
     ordered = ["user_input.additional_kwargs" if name == "additional_kwargs" else name for name in sorted(names)]
     if not ordered:
         return lambda ctx: ()

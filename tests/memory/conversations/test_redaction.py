@@ -25,6 +25,7 @@ from agentkit_memory import (
 )
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import StoredItem, content_hash, read_items
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.tables import embeddings, items
@@ -57,7 +58,7 @@ def everything(memory: Memory) -> str:
 def keep_vectors(memory: Memory) -> None:
     """Keep a vector of every item, as an embedder would."""
     with memory._store.database.write() as connection:
-        hashes = sorted({content_hash(each) for each in connection.scalars(select(items.c.text))})
+        hashes = sorted({content_hash(each) for each in connection.scalars(select(ITEM_TEXT))})
         kept = {"model": "m", "vector": b"\0", "created_at": 0.0}
         connection.execute(insert(embeddings), [{**kept, "content_hash": each} for each in hashes])
 

@@ -9,20 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.item_rows import read_around, read_items
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.scope_rows import readable_ids
+from agentkit_memory.store.tables import items, messages
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
 
 
 def rows(memory: Memory, columns: str = "text") -> list[Any]:
     with memory._store.database.read() as connection:
-        query = f"SELECT {columns} FROM items WHERE kind = 'turn' ORDER BY branch_id, position"
-        found = connection.exec_driver_sql(query).all()
+        wanted = [ITEM_TEXT if name == "text" else items.c[name] for name in columns.split(", ")]
+        query = select(*wanted).where(items.c.kind == "turn").order_by(items.c.branch_id, items.c.position)
+        found = connection.execute(query).all()
     return [row[0] if len(row) == 1 else tuple(row) for row in found]
 
 
@@ -51,6 +54,20 @@ def test_what_users_and_assistants_say_becomes_items_and_tool_traffic_never(eith
         (6, "user", "And \ufffdthis: [image: cat.png]", 77.0),
     ]
     assert all_of(either) == 0
+
+
+def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
+    said = ['an "odd" \\n text\nof two lines, é', "a bell\x07rings"]
+    session = either.session("s")
+    session.append(*[Message("user", each) for each in said], Message("user", (Text("a part"),)))
+    all_of(either)
+    assert rows(either) == [*said, "a part"]
+    with either._store.database.read() as connection:
+        stored = connection.scalars(select(items.c.text).order_by(items.c.position)).all()
+        kept = "".join(connection.scalars(select(messages.c.body)))
+    assert stored == ["", *rows(either)[1:]] and kept.count("odd") == 1
+    session.redact(1, 'a "new" text')
+    assert rows(either)[0] == 'a "new" text'
 
 
 def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(either: Memory) -> None:
@@ -129,7 +146,7 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> Non
     all_of(either)
     with either._store.database.read() as connection:
         scopes = readable_ids(connection, either.scope)
-        ids = connection.execute(text("SELECT id FROM items WHERE text IN ('three', 'theirs')")).scalars().all()
+        ids = connection.scalars(select(items.c.id).where(ITEM_TEXT.element.in_(["three", "theirs"]))).all()
         (three,) = read_items(connection, ids, scopes, 0.0)
         assert (three.kind, three.conversation, three.branch, three.position) == ("turn", "chat", "main", 3)
         around = read_around(connection, [three], scopes, 0.0)
@@ -137,7 +154,7 @@ def test_a_turn_knows_its_conversation_and_its_neighbours(either: Memory) -> Non
         assert sorted(each.text for each in read_around(connection, [three], scopes, 0.0, 2)) == sorted(
             ["one", "two", "four", "five"]
         )
-        aside = connection.execute(text("SELECT id FROM items WHERE text = 'aside'")).scalar_one()
+        aside = connection.scalars(select(items.c.id).where(ITEM_TEXT.element == "aside")).one()
         (found,) = read_items(connection, [aside], scopes, 0.0)
         assert found.branch == "f"
         assert read_around(connection, [], scopes, 0.0) == []

@@ -74,6 +74,7 @@ def test_vectors_have_length_1_whatever_their_scale() -> None:
         ([[1.0]], "model 'm': returned 1 vectors for 2 texts; expected one per text, in order"),
         ([[1.0]] * 3, "model 'm': returned 3 vectors for 2 texts"),
         ([[1.0], [1.0, 2.0]], "model 'm': returned vectors of 1, 2 dimensions; expected one length"),
+        ([[0.0] * 65_537] * 2, "model 'm': returned vectors of 65,537 dimensions; at most 65,536 can be stored"),
     ],
 )
 def test_what_is_not_one_vector_for_each_text_is_refused(embedded: object, said: str) -> None:

@@ -31,6 +31,7 @@ from agentkit_memory import (
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.item_rows import content_hash
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.tables import embeddings, items
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -57,13 +58,13 @@ def fill(memory: Memory, scope: Scope, docs: Path, marker: str) -> None:
     while itemise(memory._store.database, None, 100):
         pass
     with memory._store.database.read() as connection:
-        turn = connection.exec_driver_sql(f"SELECT id FROM items WHERE text = 'I am {marker}'").scalar_one()
+        turn = connection.scalars(select(items.c.id).where(ITEM_TEXT.element == f"I am {marker}")).one()
     mine.facts.add(f"{marker} is a name.", sources=turn, metadata={"of": marker})
     mine._store.logs.write(mine.scope, None, lambda: RecallLog(f"who is {marker}?", {}, (), 1, marker))
     mine.recall("tea")
     mine.worker().drain()
     with memory._store.database.write() as connection:
-        texts = connection.scalars(select(items.c.text).where(items.c.text.contains(marker)))
+        texts = connection.scalars(select(ITEM_TEXT).where(ITEM_TEXT.element.contains(marker)))
         kept = {"model": marker, "vector": b"\0", "created_at": 0.0}
         connection.execute(insert(embeddings), [{**kept, "content_hash": content_hash(each)} for each in {*texts}])
 

@@ -19,12 +19,14 @@ from uuid import UUID
 
 import pytest
 import qdrant_edge
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
+from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.store.tables import items
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries
@@ -451,8 +453,8 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     index = memory._store.indexes.catch_up()
     assert isinstance(index, KeepsTerms)
     with memory._store.database.read() as connection:
-        items = dict(connection.execute(text("SELECT id, text FROM items")).all())
+        stored = {row.id: row.text for row in connection.execute(select(items.c.id, ITEM_TEXT))}
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
-    found = index.term_weights([*items, str(UUID(int=1))], asked.keys())
-    assert found == {each: held_terms(items[each], asked) for each in items}
+    found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
+    assert found == {each: held_terms(stored[each], asked) for each in stored}
     assert sum(map(bool, found.values())) == 4

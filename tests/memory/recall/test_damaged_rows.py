@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from agentkit.memory import Gate, IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.records import RecallLog
+from agentkit_memory.store.tables import items
 from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
@@ -26,7 +28,9 @@ def alter(home: Path, statement: str) -> None:
 
 
 def damage(home: Path, column: str, value: object) -> None:
-    alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%'")
+    """Change a column of the chunk, the fact and the turn with this word."""
+    turn = "(branch_id, position) IN (SELECT branch_id, seq FROM messages WHERE body LIKE '%poison%')"
+    alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%' OR {turn}")
 
 
 @pytest.fixture
@@ -73,6 +77,23 @@ def test_a_damaged_row_hurts_no_other(home: Path, column: str, value: str) -> No
         assert trouble.startswith("3 damaged items were left out, such as ")
 
 
+@pytest.mark.parametrize(
+    "body", ["'{'", "'{}'", "'[1]'", "7", "x'ff'", """'{"content":"' || CAST(x'ff' AS TEXT) || '"}'"""]
+)
+def test_a_damaged_message_keeps_no_other_turn_from_recall(home: Path, body: str) -> None:
+    alter(home, f"UPDATE messages SET body = {body} WHERE body LIKE '%poison%'")
+    with Memory.open(home) as memory:
+        found = memory.recall("zebra", limit=10)
+        assert {"zebra of a file", "zebra turn"} == {each.text for each in found} - {"zebra poison"}
+        (trouble,) = [each for each in found.degraded if "damaged items" in each]
+        assert trouble.startswith("1 damaged items were left out, such as ")
+        assert memory.admin.verify().unfound == 1
+        memory.admin.repair()
+        memory.admin.rebuild()
+        assert memory.admin.usage()[0].turns == 2
+        assert "zebra turn" in {each.text for each in memory.recall("zebra", limit=10)}
+
+
 @pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
 def test_a_fact_with_damaged_metadata_is_listed_with_its_problem_and_can_be_removed(home: Path, meta: str) -> None:
     damage(home, "meta", f"'{meta}'")
@@ -82,6 +103,21 @@ def test_a_fact_with_damaged_metadata_is_listed_with_its_problem_and_can_be_remo
         assert "its metadata " in bad.problem
         assert memory.facts.remove(bad.id)
         assert [each.id for each in memory.facts.list()] == [good.id]
+
+
+@pytest.mark.parametrize("meta", [f'{{"a": {DEEP}}}', "{", "[1]"])
+def test_a_document_with_damaged_metadata_is_listed_with_its_problem(home: Path, meta: str) -> None:
+    with Memory.open(home) as memory:
+        memory.documents.add("zebra given", source="good", metadata={"problem": "mine"})
+        memory.documents.add("zebra bad", source="bad")
+    alter(home, f"UPDATE documents SET meta = '{meta}' WHERE source = 'bad'")
+    alter(home, f"UPDATE items SET meta = '{meta}' WHERE text = 'zebra bad'")
+    with Memory.open(home) as memory:
+        listed = {each.source: each for each in memory.documents.list()}
+        assert "its metadata " in listed["bad"].problem and listed["bad"].metadata == {}
+        assert (listed["good"].metadata, listed["good"].problem) == ({"problem": "mine"}, "")
+        assert [chunk.text for chunk in memory.documents.chunks("bad")] == ["zebra bad"]
+        assert memory.documents.forget("bad")
 
 
 def nested(levels: int) -> Any:
@@ -159,6 +195,36 @@ def test_a_conversation_with_a_damaged_row_is_refused_and_others_are_not(home: P
         with pytest.raises(StoreCorrupt, match="conversation 's' is damaged"):
             memory.session("s")
         memory.session("other").append(Message("user", "zebra"))
+
+
+@pytest.mark.parametrize("is_item", [True, False])
+def test_an_item_whose_id_is_damaged_is_reported_and_keeps_no_other_from_the_index(home: Path, is_item: bool) -> None:
+    if is_item:
+        alter(home, "UPDATE items SET id = 'wrong' WHERE text = 'zebra poison fact'")
+    alter(
+        home,
+        "UPDATE vector_state SET have = 0, item_id = 'wrong' WHERE item_id = (SELECT min(item_id) FROM vector_state)",
+    )
+    with Memory.open(home) as memory:
+        memory.facts.add("zebra fact that is new")
+        memory.worker().drain()
+        for found in (memory.admin.verify(), memory.admin.repair().after, memory.admin.rebuild()):
+            assert found.problems == {"wrong": "it is damaged: its id is not a UUID, and no index takes it"}
+        texts = {fact.text for fact in memory.recall("zebra", limit=10).knowledge}
+        assert {"zebra fact", "zebra fact that is new"} <= texts
+
+
+@pytest.mark.parametrize(
+    "damage", ["head_seq = 2147483647", "itemised_seq = -2147483648", "itemised_seq = 0", "itemised_seq = 1"]
+)
+def test_a_conversation_whose_numbers_are_damaged_keeps_no_other_from_the_index(home: Path, damage: str) -> None:
+    alter(home, f"UPDATE branches SET {damage}")
+    with Memory.open(home) as memory:
+        memory.session("other").append(Message("user", "zebra of another conversation"))
+        memory.worker().drain()
+        with memory._store.database.read() as connection:
+            texts = connection.scalars(select(items.c.text)).all()
+        assert texts.count("zebra of another conversation") == texts.count("zebra turn") == 1
 
 
 @pytest.mark.parametrize(("column", "value"), [("scope_id", "x'ff'"), ("text", "x'00fffe'")])

@@ -10,13 +10,14 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 from agentkit_memory import Memory
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision
-from agentkit_memory.store.tables import METADATA
+from agentkit_memory.store.tables import METADATA, items
 from agentkit_prompts.context.messages import Message
 from tests.memory.store.first_revision import migrate_to_first
 
@@ -75,11 +76,28 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
         while itemise(memory._store.database, None, 10):
             pass
         with memory._store.database.read() as connection:
-            turns = connection.execute(text("SELECT text FROM items WHERE kind = 'turn' ORDER BY position")).scalars()
+            turns = connection.scalars(select(ITEM_TEXT).where(items.c.kind == "turn").order_by(items.c.position))
             assert list(turns) == ["hello", "hi"]
         memory.worker().drain()
         assert memory.admin.verify().ok
         check_tables(memory._store.database)
+
+
+def test_turns_that_were_stored_with_their_texts_keep_them(home: Path) -> None:
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "a zebra before"))
+        memory.worker().drain()
+        with memory._store.database.write() as connection:
+            connection.execute(text("UPDATE items SET text = 'a zebra before'"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '0008'"))
+    with Memory.open(home) as memory:
+        memory.session("s").append(Message("user", "a zebra after"))
+        memory.worker().drain()
+        assert {found.text for found in memory.recall("zebra")} == {"a zebra before", "a zebra after"}
+        with memory._store.database.read() as connection:
+            assert current_revision(connection) == REVISION
+            stored = connection.scalars(select(items.c.text).order_by(items.c.position)).all()
+        assert stored == ["a zebra before", ""]
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from agentkit.prompts.chat_templates import (
     ChatTemplateRegistry,
     RoleMarkerTemplate,
 )
+from agentkit_prompts.chat_templates.template_finder import find_chat_template
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -117,6 +118,13 @@ def test_a_name_that_is_no_text_is_unknown(name: Any) -> None:
         ("C:\\models\\Phi-3-mini-4k-instruct", "phi-3"),
         ("~/hub/models--Qwen--Qwen2.5-7B-Instruct/snapshots/0a1b2c/", "qwen2d5"),
         ("./gemma-2-9b-it", "gemma"),
+        ("google/gemma-7b-it", "gemma"),
+        ("gemma3:4b", "gemma"),
+        ("qwen2.5vl:7b", "qwen2d5-vl"),
+        ("llama3:8b", "llama3"),
+        ("mistral:7b", "mistral"),
+        ("allenai/MolmoE-1B-0924", "molmo"),
+        ("dreamgen/WizardLM-2-7B", "wizardlm"),
     ],
 )
 def test_a_model_is_recognised_by_its_own_name(model: str, name: str) -> None:
@@ -129,6 +137,32 @@ def test_a_model_is_recognised_by_its_own_name(model: str, name: str) -> None:
 def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
     with pytest.raises(ChatTemplateError, match="no chat template is known to fit the model"):
         CHAT_TEMPLATES.best_match(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "qwen2d",
+        "qwenn",
+        "vicunaa",
+        "llama31",
+        "OpenLLaMA-3b",
+        "llama-34b",
+        "gemma4:31b",
+        "google/gemma-4-31B-it",
+        "molmo2-8b",
+    ],
+)
+def test_a_name_that_only_begins_like_a_model_is_not_taken_for_it(model: str) -> None:
+    with pytest.raises(ChatTemplateError, match=r"unknown chat template .* fits a model of that name"):
+        find_chat_template(model)
+
+
+def test_a_name_nearly_right_is_answered_with_the_near_ones_and_no_other() -> None:
+    with pytest.raises(ChatTemplateError) as raised:
+        find_chat_template("qwen2d")
+    assert "did you mean 'qwen2d5'?" in str(raised.value)
+    assert "baichuan2" not in str(raised.value)
 
 
 def test_a_registered_name_is_recognised_as_a_model() -> None:

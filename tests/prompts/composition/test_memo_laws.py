@@ -27,6 +27,7 @@ from agentkit.prompts import (
     Rendered,
     Template,
     TextPrompt,
+    ToolCall,
     UserInput,
     UserInputPrompt,
     WrapPrompt,
@@ -141,6 +142,40 @@ def test_the_same_context_object_with_a_value_changed_inside_is_rendered_anew() 
     first = compose(layers, ctx, memo=memo).user.text
     files.append("b")
     assert compose(layers, ctx, memo=memo).user.text != first
+
+
+def test_the_steps_of_a_turn_render_its_input_once() -> None:
+    layers = Layers("Be brief.", input=TextPrompt("{{ additional_kwargs.root }}: {{ user_input }}"))
+    memo, ctx = Memo(), PromptContext(user_input=UserInput("q", {"root": "/a"}))
+    call = Message("assistant", tool_calls=(ToolCall("c", "look"),))
+    first = compose(layers, ctx, memo=memo)
+    second = compose(layers, ctx.evolve(intermediate=[call, Message("tool", "seen", tool_call_id="c")]), memo=memo)
+    assert second.user is first.user
+    assert len(second.messages) == len(first.messages) + 2
+    assert compose(layers, ctx.evolve(user_input=UserInput("q", {"root": "/b"})), memo=memo).user.text == "/b: q"
+
+
+def test_an_input_whose_kwargs_changed_inside_is_rendered_anew() -> None:
+    files = ["a"]
+    layers = Layers(input=TextPrompt("{{ user_input.additional_kwargs.files | length }} {{ user_input }}"))
+    ctx = PromptContext(user_input=UserInput("q", additional_kwargs={"files": files}))
+    memo = Memo()
+    assert compose(layers, ctx, memo=memo).user.text == "1 q"
+    files.append("b")
+    assert compose(layers, ctx, memo=memo).user.text == "2 q"
+
+
+def test_examples_that_were_chosen_since_are_shown() -> None:
+    class InTurn:
+        def select(self, query: str, examples: Any) -> list[Example]:
+            return [next(turn)]
+
+    turn = iter([Example("cat", "meow"), Example("dog", "woof")] * 2)
+    layers = Layers(ExamplesPrompt(selector=InTurn()), conversation=False)
+    ctx = PromptContext(user_input="q", examples=[Example("cat", "meow"), Example("dog", "woof")])
+    memo = Memo()
+    said = [compose(layers, ctx, memo=memo).system.text for _ in range(2)]
+    assert ["meow" in said[0], "woof" in said[1]] == [True, True]
 
 
 def test_a_prompt_of_ones_own_that_counts_is_never_remembered() -> None:

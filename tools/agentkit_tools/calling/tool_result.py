@@ -66,20 +66,23 @@ class ToolResult:
 
 
 _PLAIN = frozenset((str, int, float, bool, type(None), dict, list))
-"""Types that a look tells to be no iterators: most results."""
+"""Types of most results, which are what they are: no iterators, for one."""
 
 
 def finished(call: ToolCall, value: Any, policy: ToolPolicy, nothing: str) -> ToolResult:
     """Return the result of a call that returned `value`; `nothing` is what a model reads for None."""
     limit = policy.max_result_chars
     try:
-        if isinstance(value, ToolResult):
-            return _shortened(value.answering(call).checked(), limit)
-        if isinstance(value, BaseException):
-            return failed(call, value, policy)
-        if type(value) not in _PLAIN and isinstance(value, Iterator):
-            value = gather(partial(iter, value), limit, join=False)
-        value, ended = value if isinstance(value, Collected) else (value, True)
+        ended = True
+        if type(value) not in _PLAIN:
+            if isinstance(value, ToolResult):
+                return _shortened(value.answering(call).checked(), limit)
+            if isinstance(value, BaseException):
+                return failed(call, value, policy)
+            if isinstance(value, Iterator):
+                value = gather(partial(iter, value), limit, join=False)
+            if isinstance(value, Collected):
+                value, ended = value
         content = to_content(value, nothing=nothing)
     except BaseException as error:  # code of the tool's own runs here too
         if ends_run(error):

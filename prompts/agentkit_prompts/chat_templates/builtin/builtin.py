@@ -1,10 +1,11 @@
 """The models whose templates are rows of `role_markers.json`, each made into a class.
 
 A row names the class in code it needs, or the row it is like, and the fields that differ; `match` is a regular
-expression for the names of its models. A `replaceable` row is one that the LMDeploy document derives as an example, so
-that a class of your own may take its name. The special tokens of the models are those of `special_tokens.json`, each
-list with the file of the model that has them, and with what is uncertain about it. `{0..9}` stands for the numbers from
-0 to 9; a token without its end, such as `<|extra_`, for all that begin so.
+expression for the names of its models, and has to end where a word of the name does: `llama-3b` is no Llama 3. A
+`replaceable` row is one that the LMDeploy document derives as an example, so that a class of your own may take its
+name. The special tokens of the models are those of `special_tokens.json`, each list with the file of the model that has
+them, and with what is uncertain about it. `{0..9}` stands for the numbers from 0 to 9; a token without its end, such as
+`<|extra_`, for all that begin so.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _CODE: dict[str, type[RoleMarkerTemplate]] = {
     "qwen2_5": Qwen25Template,
 }
 _NOT_FIELDS = ("code", "like", "match")
+_END = "(?![a-z0-9])"  # of a word
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
@@ -54,7 +56,7 @@ def builtin() -> tuple[dict[str, type[RoleMarkerTemplate]], dict[str, re.Pattern
         }
         fields |= {"model_tokens": tokens.get(name, ()), "__module__": __name__, "__doc__": base.__doc__}
         made[name] = cast("type[RoleMarkerTemplate]", type(name, (base,), fields))
-    return made, {name: re.compile(row["match"]) for name, row in rows.items() if "match" in row}
+    return made, {name: re.compile(f"(?:{row['match']}){_END}") for name, row in rows.items() if "match" in row}
 
 
 def _read(name: str) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,53 @@
+"""The text of an item: in its row or, of a turn that is a whole message, in the message, so that it is stored once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Text, case, literal_column, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from agentkit_memory.store.tables import items, messages
+
+__all__ = ["ITEM_TEXT", "stands_in"]
+
+
+class _Content(FunctionElement[str]):
+    """The content of a message, of its stored form; NULL where that is damaged, so that no other row is missed."""
+
+    name = "content"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(_Content, "sqlite")
+def _of_sqlite(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
+    body = compiler.process(element.clauses, **options)
+    return f"CASE WHEN json_valid({body}) THEN json_extract({body}, '$.content') END"
+
+
+@compiles(_Content, "postgresql")
+def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS json) ->> 'content'"
+
+
+ITEM_TEXT = case(
+    (
+        (items.c.text == literal_column("''")) & items.c.branch_id.is_not(None),
+        select(_Content(messages.c.body))
+        .where(messages.c.branch_id == items.c.branch_id, messages.c.seq == items.c.position)
+        .correlate(items)
+        .scalar_subquery(),
+    ),
+    else_=items.c.text,
+).label("text")
+"""The text of an item, in every statement that reads it; NULL where the message with it is damaged."""
+
+
+def stands_in(body: str, text: str) -> bool:
+    """Return whether `ITEM_TEXT` can read this text from the stored form of a message."""
+    # PostgreSQL reads no JSON with NUL: such characters are the only ones that are written by number.
+    return "\\u" not in body and json.loads(body)["content"] == text
