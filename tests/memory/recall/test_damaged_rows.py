@@ -15,8 +15,8 @@ from sqlalchemy import select
 from agentkit.memory import Gate, IngestOptions, Memory
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
+from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.tables import items
 from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
@@ -223,7 +223,7 @@ def test_a_conversation_whose_numbers_are_damaged_keeps_no_other_from_the_index(
         memory.session("other").append(Message("user", "zebra of another conversation"))
         memory.worker().drain()
         with memory._store.database.read() as connection:
-            texts = connection.scalars(select(items.c.text)).all()
+            texts = connection.scalars(select(ITEM_TEXT)).all()
         assert texts.count("zebra of another conversation") == texts.count("zebra turn") == 1
 
 
