@@ -269,7 +269,12 @@ def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
         return {}
     if len(names) == 1 and not out.is_dir():
         return {names[0]: out}
-    out.mkdir(parents=True, exist_ok=True)
+    if out.is_file():
+        raise InContextError(f"--out {out}: it is a file, and there are {len(names)} datasets; name a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InContextError(f"--out {out}: no folder can be made there ({error.strerror})") from error
     bare = {name: re.sub(r"[^\w.-]", "-", name).strip(".") or "dataset" for name in names}
     files = {name: out / f"{file}.jsonl" for name, file in bare.items()}
     if len(set(files.values())) < len(files):

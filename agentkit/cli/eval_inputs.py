@@ -127,6 +127,9 @@ def rows_of(
         if split in into:
             raise InContextError(f"--rows: the split {name!r} is there twice")
         into[split] = found
+    for text in plain_files:
+        if not Path(text).exists():
+            raise InContextError(f"--rows {text}: there is no such file or folder; check the path")
     if plain_files and (splits or len(plain_files) > 1):
         raise InContextError(f"--rows: several files need their splits in front: test={plain_files[0]}")
     rest = [name for name in datasets if name not in named]

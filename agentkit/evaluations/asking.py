@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import Model, Reply
+from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, given_settings, with_settings
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.composition.compose import compose
@@ -33,6 +34,9 @@ GivenMeta: TypeAlias = MetaParser | Mapping[str, Any] | Sequence[Mapping[str, An
 _LAYERS = Layers()
 _NO_INPUT = UserInput("")
 _MAX_KNOWN = 256
+_NOT_OFFLINE = (
+    ". `offline` scores nothing: name a server of completions, as in --model http://localhost:8000/v1#NAME, with it"
+)
 
 
 @runtime_checkable
@@ -198,6 +202,7 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
             f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
             f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
             "`logprobs`; on the command line, --chat-template NAME, or `base`"
+            + (_NOT_OFFLINE if isinstance(model, OfflineModel) else "")
         )
     made: MetaParser | ChatTemplate
     if meta is None:

@@ -59,6 +59,8 @@ def _of_file(file: Path, root: Path | None) -> _Rows:
 def _read(file: Path, root: Path | None) -> Any:
     read = _READERS.get(file.suffix.lower())
     if read is None:
+        if not os.path.lexists(file):
+            raise InContextError(f"{file}: there is no such file or folder; check the path")
         raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
     try:
         text = read_regular_text(file, _MAX_FILE, folder=root)

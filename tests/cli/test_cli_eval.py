@@ -106,6 +106,11 @@ def test_rows_are_named_with_their_splits(run: Run, sums: Path) -> None:
         (("-d", "zero", "--rows", "test=few/test.csv", "--rows", "test=few/test.csv"), "'test' is there twice"),
         (("--rows", "fewer:test=few/test.csv"), "there is no dataset 'fewer'; did you mean 'few'"),
         (("-d", "zero", "--rows", "nowhere.csv"), "nowhere.csv: there is no such file"),
+        (("--rows", "nowhere"), "agentkit: --rows nowhere: there is no such file or folder"),
+        (("-d", "zero", "--rows", "nowhere"), "agentkit: --rows nowhere: there is no such file or folder"),
+        (("--rows", "few=nowhere"), "nowhere: there is no such file or folder"),
+        (("--out", "sums.py"), "--out sums.py: it is a file, and there are 2 datasets; name a folder"),
+        (("--out", "sums.py/inner"), "inner: no folder can be made there"),
     ],
 )
 def test_what_is_wrong_is_reported_before_anything_is_asked(
@@ -148,6 +153,8 @@ def test_labels_are_scored_by_a_model_of_raw_completions(
     (folder / "mood.csv").write_text('text,label\n"I laugh,",good\n"I cry,",bad\n')
     refused = run("eval", "mood.yaml")
     assert refused.exit_code == 1 and "log probabilities" in refused.stderr
+    refused = run("eval", "mood.yaml", "--model", "offline", "--chat-template", "base")
+    assert "`offline` scores nothing: name a server of completions, as in --model http://localhost:" in refused.stderr
     server.on("ppl", likely(lambda token, before: -0.1 if (token == " good") == ("laugh" in before) else -3.0))
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     done = run("eval", "mood.yaml", "--model", "ppl", "--chat-template", "base", "--json")
