@@ -49,9 +49,11 @@ def configured(
         problems.append(str(error))
     if problems:
         raise InContextError("; ".join(problems))
-    if not isinstance(rows, Mapping):
-        return InContext(**made), rows
     reader = made["reader"]
+    if not isinstance(rows, Mapping):
+        if reader.train_split != reader.test_split or not shows_examples(cfg["infer_cfg"]):
+            return InContext(**made), rows
+        rows = {reader.test_split: rows}
     if reader.train_split not in rows and not shows_examples(cfg["infer_cfg"]):
         rows = {**rows, reader.train_split: ()}
     train, test = reader.split(rows)

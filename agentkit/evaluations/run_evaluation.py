@@ -69,7 +69,8 @@ async def run(
 
     Args:
         evaluation: What is asked, and how; or a dataset of a configuration, with `infer_cfg` and `reader_cfg`.
-        rows: The rows that are asked; for a configuration also the splits, by name.
+        rows: The rows that are asked; for a configuration also the splits, by name. Where its `train_split` is the one
+            that is asked, plain rows are the worked examples too.
         model: The model. One that takes plain text (`CompletionModel`) is needed where texts are scored.
         out: A file of JSON lines that holds every answer as soon as it is there. Run again with the same file, an
             evaluation goes on: what was answered is not asked again.

@@ -98,6 +98,22 @@ class TestGenerating:
         with pytest.raises(InContextError, match="there are no training rows"):
             await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
 
+    async def test_rows_of_one_split_that_is_shown_and_asked_serve_as_both(self) -> None:
+        few = cfg("</E>Q: {question}")
+        few["infer_cfg"] |= {
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
+            "ice_template": {"type": "PromptTemplate", "template": "{question} {answer}"},
+        }
+        few["infer_cfg"]["prompt_template"]["ice_token"] = "</E>"
+        few["reader_cfg"] = {**READER, "train_split": "test", "test_range": "[1:3]"}
+        prompts = []
+        for rows in (ROWS, {"test": ROWS}):
+            model = ScriptedModel.repeat("x")
+            found = await evaluation.run(few, rows, model, concurrency=1)
+            prompts.append([request.messages[0].text for request in model.requests])
+            assert len(found.rows) == 2
+        assert prompts[0] == prompts[1] == ["1+1=? 2\nQ: 2+2=?", "1+1=? 2\nQ: 3+3=?"]
+
     async def test_settings_of_the_inferencer_and_the_meta_template_reach_the_endpoint(
         self, server: ChatServer
     ) -> None:

@@ -413,10 +413,10 @@ def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: 
 
 def _and_no_rows(reader: DatasetReader) -> str:
     """Say that there are no training rows, and how they are given."""
-    train, test = reader.train_split, reader.test_split
+    splits = ", ".join(f"{name!r}: [...]" for name in dict.fromkeys((reader.train_split, reader.test_split)))
     return (
-        f"and there are no training rows: add --rows {train}=FILE (Python: the rows as {{{train!r}: [...], "
-        f"{test!r}: [...]}}, or train=), or use ZeroRetriever"
+        f"and there are no training rows: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, or "
+        "train=), or use ZeroRetriever"
     )
 
 

@@ -284,6 +284,15 @@ def test_fewer_rows_than_a_retriever_shows_are_refused(name: str, held: int, rep
         InContext.from_cfg(cfg, DatasetReader(["q"], "a"), train=[{"q": "x", "a": "y"}] * held)
 
 
+def test_a_split_that_is_shown_and_asked_is_asked_for_once() -> None:
+    cfg = {
+        "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
+        "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
+    }
+    with pytest.raises(InContextError, match=r"add --rows test=FILE \(Python: the rows as \{'test': \[...\]\}, or"):
+        InContext.from_cfg(cfg, DatasetReader(["q"], "a", train_split="test"))
+
+
 def test_one_prompt_shows_the_examples_of_its_retriever() -> None:
     cfg = {
         "ice_template": {"template": "</E>{q} {a}", "ice_token": "</E>"},
