@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from agentkit.errors import AgentError
 from agentkit.models.model import NO_USAGE, Usage
+from agentkit.models.model_errors import ModelReplyCut
 
 __all__ = ["Evaluation", "EvaluationFailed", "EvaluationProgress", "RowResult"]
 
@@ -80,9 +81,16 @@ class EvaluationFailed(AgentError):
         first = [f"{_listed(numbers)}: {text}" for text, numbers in [*rows.items()][:_MAX_NAMED]]
         more = f"; and {len(rows) - _MAX_NAMED} other errors" if len(rows) > _MAX_NAMED else ""
         total = len(failures) + len(evaluation.rows)
+        advice = []
+        cut = sum(isinstance(error, ModelReplyCut) for error in failures.values())
+        if cut < len(failures):
+            again = "Run it again with the same out= to ask them again"
+            advice.append(again if kept else "With out= the next run would go on")
+        if cut:
+            other = " and another out=: this one holds answers within the old limit" if kept else ""
+            advice.append(f"Cut replies need a larger max_out_len in the configuration{other}")
         super().__init__(
-            f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. "
-            + ("Run it again with the same out= to ask them again" if kept else "With out= the next run would go on")
+            f"{len(failures)} of {total} rows could not be asked: {'; '.join(first)}{more}. {'. '.join(advice)}"
         )
         self.evaluation = evaluation
         self.failures = dict(failures)

@@ -21,7 +21,7 @@ sums_infer_cfg = dict(
         ice_token="</E>",
     ),
     retriever=dict(type=FixKRetriever, fix_id_list=[0, 1]),
-    inferencer=dict(type=GenInferencer, max_out_len=16),
+    inferencer=dict(type=GenInferencer, max_out_len=512),
 )
 
 sums_eval_cfg = dict(evaluator=dict(type=AccEvaluator))

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.conftest import MAIN, Run
 from tests.evaluations.evaluation_servers import answers, likely, texts_of
-from tests.servers import ChatServer, sends
+from tests.servers import ChatServer, completion, sends
 
 SUMS = """
 from opencompass.openicl.icl_prompt_template import PromptTemplate
@@ -144,6 +144,29 @@ def test_rows_that_could_not_be_asked_are_an_exit_code_and_the_others_stay(
     done = run(*command)
     assert done.exit_code == 0 and len(server.to("half")) == 3
     assert done.stdout.splitlines()[1].split()[:5] == ["zero", "2", "0", "2", "1.0000"]
+
+
+def test_replies_that_were_cut_name_the_limit_and_another_file(
+    run: Run, sums: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = sends(completion("", finish_reason="length", reasoning_content="Hm"))
+    server.on("thinks", lambda asked: (cut if "3+3" in texts_of(asked)[-1] else answers(right))(asked))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    command = ("eval", "sums.py", "-d", "zero", "-m", "thinks", "--concurrency", "1")
+    for options, after in (
+        (("--out", "out.jsonl"), " and another --out: this one holds answers within the old limit"),
+        ((), ""),
+    ):
+        done = run(*command, *options)
+        assert done.exit_code == 1 and "row 1: ModelReplyCut: " in done.stderr
+        assert f"Cut replies need a larger max_out_len in the configuration{after}\n" in done.stderr
+        assert "Run it again" not in done.stderr
+    own = SUMS.replace("dict(type=GenInferencer)", "dict(type=GenInferencer, max_out_len=512)")
+    (sums / "sums.py").write_text(own)
+    server.on("thinks", answers(right))
+    refused = run(*command, "--out", "out.jsonl")
+    assert refused.exit_code == 1 and "holds the answers of another evaluation" in refused.stderr
+    assert run(*command, "--out", "other.jsonl").exit_code == 0
 
 
 def test_labels_are_scored_by_a_model_of_raw_completions(
