@@ -164,4 +164,4 @@ def test_neither_library_is_loaded_before_it_is_used() -> None:
 @pytest.mark.parametrize("wrong", ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len])
 def test_what_counts_something_else_is_refused(wrong: Any) -> None:
     with pytest.raises(PromptError, match=r"compose: tokenizer: expected a TokenCounter, such as TokenizersCounter\("):
-        compose(Layers("Be brief."), PromptContext("Hi"), tokenizer=wrong)
+        compose(Layers("Be brief."), PromptContext(user_input="Hi"), tokenizer=wrong)
