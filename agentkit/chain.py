@@ -20,7 +20,7 @@ from agentkit_prompts.context.prompt_context import PromptContext, Selection, Us
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
-from agentkit_prompts.tokens.counter import TokenCounter
+from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -127,11 +127,8 @@ class Chain(Generic[Output]):
     ) -> None:
         if not callable(getattr(model, "request", None)):
             raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
-        if tokenizer is not None and not callable(getattr(tokenizer, "count", None)):
-            raise AgentDefinitionError(
-                "tokenizer: expected a TokenCounter, an object with name, estimated and count(text) -> int, got "
-                f"{tokenizer!r:.60}"
-            )
+        if tokenizer is not None and not is_counter(tokenizer):
+            raise AgentDefinitionError(f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
         self.model = model
         self.prompter = None
         if isinstance(layers, str):

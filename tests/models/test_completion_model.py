@@ -310,6 +310,6 @@ def test_a_tokenizer_is_given_to_the_agent_and_counts() -> None:
         UnknownOption, match=r"no option 'tokenizer'; .*Agent\(tokenizer=\.\.\.\); .*'base_ur'; did you mean"
     ):
         CompletionModel("vicuna-7b", tokenizer=len, base_ur="x")  # type: ignore[call-arg]
-    for wrong in (len, object()):
-        with pytest.raises(AgentDefinitionError, match="tokenizer: expected a TokenCounter, an object with name"):
+    for wrong in (len, object(), "Qwen/Qwen2.5-7B-Instruct"):  # a text counts something else
+        with pytest.raises(AgentDefinitionError, match="tokenizer: expected a TokenCounter, such as TokenizersCounter"):
             Agent(OfflineModel(), tokenizer=wrong)  # type: ignore[arg-type]

@@ -20,7 +20,8 @@ FIELDS_ELSEWHERE = {
 }
 """Where it is given what some take for a field of a template."""
 TOOLS_IN_PROMPT = (
-    "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`: then all of these are text"
+    "put the tools in the prompt with ToolPrompt, in a prompt file `kind: tools`, and say there how to write a call: "
+    "calls and results are text then"
 )
 """What to do where a template has no place for tools."""
 

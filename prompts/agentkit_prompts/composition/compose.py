@@ -20,7 +20,7 @@ from agentkit_prompts.errors import KwargsError, PromptError, check_types
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Plain
 from agentkit_prompts.tokens.budget import Budget
-from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
+from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, ESTIMATE, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Block, Layers, Plan
 
 __all__ = ["Memo", "compose"]
@@ -81,7 +81,8 @@ def compose(
             model has no other place for them: then they are neither sent nor counted a second time.
 
     Raises:
-        PromptError: A prompt cannot be rendered; names prompt path, file, line and variable.
+        PromptError: An argument is of another type, or a prompt cannot be rendered: names prompt path, file, line and
+            variable.
         KwargsError: The reason is that additional kwargs are missing or invalid; names all of them.
         BudgetError: What must be sent does not fit; names every minimum.
     """
@@ -89,6 +90,8 @@ def compose(
         check_types(
             PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
         )
+    if tokenizer is not None and not is_counter(tokenizer):
+        raise PromptError(f"compose: tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
     plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)

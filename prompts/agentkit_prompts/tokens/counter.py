@@ -11,11 +11,13 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, MediaKind, Text
 
 __all__ = [
+    "COUNTER_EXPECTED",
     "ESTIMATE",
     "MEDIA_TOKENS",
     "MESSAGE_OVERHEAD",
     "EstimateCounter",
     "TokenCounter",
+    "is_counter",
     "media_tokens",
     "message_tokens",
     "thinking_tokens",
@@ -65,6 +67,17 @@ class EstimateCounter:
 
 ESTIMATE = EstimateCounter()
 """The default counter."""
+
+
+def is_counter(given: object) -> bool:
+    """Return whether this counts tokens; a text has a `count` too, of something else."""
+    return hasattr(given, "estimated") and callable(getattr(given, "count", None))
+
+
+COUNTER_EXPECTED = (
+    'expected a TokenCounter, such as TokenizersCounter("tokenizer.json"), TiktokenCounter() or an object with name, '
+    "estimated and count(text) -> int"
+)
 
 
 def media_tokens(media: Iterable[Media]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -158,3 +159,9 @@ def test_neither_library_is_loaded_before_it_is_used() -> None:
     code = "import sys; from agentkit.prompts import *; print({'tiktoken', 'tokenizers'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("wrong", ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len])
+def test_what_counts_something_else_is_refused(wrong: Any) -> None:
+    with pytest.raises(PromptError, match=r"compose: tokenizer: expected a TokenCounter, such as TokenizersCounter\("):
+        compose(Layers("Be brief."), PromptContext(user_input="Hi"), tokenizer=wrong)
