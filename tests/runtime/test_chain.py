@@ -135,6 +135,7 @@ def test_a_budget_holds_for_every_composition() -> None:
 def test_a_tokenizer_of_ones_own_counts() -> None:
     class Letters:
         name = "letters"
+        estimated = False
 
         def count(self, text: str) -> int:
             return len(text)
