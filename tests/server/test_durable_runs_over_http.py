@@ -27,7 +27,7 @@ from agentkit.server.access import Access, add_token
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, heading
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
@@ -114,6 +114,10 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert until(client, run, acme, "waiting")["waiting"] == [
             {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}
         ]
+        assert records.headings("acme", RunsWanted()) == [heading(one) for one in records.page("acme", RunsWanted())]
+        overview = client.get("/inspector/api/overview", acme).json()
+        assert {one["id"]: one["input"] for one in overview["runs"]} == {run: "pay 3", "left": "left"}
+        assert client.get("/inspector/api/overview", other).json()["runs"] == []
         seen = client.events(f"/runs/{run}/events", acme)
         assert [one["event"] for one in seen] == ["recalled", "model_replied", "run_waiting", "pause"]
         # Another tenant has no such run, whatever it asks.

@@ -18,7 +18,7 @@ from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted, user_input_of
+from agentkit.server.served_runs.run_records import RunHeading, RunsWanted, heading, user_input_of
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
@@ -86,10 +86,10 @@ class CallerSource:
         text = await in_thread(partial(self._store.journal, record.tenant, record.id))
         error = "" if record.error is None else str(record.error.get("message", ""))
         if "\n" not in text:
-            return InspectedRun.unbegun(self._summary(record), user_input_of(record), error)
+            return InspectedRun.unbegun(self._listed(heading(record)), user_input_of(record), error)
         journal = await in_thread(partial(Journal.loads, text))
         waiting = tuple([ToolCall(*call) for call in record.waiting])
-        return InspectedRun(self._summary(record), journal, error, waiting)
+        return InspectedRun(self._listed(heading(record)), journal, error, waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         """See `InspectorSource.sessions`."""
@@ -119,11 +119,6 @@ class CallerSource:
     def _named(self, user: str, session: str) -> str:
         """Return what a session is called here; see `_place`."""
         return f"{user}/{session}" if user and not self._caller.user else session
-
-    def _summary(self, record: RunRecord) -> RunSummary:
-        asked = "" if record.input is None else str(record.input.get("text", ""))
-        place = (record.id, record.agent, record.user, record.session, record.status, record.created_at)
-        return self._listed(RunHeading(*place, asked))
 
     def _listed(self, one: RunHeading) -> RunSummary:
         session = None if one.session is None else self._named(one.user, one.session)

@@ -18,6 +18,7 @@ __all__ = [
     "RunStatus",
     "RunsWanted",
     "WaitingCall",
+    "heading",
     "usage_since",
     "user_input_of",
 ]
@@ -95,6 +96,12 @@ class RunHeading(NamedTuple):
     created_at: float
     text: str
     """What it was asked; empty where it goes on with a session."""
+
+
+def heading(record: RunRecord) -> RunHeading:
+    """Return a run as a list has it."""
+    text = "" if record.input is None else str(record.input.get("text", ""))
+    return RunHeading(record.id, record.agent, record.user, record.session, record.status, record.created_at, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
