@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from sqlalchemy import Text, case, literal_column, select
@@ -13,6 +14,10 @@ from sqlalchemy.sql.functions import FunctionElement
 from agentkit_memory.store.tables import items, messages
 
 __all__ = ["ITEM_TEXT", "stands_in"]
+
+_CONTENT = r"""^\{"role":"[a-z]+","content":("(?:[^"\\\x01-\x1f]|\\["\\/bfnrt])*")"""
+"""The beginning of the stored form of a message, with its content as JSON; also a regular expression of PostgreSQL."""
+_BEGINNING = re.compile(_CONTENT)
 
 
 class _Content(FunctionElement[str]):
@@ -31,7 +36,8 @@ def _of_sqlite(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
 
 @compiles(_Content, "postgresql")
 def _of_postgresql(element: _Content, compiler: SQLCompiler, **options: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **options)} AS json) ->> 'content'"
+    body = compiler.process(element.clauses, **options)  # no JSON is an error there: only what is JSON is read as it
+    return f"CAST(substring({body} from '{_CONTENT}') AS json) #>> '{{}}'"
 
 
 ITEM_TEXT = case(
@@ -48,6 +54,9 @@ ITEM_TEXT = case(
 
 
 def stands_in(body: str, text: str) -> bool:
-    """Return whether `ITEM_TEXT` can read this text from the stored form of a message."""
-    # PostgreSQL reads no JSON with NUL: such characters are the only ones that are written by number.
-    return "\\u" not in body and json.loads(body)["content"] == text
+    """Return whether `ITEM_TEXT` can read this text from the stored form of a message.
+
+    Not where it has a character that is written by its number: PostgreSQL reads no JSON with NUL.
+    """
+    found = _BEGINNING.match(body)
+    return found is not None and bool(json.loads(found[1]) == text)

@@ -70,6 +70,25 @@ def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
     assert rows(either)[0] == 'a "new" text'
 
 
+@pytest.mark.parametrize(
+    "body", ["", "{", "x", '{"role":"user","content":"a', '{"role":"user","content":7}', "[" * 100_000]
+)
+def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_others(either: Memory, body: str) -> None:
+    either.session("s").append(Message("user", "zebra bad"), Message("user", "zebra good"))
+    either.worker().drain()
+    with either._store.database.write() as connection:
+        connection.execute(text("UPDATE messages SET body = :body WHERE seq = 1"), {"body": body})
+    found = either.recall("zebra")
+    assert [each.text for each in found.recalled] == ["zebra good"]
+    assert any("1 damaged items were left out" in each for each in found.degraded)
+    assert not either.admin.verify().ok
+    either.admin.repair()
+    either.session("s", load=False).append(Message("user", "zebra new"))
+    either.worker().drain()
+    assert {each.text for each in either.recall("zebra").recalled} == {"zebra good", "zebra new"}
+    assert len(either.admin.usage()) == 1
+
+
 def test_the_watermark_moves_by_so_many_messages_and_no_message_is_done_twice(either: Memory) -> None:
     for name in ("a", "b"):
         session = either.session(name)

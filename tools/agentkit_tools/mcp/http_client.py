@@ -119,7 +119,7 @@ class HTTPClient(httpx2.AsyncClient):
         )
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Return the answer, or one of the status 408 where none begins in time: also 1xx after 1xx is none."""
+        """Return the answer, or one of the status 408 where none begins in time: 1xx after 1xx is not one yet."""
         exchange = _EXCHANGE.get() or _Exchange()
         seconds = _SILENCE_SECONDS
         if request.method == "DELETE":
