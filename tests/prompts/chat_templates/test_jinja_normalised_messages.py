@@ -426,8 +426,8 @@ class Watched(JinjaChatTemplate):
 
     rendered: ClassVar[list[str]] = []
 
-    def run(self, *given: Any) -> str:
-        self.rendered.append(super().run(*given))
+    def run(self, *given: Any, **more: Any) -> str:
+        self.rendered.append(super().run(*given, **more))
         return self.rendered[-1]
 
 

@@ -75,7 +75,8 @@ class ControlTokens:
         known = sorted({token.strip() for token in tokens}, key=lambda token: (-len(token), token))
         known = [token for token in known if len(token) >= _MIN_LENGTH]
         self.anywhere = tuple(token for token in known if token in inline or not _BRACKETS.isdisjoint(token))
-        self.words = tuple(token for token in known if token not in self.anywhere)
+        everywhere = frozenset(self.anywhere)
+        self.words = tuple(token for token in known if token not in everywhere)
         self.longest = max(map(len, known), default=0)
         groups: dict[str, list[str]] = {}
         for token in self.anywhere:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -17,7 +18,7 @@ from agentkit_prompts.templates.engine.meter import Meter, has_chosen_hash
 from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, refuse_large_numbers, room_of
 from agentkit_prompts.templates.engine.values import Fault
 
-__all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds"]
+__all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds", "SharedLimits"]
 
 CHAT_LIMITS = Limits(output_chars=8_000_000, steps=1_000_000, seconds=3.0)
 """Limits of an untrusted chat template: a context of some million tokens passes."""
@@ -299,6 +300,20 @@ class Bounds(Meter):
         """Return an iterator as a list; anything with a size as it is."""
         visited = self.iterated(value, weight)
         return visited if visited is value else list(visited)
+
+
+class SharedLimits:
+    """Limits of several renderings of a template: they share the steps, and each may take the time and the text."""
+
+    def __init__(self, limits: Limits, output_chars: int | None = None) -> None:
+        self.left = limits
+        """What the next rendering may do."""
+        if output_chars is not None and output_chars < limits.output_chars:
+            self.left = replace(limits, output_chars=output_chars)
+
+    def use(self, bounds: Bounds) -> None:
+        """Take off what a rendering used, whether it ended or failed."""
+        self.left = replace(self.left, steps=max(0, bounds.left))
 
 
 OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {

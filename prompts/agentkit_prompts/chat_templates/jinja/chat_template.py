@@ -16,7 +16,7 @@ import jinja2
 from agentkit_prompts.chat_templates.chat_turns import plain_turns
 from agentkit_prompts.chat_templates.generation import Spans, has_generation, marked_spans, reply_spans
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, is_at_line_start
-from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
+from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds, SharedLimits
 from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, read_names
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
@@ -40,6 +40,8 @@ R = TypeVar("R")
 _WORKER = "agentkit_prompts.chat_templates.jinja.isolated_worker"
 _WITH_TOOLS = "tool_use"
 _CLOCK = "strftime_now"
+_MAX_PROBE_CHARS = 100_000
+"""Characters that a template may make of a small conversation: its text is searched for markers."""
 _HINTS = {
     _CLOCK: "the template prints today's date: give it a now=, or compose with a context that has one",
     "bos_token": "pass bos_token=, or load the template from tokenizer_config.json",
@@ -162,9 +164,10 @@ class JinjaChatTemplate:
             if is_sure or holds_all(text, data):
                 return text
         prompt = bool(add_generation_prompt)
+        shared = self._shared()
 
         def again(changed: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> str:
-            return self.run(source, changed, tools, prompt, variables)
+            return self.run(source, changed, tools, prompt, variables, shared=shared)
 
         lost = losses(data, given, text, again, lambda: self._probe(source).forms)
         if lost:
@@ -264,10 +267,17 @@ class JinjaChatTemplate:
 
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
-            self._probes[source] = Probe(
-                lambda messages, tools, prompt: self.run(source, messages, tools, prompt, self._variables), source
-            )
+            shared = self._shared(_MAX_PROBE_CHARS)
+
+            def render(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, prompt: bool) -> str:
+                return self.run(source, messages, tools, prompt, self._variables, shared=shared)
+
+            self._probes[source] = Probe(render, source)
         return self._probes[source]
+
+    def _shared(self, output_chars: int | None = None) -> SharedLimits | None:
+        """Return limits of renderings that nobody asked for: together they do no more than one that somebody did."""
+        return SharedLimits(self.limits, output_chars) if self.limits is not None else None
 
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source
@@ -290,7 +300,7 @@ class JinjaChatTemplate:
     def _ask(self, what: str, read: Callable[[Any], R], source: str, **given: Any) -> R:
         """Return what the process of an isolated template answers."""
         limits = asdict(self.limits) if self.limits is not None else None
-        return self._process.ask(what, read, source=source, limits=limits, file=self.file, **given)
+        return self._process.ask(what, read, source=source, file=self.file, **{"limits": limits, **given})
 
     def _literals(self, source: str) -> Iterable[str]:
         found: Iterable[str] = self._ask("literals", read_texts, source) if self.isolated else literals(source)
@@ -325,24 +335,32 @@ class JinjaChatTemplate:
         prompt: bool,
         variables: Mapping[str, Any],
         marks: tuple[str, str] | None = None,
+        shared: SharedLimits | None = None,
     ) -> str:
-        """Run a template over plain data, as it is; one that is isolated in the process that it has."""
+        """Run a template over plain data, as it is; one that is isolated in the process that it has.
+
+        Renderings with the same `shared` limits have these together, where they are not in a process of their own.
+        """
+        limits = self.limits if shared is None else shared.left
         if self.isolated:
             data = {name: value for name, value in variables.items() if name != _CLOCK}
             now = self.now.isoformat() if self.now is not None else None
             given_: dict[str, Any] = {"given": (messages, tools, prompt), "variables": data}
+            given_["limits"] = asdict(limits) if limits is not None else None
             return self._ask("render", read_text, source, **given_, marks=marks, now=now)
         template = self._compiled(source)
         given = {"messages": messages, "tools": tools, "add_generation_prompt": prompt, **variables}
         context = RunContext.of(template, given)
         context.marks = marks
+        bounds = context.bounds = Bounds(limits) if limits is not None else None
         try:
-            if self.limits is None:
-                return "".join(template.root_render_func(context))
-            context.bounds = Bounds(self.limits)
-            return context.bounds.concat(template.root_render_func(context))
+            text = template.root_render_func(context)
+            return "".join(text) if bounds is None else bounds.concat(text)
         except Exception as error:
             raise self._failure(template, error) from error
+        finally:
+            if shared is not None and bounds is not None:
+                shared.use(bounds)
 
     def _failure(self, template: jinja2.Template, error: Exception) -> ChatTemplateError:
         line = None

@@ -9,9 +9,13 @@ from jinja2 import nodes
 
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
+from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.templates.engine.values import TooMuchWork
 
 __all__ = ["literals", "tokens_of_texts"]
 
+_MAX_MARKERS = 1_000
+"""Markers that one model can have in its texts: every text that is composed is searched for each of them."""
 _MARKER = re.compile(
     r"<[|\uff5c][^\s<>|\uff5c]{1,60}[|\uff5c]?>"  # <|im_start|>, <|turn>, and the same with a wide bar
     r"|<[^\s<>|\uff5c]{1,60}[|\uff5c]>"  # <turn|>
@@ -36,8 +40,12 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
         texts: Literal texts of the templates of a model, which are searched for markers.
         tokens: Special tokens that are known.
         probe: Renders small conversations, for markers that the template puts together from a role.
+
+    Raises:
+        ChatTemplateError: The texts have more markers than a model can have, or a conversation takes too much work.
     """
-    found = [token for token in tokens if token and not token.isspace()]
+    special = [token for token in tokens if token and not token.isspace()]
+    found: list[str] = []
     for text in texts:
         found += _MARKER.findall(text)
     plain: list[str] = []
@@ -46,7 +54,13 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
         plain += [marker for line in _MARKER.sub("\n", glue).splitlines() for marker in _PLAIN.findall(line)]
     for glue in _glue_of_calls(probe):
         found += _MARKER.findall(glue)
-    return tuple(dict.fromkeys([*found, *plain]))
+    markers = dict.fromkeys([*found, *plain])
+    if len(markers) > _MAX_MARKERS:
+        raise ChatTemplateError(
+            f"chat template: it writes {len(markers):,} different markers of messages, such as {found[-1]!r}; "
+            f"expected {_MAX_MARKERS:,} at most. Tokens of the tokenizer belong into added_tokens="
+        )
+    return tuple(dict.fromkeys([*special, *markers]))
 
 
 def literals(source: str) -> Iterator[str]:
@@ -80,13 +94,10 @@ def _glue_of_calls(probe: Probe) -> Iterator[str]:
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     thought = {"role": "assistant", "content": WORD, "reasoning_content": WORD, "thinking": WORD}
     for arguments in ({"key": WORD}, f'{{"key": "{WORD}"}}'):
-        text = probe.outcome([asked, CALL(arguments), result], [TOOL], True)
-        if isinstance(text, str):
-            yield from text.split(WORD)
+        if parts := _parts(probe.outcome([asked, CALL(arguments), result], [TOOL], True)):
+            yield from parts
             break
-    text = probe.outcome([asked, thought], None, False)
-    if isinstance(text, str):
-        yield from text.split(WORD)
+    yield from _parts(probe.outcome([asked, thought], None, False))
 
 
 def _glue(probe: Probe) -> Iterator[str]:
@@ -94,6 +105,17 @@ def _glue(probe: Probe) -> Iterator[str]:
     turns = [{"role": role, "content": WORD} for role in ("user", "assistant", "user")]
     result = {"role": "tool", "content": WORD, "tool_call_id": "000000000", "name": WORD}
     for messages in ([{"role": "system", "content": WORD}, *turns], turns, [*turns[:2], result]):
-        text = probe.outcome(messages, None, True)
-        if isinstance(text, str):
-            yield from text.split(WORD)
+        yield from _parts(probe.outcome(messages, None, True))
+
+
+def _parts(text: str | ChatTemplateError) -> list[str]:
+    """Return what stands around the words of a text, nothing where the template refuses the conversation.
+
+    Raises:
+        ChatTemplateError: It takes too much work, so that nobody knows what it would write.
+    """
+    if isinstance(text, str):
+        return text.split(WORD)
+    if isinstance(text.__cause__, TooMuchWork):
+        raise text
+    return []

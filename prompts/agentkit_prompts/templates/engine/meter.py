@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.templates.engine.costs import COSTS, cost
-from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined
+from agentkit_prompts.templates.engine.values import Fault, Nothing, TooMuchWork, Undefined
 
 __all__ = ["DEFAULT", "Limits", "Meter", "has_chosen_hash"]
 
@@ -80,7 +80,7 @@ class Meter:
 
     def _check(self) -> None:
         if self.left < 0:
-            raise Fault(f"the template does too much work: more than {self.limits.steps:,} steps")
+            raise TooMuchWork(f"the template does too much work: more than {self.limits.steps:,} steps")
         self.tick()
         self.gate = max(0, self.left - _STEPS_BETWEEN_CLOCKS)
 

@@ -17,6 +17,7 @@ __all__ = [
     "Piece",
     "RenderedText",
     "Site",
+    "TooMuchWork",
     "Trusted",
     "Undefined",
     "field_names",
@@ -77,6 +78,10 @@ class Fault(Exception):
     def __init__(self, message: str, variable: str | None = None) -> None:
         super().__init__(message)
         self.variable = variable
+
+
+class TooMuchWork(Fault):
+    """The template has taken the steps that it may."""
 
 
 MISSING = object()

@@ -1,0 +1,98 @@
+"""What is rendered to get to know an untrusted chat template costs no more, all together, than one rendering may."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from agentkit_prompts.chat_templates.jinja import chat_template
+from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
+from agentkit_prompts.templates.engine import Limits
+
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "add 2"},
+    {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"of": "add 2"}'}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "name": "add", "content": "add 2"},
+]
+WORKS = "{% for i in range(WORK) %}{% endfor %}"
+SAYS = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}add 2{% endfor %}{% endfor %}"
+)
+
+
+@pytest.fixture
+def renderings(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
+    """The bounds of each rendering from now on."""
+    seen: list[Bounds] = []
+
+    class Seen(Bounds):
+        __slots__ = ()
+
+        def __init__(self, limits: Limits) -> None:
+            super().__init__(limits)
+            seen.append(self)
+
+    monkeypatch.setattr(chat_template, "Bounds", Seen)
+    return seen
+
+
+def work_of(renderings: list[Bounds]) -> int:
+    return sum(one.limits.steps - max(0, one.left) for one in renderings)
+
+
+@pytest.mark.parametrize("rounds", [200, 2_000, 20_000, 60_000, 90_000])
+def test_small_conversations_together_cost_no_more_than_one_rendering(renderings: list[Bounds], rounds: int) -> None:
+    template = JinjaChatTemplate(WORKS.replace("WORK", str(rounds)) + SAYS, lossy=True)
+    template.diagnose()
+    with suppress(ChatTemplateError):
+        _ = template.control_tokens
+    assert len(renderings) > 3, "none was rendered"
+    assert work_of(renderings) <= CHAT_LIMITS.steps
+    del renderings[:]
+    assert "add 2" in template.render(TALK[:1]), "what was found out before is no work of this rendering"
+
+
+def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> None:
+    assert "user:" in JinjaChatTemplate(WORKS.replace("WORK", "2_000") + SAYS).control_tokens
+    with pytest.raises(ChatTemplateError, match=r"too much work.*limits="):
+        _ = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS).control_tokens
+
+
+def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings: list[Bounds]) -> None:
+    template = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS)
+    template.diagnose()
+    del renderings[:]
+    try:
+        template.render(TALK)
+    except ChatTemplateError as error:
+        assert "would not hold" in str(error)
+    assert len(renderings) > 1, "nothing was looked for"
+    assert work_of(renderings) <= 2 * CHAT_LIMITS.steps
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_the_text_of_a_small_conversation_is_small(isolated: bool) -> None:
+    template = JinjaChatTemplate("{{ '<|a|>' * 30_000 }}" + SAYS, lossy=True, isolated=isolated)
+    assert [str(one) for one in template.diagnose() if "makes a text of 150,000 characters" in str(one)]
+    assert len(template.render(TALK[:1])) > 150_000
+
+
+def test_more_markers_than_a_model_can_have_are_refused() -> None:
+    many = "".join(f"<|{number}|>" for number in range(1_001))
+    with pytest.raises(ChatTemplateError, match=r"1,005 different markers.*added_tokens="):
+        _ = JinjaChatTemplate(many + SAYS).control_tokens
+    counted = "{% for i in range(2_000) %}<|{{ i }}|>{% endfor %}"
+    with pytest.raises(ChatTemplateError, match=r"different markers"):
+        _ = JinjaChatTemplate(counted + SAYS).control_tokens
+
+
+def test_a_tokenizer_may_have_as_many_tokens_as_it_has() -> None:
+    tokens = [f"<unused{number}>" for number in range(6_000)]
+    assert JinjaChatTemplate(SAYS, added_tokens=tokens).control_tokens[:6_000] == tuple(tokens)
