@@ -55,6 +55,13 @@ class Session(Protocol):
         """Return how many messages stand before those that were appended under a key, or None."""
         ...
 
+    def keys(self, start: int, stop: int) -> Mapping[int, str]:
+        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
+
+        Of messages that were appended together the first one has the key.
+        """
+        ...
+
 
 class InMemorySession:
     """A session that lives as long as the object."""
@@ -101,6 +108,10 @@ class InMemorySession:
     def position(self, key: str) -> int | None:
         """Return how many messages stand before those that were appended under a key, or None."""
         return self._positions.get(key)
+
+    def keys(self, start: int, stop: int) -> Mapping[int, str]:
+        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`."""
+        return {at: key for key, at in self._positions.items() if start <= at < stop}
 
     def note(self, name: str) -> Any:
         """Return what was last noted under a name about these messages; None where nothing was."""

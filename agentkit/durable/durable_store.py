@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -153,22 +153,26 @@ class DurableStore:
         return begun
 
     def listed(
-        self, state: RunState | None, wanted: Mapping[str, str | None], limit: int, offset: int
+        self,
+        state: RunState | None,
+        wanted: Mapping[str, str | None],
+        limit: int,
+        offset: int,
+        of: Collection[str] | None = None,
     ) -> Sequence[RunInfo]:
-        """Return runs, the latest first; `wanted` has attributes that they must have."""
+        """Return runs, the latest first; `wanted` has attributes that they must have, and `of` their ids."""
         if state is not None and state not in (known := sorted(get_args(RunState))):
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
         attributes = {name: value for name, value in wanted.items() if value is not None}
-        statuses = names_of(state)
-        found: list[Status] = []
-        at, ids = 0, None
+        found, at, ids = list[Status](), 0, None if of is None else list(of)
         if state == "paused":
-            ids = list(dict.fromkeys(call.run_id for call in self.tables.waiting(100_000)))
+            asked = dict.fromkeys(call.run_id for call in self.tables.waiting(100_000))
+            ids = [one for one in asked if of is None or one in of]
         while len(found) < offset + limit and (ids is None or at < len(ids)):
             page = self.client.list_workflows(
                 name=WORKFLOW,
                 application_name=APPLICATION,
-                status=statuses or None,
+                status=names_of(state) or None,
                 attributes=None if self.tables.is_sqlite else attributes or None,
                 sort_desc=True,
                 load_input=False,

@@ -16,10 +16,10 @@ from agentkit.inspector.composition_view import composition_view, message_view, 
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
-from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
+from agentkit.inspector.past_contexts import Turn, run_contexts, session_turns, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import run_of_turn, session_view, turns_view
+from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
 from agentkit.recaller import Found, recall
 from agentkit.run.decisions import Approved, Decision, Denied
@@ -193,14 +193,18 @@ def _run_view(found: InspectedRun) -> Json:
 
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
     """Return a session with the turns around one, or its last ones, those of known runs with the id of the run."""
-    session, runs = await _session_and_runs(source, name, _FIRST_LISTED if turn is None else _MAX_LISTED)
+    session, newest = await asyncio.gather(_session(source, name), source.runs(limit=1, session=name))
+    turns = session_turns(session.conversation)
+    first = first_turn(len(turns), turn)
+    runs = await _runs(source, name, session, turns[first : first + MAX_TURNS])
     view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
-    return {**view, "session": name, "agents": sorted({one.agent for one in runs})}
+    return {**view, "session": name, "agents": [one.agent for one in newest]}
 
 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
     """Return the turns of a session from one on, as many as are shown at once."""
-    session, runs = await _session_and_runs(source, name, _MAX_LISTED)
+    session = await _session(source, name)
+    runs = await _runs(source, name, session, session_turns(session.conversation)[start : start + MAX_TURNS])
     return {"turns": await in_thread(partial(turns_view, session, start, runs=runs))}
 
 
@@ -315,10 +319,12 @@ async def _session(source: InspectorSource, name: str) -> Session:
     return session
 
 
-async def _session_and_runs(source: InspectorSource, name: str, limit: int) -> tuple[Session, Sequence[RunSummary]]:
-    """Return a session, and the newest runs on it, newest first."""
-    session, runs = await asyncio.gather(_session(source, name), source.runs(limit=limit, session=name))
-    return session, runs
+async def _runs(source: InspectorSource, name: str, session: Session, turns: Sequence[Turn]) -> dict[int, str]:
+    """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
+    begun = await in_thread(partial(runs_begun, session, turns))
+    ids = set(begun.values())
+    known = {one.id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
+    return {at: run_id for at, run_id in begun.items() if run_id in known}
 
 
 async def _agent(source: InspectorSource, name: str | None) -> Agent[Any, Any]:
@@ -365,20 +371,16 @@ async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) 
 async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal["last"], asked: Asked) -> _Located:
     """Return the model call of a turn: that of its run, or without one that which an agent would make now."""
     base = asked.base
-    runs: Sequence[RunSummary] = ()
     chosen = base.agent
-    if chosen is None:
-        session, runs = await _session_and_runs(source, name, _MAX_LISTED)
-        agents = await source.agents()
-        chosen = next((run.agent for run in runs if run.agent in agents), next(iter(agents), None))
-    else:
-        session = await _session(source, name)
+    session = await _session(source, name)
     turns = session_turns(session.conversation)
     turn = len(turns) - 1 if asked_turn == "last" else asked_turn
-    if runs and 0 <= turn < len(turns):
-        run_id = await in_thread(partial(run_of_turn, session, turns[turn], runs))
-        if run_id is not None:
+    if chosen is None:
+        runs = await _runs(source, name, session, turns[turn : turn + 1] if turn >= 0 else ())
+        if runs and (run_id := runs.get(turns[turn].start)) is not None:
             return await _of_run(source, run_id, base.step)
+        agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
+        chosen = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))
     agent = await _agent(source, chosen)
     ctx, steps = await in_thread(partial(turn_context, agent, session, turn, asked.kwargs, base.step))
     return _Located(agent, ctx, base.step or steps, steps)

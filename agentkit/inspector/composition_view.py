@@ -45,7 +45,7 @@ def composition_view(composition: Composition) -> Json:
     """
     budget = composition.budget
     walked = list(composition.walk())
-    prefix_hash, prefix_tokens = prefix(composition, walked)
+    prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
         "counter": {"name": composition.counter.name, "estimated": composition.counter.estimated},

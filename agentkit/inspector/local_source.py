@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any, TypeVar
@@ -80,8 +80,10 @@ class LocalSource:
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
         return self._agents
 
-    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
-        newest = [kept.summary for kept in reversed(self._runs.values())]
+    async def runs(
+        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
+    ) -> Sequence[RunSummary]:
+        newest = [kept.summary for kept in reversed(self._runs.values()) if ids is None or kept.summary.id in ids]
         return [one for one in newest if session is None or one.session == session][:limit]
 
     async def run(self, run_id: str) -> InspectedRun | None:

@@ -5,7 +5,7 @@ Nothing is sent, no tool runs, and no memory is asked. The prompts are those tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from agentkit.agent import Agent
@@ -31,14 +31,18 @@ class Turn(NamedTuple):
     """Index behind its last message."""
 
 
-def session_turns(conversation: Sequence[Message]) -> list[Turn]:
+def session_turns(conversation: Conversation) -> list[Turn]:
     """Return the turns of a conversation; what asked a model to repair its answer begins none."""
-    starts = [at for at, message in enumerate(conversation) if message.role == "user" and not is_repair(message)]
+    starts = [at for at, begins in enumerate(conversation.derive(_begins_turn)) if begins]
     if not len(conversation):
         return []
     if not starts or starts[0] > 0:
         starts.insert(0, 0)
     return [Turn(start, stop) for start, stop in zip(starts, [*starts[1:], len(conversation)], strict=True)]
+
+
+def _begins_turn(message: Message) -> bool:
+    return message.role == "user" and not is_repair(message)
 
 
 def run_contexts(agent: Agent[Any, Any], journal: Journal, session: Session | None = None) -> list[PromptContext]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -64,8 +64,16 @@ class InspectorSource(Protocol):
         """Return the agents by name."""
         ...
 
-    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
-        """Return the newest runs, or those on the session of that name, newest first, `limit` at most."""
+    async def runs(
+        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
+    ) -> Sequence[RunSummary]:
+        """Return the newest runs, newest first, `limit` at most.
+
+        Args:
+            limit: Most runs to return.
+            session: Only those on the session of this name.
+            ids: Only those of these ids.
+        """
         ...
 
     async def run(self, run_id: str) -> InspectedRun | None:

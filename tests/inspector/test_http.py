@@ -105,7 +105,7 @@ def test_the_modules_are_one_script_and_an_address_with_a_hash_is_kept_for_ever(
     page = httpx2.get(url)
     assert page.headers["cache-control"] == "no-cache"
     found = [f"{name}?{version}" for name, version in re.findall(r'="([\w.]+)\?([0-9a-f]+)"', page.text)]
-    assert {one.partition("?")[0] for one in found} == {"mark.svg", "inspector.css", "dark.css", "main.js"}
+    assert {one.partition("?")[0] for one in found} == {"mark.svg", "inspector.css", "main.js"}
     for address in found:
         kept = [httpx2.get(f"{url}{one}").headers["cache-control"] for one in (address, address + "0", address[:-17])]
         assert kept == ["max-age=31536000, immutable", "no-cache", "no-cache"]

@@ -18,10 +18,10 @@ from agentkit.inspector.journal_view import journal_view, waiting_calls
 from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
-from agentkit.inspector.session_view import session_view, turns_view
-from agentkit.inspector.source import RunSummary
+from agentkit.inspector.session_view import runs_begun, session_view, turns_view
 from agentkit.prompts import (
     ContextError,
+    Conversation,
     Layers,
     MemoPrompt,
     PromptContext,
@@ -149,15 +149,16 @@ def test_turns_begin_where_a_user_writes() -> None:
         Message("assistant", "b"),
         Message("user", "c"),
     ]
-    assert [tuple(turn) for turn in session_turns(conversation)] == [(0, 1), (1, 3), (3, 4)]
-    assert session_turns([]) == []
+    assert [tuple(turn) for turn in session_turns(Conversation(conversation))] == [(0, 1), (1, 3), (3, 4)]
+    assert session_turns(Conversation()) == []
 
 
 def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
     session = talk(999)
     session.append(Message("user", "Again?"), key="r2:0")
     session.append(Message("assistant", "Again."), Message("user", "And now?"), key="r3:0")
-    runs = [RunSummary(id, "a", session.id, "finished") for id in ("r1", "r2", "r3")]  # in whatever order
+    runs = runs_begun(session, session_turns(session.conversation))
+    assert [*runs.values()] == ["r2", "r3"] and runs_begun(session, ()) == {}
     view = session_view(session, runs=runs)
     assert (view["count"], len(json.dumps(view)) < 15_000) == (1001, True)
     turns = [one for start in range(0, 1100, 50) for one in turns_view(session, start, runs=runs)]

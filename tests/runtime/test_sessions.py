@@ -318,3 +318,19 @@ def test_a_key_that_was_used_for_other_messages_is_refused(stored: bool, tmp_pat
         session.rewind(0)
         session.append(Message("user", "other"), key="k")
         assert len(session.append(key="never")) == 1 and session.position("never") is None
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_the_keys_of_messages_are_those_of_a_fork_and_not_those_that_were_rewound(stored: bool, tmp_path: Path) -> None:
+    with Memory.open(tmp_path) as memory:
+        session: Any = memory.session("s") if stored else InMemorySession(id="s")
+        session.append(Message("user", "one"), Message("assistant", "two"), key="a")
+        session.append(Message("user", "three"))
+        session.append(Message("assistant", "four"), key="b")
+        assert dict(session.keys(0, 4)) == {0: "a", 3: "b"}
+        assert dict(session.keys(1, 3)) == {} and dict(session.keys(3, 99)) == {3: "b"}
+        fork = session.fork(id="f", at=2)
+        fork.append(Message("user", "five"), key="c")
+        assert dict(fork.keys(0, 99)) == {0: "a", 2: "c"} and dict(session.keys(0, 99)) == {0: "a", 3: "b"}
+        session.rewind(3)
+        assert dict(session.keys(0, 99)) == {0: "a"}

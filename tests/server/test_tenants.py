@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sqlite3
 import time
 import weakref
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -420,6 +422,30 @@ def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
     assert store.headings("acme", wanted) == [listed._replace(id="q", text=""), listed]
     assert store.headings("acme", RunsWanted(before="q")) == [listed] and store.headings("evil", wanted) == []
     store.close()
+
+
+def test_of_the_runs_that_are_asked_for_by_id_those_of_the_tenant_are_listed(tmp_path: Path) -> None:
+    with closing(StoredRuns(tmp_path / "runs.db")) as store:
+        for id, tenant, session in (("a", "acme", "s"), ("b", "acme", "s"), ("c", "acme", None), ("d", "evil", "s")):
+            one = RunRecord(id=id, tenant=tenant, agent="a", status="finished", created_at=1, updated_at=2)
+            store.add(replace(one, session=session))
+
+        def listed(tenant: str, **wanted: Any) -> list[str]:
+            return [one.id for one in store.headings(tenant, RunsWanted(**wanted))]
+
+        assert listed("acme", ids={"a", "b", "c", "d", "none"}) == ["c", "b", "a"]
+        assert listed("acme", ids={"a", "c"}, session="s") == ["a"] and listed("acme", ids=()) == []
+        assert listed("evil", ids=["a", "d"]) == ["d"]
+
+
+def test_a_file_of_runs_from_before_an_index_gets_it(tmp_path: Path) -> None:
+    StoredRuns(tmp_path / "runs.db").close()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+        file.execute("DROP INDEX ix_runs_tenant")
+    StoredRuns(tmp_path / "runs.db").close()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+        query = "EXPLAIN QUERY PLAN SELECT id FROM runs WHERE tenant = 'acme' ORDER BY number DESC LIMIT 100"
+        assert [step for *_, step in file.execute(query)] == ["SEARCH runs USING INDEX ix_runs_tenant (tenant=?)"]
 
 
 def test_what_an_agent_without_memory_was_told_is_recalled_for_the_same_tenant_and_user_alone(tmp_path: Path) -> None:

@@ -36,7 +36,10 @@ function go(place, { replaceState = false } = {}) {
 // --- theme
 
 const THEME = "agentkit-inspector-theme";
-const paint = (theme) => { document.getElementById("dark").media = theme === "dark" ? "all" : "not all"; };
+const paint = (theme) => {
+  state.dark ||= [...document.styleSheets[0].cssRules].find((rule) => rule.media?.mediaText.includes("prefers-color-scheme"));
+  state.dark.media.mediaText = theme === "dark" ? "all" : "not all";
+};
 const themeButton = h("button", { type: "button", class: "quiet round", "aria-label": "Switch between light and dark", onclick: () => {
   const other = getComputedStyle(document.documentElement).colorScheme === "dark" ? "light" : "dark";
   localStorage.setItem(THEME, other);

@@ -1,6 +1,6 @@
 // A list of any length: only the rows that can be seen are in the document. Rows may be of any height.
 
-const BEYOND = 600;
+const BEYOND = 600; // pixels above and below what is seen; nothing until that was painted
 
 export class Rows {
   // `scroller` scrolls; `like` is a list whose rows are about as high; `at` is
@@ -11,6 +11,7 @@ export class Rows {
     if (like?.count === count) this.heights.set(like.heights);
     this.offsets = new Float64Array(count + 1);
     this.nodes = new Map();
+    this.beyond = 0;
     this.above = document.createElement("div");
     this.below = document.createElement("div");
     for (const spacer of [this.above, this.below]) spacer.setAttribute("role", "presentation");
@@ -19,7 +20,12 @@ export class Rows {
     this.observer = new ResizeObserver((entries) => this.measured(entries));
     this.onScroll = () => this.update();
     scroller.addEventListener("scroll", this.onScroll, { passive: true });
-    this.resized = new ResizeObserver(() => this.update());
+    this.resized = new ResizeObserver(() => {
+      this.next = requestAnimationFrame(() => {
+        this.beyond = BEYOND;
+        this.update();
+      });
+    });
     this.resized.observe(scroller);
     if (at > 0) {
       this.below.style.height = `${this.offsets[count]}px`;
@@ -31,6 +37,7 @@ export class Rows {
   destroy() {
     this.observer.disconnect();
     this.resized.disconnect();
+    cancelAnimationFrame(this.next);
     this.scroller.removeEventListener("scroll", this.onScroll);
   }
 
@@ -73,8 +80,8 @@ export class Rows {
   update() {
     if (!this.count) return;
     const top = this.scroller.scrollTop - this.start;
-    const first = this.find(Math.max(0, top - BEYOND));
-    const last = this.find(Math.max(0, top + this.scroller.clientHeight + BEYOND));
+    const first = this.find(Math.max(0, top - this.beyond));
+    const last = this.find(Math.max(0, top + this.scroller.clientHeight + this.beyond));
     for (const [at, node] of this.nodes) {
       if (at >= first && at <= last) continue;
       if (node.contains(document.activeElement)) this.list.focus({ preventScroll: true });

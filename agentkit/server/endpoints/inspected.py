@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -66,13 +67,15 @@ class CallerSource:
         """See `InspectorSource.agents`."""
         return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
 
-    async def runs(self, *, limit: int, session: str | None = None) -> Sequence[RunSummary]:
+    async def runs(
+        self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
+    ) -> Sequence[RunSummary]:
         """See `InspectorSource.runs`."""
-        wanted = RunsWanted(user=self._caller.user or None, limit=limit)
+        wanted = RunsWanted(user=self._caller.user or None, ids=ids, limit=limit)
         if session is not None:
             if (place := self._place(session)) is None:
                 return []
-            wanted = RunsWanted(user=place[0].user, session=place[1], limit=limit)
+            wanted = replace(wanted, user=place[0].user, session=place[1])
         page = partial(self._store.headings, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return await in_thread(lambda: [self._listed(one) for one in page() if one.agent in names])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import merge
@@ -76,15 +76,17 @@ class DurableRecords(StoredRuns):
         state: RunState | None = "paused" if wanted.status == "waiting" else wanted.status
         about = {"agent": wanted.agent, "session": wanted.session, "user": wanted.user, "tenant": tenant}
         at = 0
-        while page := self._listed(state, about, at):
+        while page := self._listed(state, about, at, wanted.ids):
             at += len(page)
             for info in page:
                 if until is None or info.created_at.timestamp() <= until:
                     yield info.created_at.timestamp(), info.run_id, info
 
-    def _listed(self, state: RunState | None, about: Mapping[str, str | None], at: int) -> Sequence[RunInfo]:
+    def _listed(
+        self, state: RunState | None, about: Mapping[str, str | None], at: int, ids: Collection[str] | None
+    ) -> Sequence[RunInfo]:
         with self._answering():
-            return self.runs.store.listed(state, about, _PAGE, at)
+            return self.runs.store.listed(state, about, _PAGE, at, ids)
 
     def _others(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when the other runs began, their ids and the runs, the latest first."""

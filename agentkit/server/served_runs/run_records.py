@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -114,6 +114,8 @@ class RunsWanted:
     status: RunStatus | None = None
     before: str | None = None
     """Only those that are older than the run of this id."""
+    ids: Collection[str] | None = None
+    """Only those of these ids."""
     limit: int = 50
     """Most runs to return."""
 

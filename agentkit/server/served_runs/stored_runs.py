@@ -88,6 +88,7 @@ _runs = Table(
     UniqueConstraint("tenant", "id"),
     UniqueConstraint("tenant", "key"),
     Index("ix_runs_status", "status"),
+    Index("ix_runs_tenant", "tenant"),  # in the order of numbers: the newest of a tenant are read without its others
     sqlite_autoincrement=True,
 )
 _events = Table(
@@ -375,6 +376,8 @@ def _open(engine: Engine, path: Path | None) -> None:
             connection.execute(insert(_format).values(format=_FORMAT))
             return
         found = connection.execute(select(func.max(_format.c.format))).scalar()
+        for index in _runs.indexes:
+            index.create(connection, checkfirst=True)
     if not isinstance(found, int) or found > _FORMAT:
         raise StoredRunsError(
             f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
@@ -387,10 +390,13 @@ def _is(tenant: str, run_id: str) -> Any:
 
 
 def _newest(connection: Connection, query: Select[Any], tenant: str, wanted: RunsWanted) -> Select[Any]:
-    query = query.where(_runs.c.tenant == tenant).order_by(_runs.c.number.desc()).limit(wanted.limit)
+    number = _runs.c.number if wanted.ids is None else _runs.c.number + 0  # these few are found by id, then sorted
+    query = query.where(_runs.c.tenant == tenant).order_by(number.desc()).limit(wanted.limit)
     for name in ("agent", "session", "user", "status"):
         if (value := getattr(wanted, name)) is not None:
             query = query.where(_runs.c[name] == value)
+    if wanted.ids is not None:
+        query = query.where(_runs.c.id.in_(wanted.ids))
     if wanted.before is not None:
         query = query.where(_runs.c.number < _number(connection, tenant, wanted.before))
     return query

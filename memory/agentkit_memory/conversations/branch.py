@@ -62,6 +62,12 @@ _KEY = select(messages.c.seq).where(
     messages.c.key == bindparam("used"),
     messages.c.seq <= bindparam("until"),
 )
+_KEYS = select(messages.c.seq, messages.c.key).where(
+    messages.c.branch_id == bindparam("branch"),
+    messages.c.key.is_not(None),
+    messages.c.seq > bindparam("after"),
+    messages.c.seq <= bindparam("until"),
+)
 _FIND = (
     select(*branches.c["id", "conversation_id", "edits", "parent_id", "fork_seq"], conversations.c.expires_at)
     .join(conversations, conversations.c.id == branches.c.conversation_id)
@@ -289,6 +295,15 @@ class Branch:
         """Return the number of the first message that was appended under `key`, here or before the fork."""
         with self.database.read() as connection:
             return self._seq_of(connection, key, [*self.shared, (self.id, 0, _MAX_SEQ)])
+
+    def keys(self, after: int, until: int) -> list[tuple[int, str]]:
+        """Return the keys of messages behind number `after` up to `until`, each with the number of its message."""
+        found: list[tuple[int, str]] = []
+        with self.database.read() as connection:
+            for branch, begin, end in (*self.shared, (self.id, 0, _MAX_SEQ)):
+                bound = {"branch": branch, "after": max(after, begin), "until": min(until, end)}
+                found += [(row.seq, row.key) for row in connection.execute(_KEYS, bound)]
+        return found
 
     @staticmethod
     def _seq_of(connection: Connection, key: str, parts: Sequence[tuple[int, int, int]]) -> int | None:

@@ -197,6 +197,14 @@ class StoredSession:
             self.refresh()
         return None if found is None else found - 1
 
+    def keys(self, start: int, stop: int) -> Mapping[int, str]:
+        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
+
+        Raises:
+            StoreError: The database cannot be read.
+        """
+        return {seq - 1: key for seq, key in self._branch.keys(start, stop)}
+
     def page(
         self, *, after: int | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[StoredMessage, ...]:

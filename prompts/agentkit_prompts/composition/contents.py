@@ -22,7 +22,7 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Contents", "Status", "Trim"]
+__all__ = ["Contents", "Status", "Trim", "stored_text"]
 
 Status = Literal["kept", "trimmed", "dropped"]
 
@@ -194,7 +194,7 @@ class Contents:
         except AttributeError:
             place = message - int(self.sends_system)
             if 0 <= place < len(self.conversation):  # one message of a long conversation
-                return _marked(_message_segments(self.conversation[place], ""))
+                return stored_text(self.conversation[place])
             self._texts = tuple(_marked(segments) for _, segments in self.walk())
             return self._texts[message]
 
@@ -257,6 +257,11 @@ def _message(role: Any, rendered: Rendered) -> Message:
 
 def _marked(segments: Iterable[Segment]) -> str:
     return "".join([segment.text for segment in segments])
+
+
+def stored_text(message: Message) -> str:
+    """Return the text of a message of the conversation, with a marker per media use."""
+    return _marked(_message_segments(message, ""))
 
 
 def _message_segments(message: Message, pointer: str) -> list[Segment]:

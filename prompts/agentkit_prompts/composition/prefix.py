@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.contents import Contents, stored_text
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
@@ -64,23 +62,24 @@ def breakpoints(composition: Contents) -> tuple[Breakpoint, ...]:
     return tuple(points)
 
 
-def prefix(composition: Contents, walked: Iterable[tuple[Message, Sequence[Segment]]] | None = None) -> tuple[str, int]:
+def prefix(composition: Contents) -> tuple[str, int]:
     """Return the hash and the tokens of what comes before the first thing that changes every turn.
 
-    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation.
-
-    Args:
-        composition: What would be sent.
-        walked: What its `walk` yields, for a caller that has it already.
+    That is: tools, the stable prompts of `system` and, when all of `system` is stable, the conversation. What stands in
+    the hash for a message of the conversation is made once per message.
     """
     points = breakpoints(composition)
     last = points[-1] if points else Breakpoint("tools", -1, 0, 0)
     seen: list[object] = [tool_text(tool) for tool in composition.tools]
-    for number, (message, segments) in enumerate(composition.walk() if walked is None else walked):
-        if number > last.message:
-            break
-        text = "".join(segment.text for segment in segments)
-        text = text[: last.offset] if number == last.message else text
-        seen.append((message.role, text, message.name, message.tool_call_id, message.tool_calls))
-        seen.append((message.thinking, message.opaque))
+    if last.message >= 0 and composition.sends_system:
+        text = composition.system.text
+        seen.append(("system", text[: last.offset] if last.after in ("static", "session") else text))
+    if last.after == "conversation":
+        seen.append(composition.conversation.derive(_hashed))
     return hashlib.blake2b(repr(seen).encode(), digest_size=16).hexdigest(), last.tokens
+
+
+def _hashed(message: Message) -> bytes:
+    """Return a hash of all that is sent of a message."""
+    sent = (message.role, stored_text(message), message.name, message.tool_call_id, message.tool_calls)
+    return hashlib.blake2b(repr((sent, message.thinking, message.opaque)).encode(), digest_size=16).digest()
