@@ -1,4 +1,4 @@
-"""An MCP server that sends without being asked: `unasked_peer.py pipes KIND`, or `http KIND` on a port that it prints."""
+"""An MCP server that sends without being asked: `unasked_peer.py pipes KIND`, or `http KIND`, whose port it prints."""
 
 from __future__ import annotations
 
