@@ -56,7 +56,6 @@ ModelName: TypeAlias = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
 ]
-_OWN = Scope(TENANT)
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
@@ -148,25 +147,36 @@ def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> It
         if loaded.memory is None:
             complain(f"the agent {loaded.name} has no memory")
             raise typer.Exit(1)
-        yield loaded.memory.within(Scope(TENANT))
+        yield loaded.memory.within(loaded.memory.scope)
     finally:
         loaded.close()
 
 
 @contextmanager
-def existing_memory(agent: str | None, home: Path, scope: Scope, embedder: str | None = None) -> Iterator[Memory]:
+def existing_memory(
+    agent: str | None, home: Path, tenant: str | None, user: str | None, embedder: str | None = None
+) -> Iterator[Memory]:
     """Lend the memory of the agent of `--agent`, or that of the folder, which must be there."""
-    opened = open_existing(home, scope, embedder) if agent is None else memory_of(agent, home, embedder)
+    opened = open_existing(home, embedder=embedder) if agent is None else memory_of(agent, home, embedder)
     with opened as memory:
-        yield memory.within(scope)
+        yield memory.within(scope_of(memory, tenant, user))
+
+
+def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None = None) -> Scope:
+    """Return the scope a command works in: that of the memory, or of another tenant that is named, for the user."""
+    scope = Scope(TENANT) if memory is None else memory.scope
+    if tenant is not None and utf8(tenant) != scope.tenant:
+        scope = Scope(utf8(tenant))
+    return scope.narrow(user=utf8(user or ""))
 
 
 @contextmanager
-def store_of(loaded: LoadedAgent, home: Path, scope: Scope = _OWN) -> Iterator[Memory]:
+def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: str | None = None) -> Iterator[Memory]:
     """Lend the store that conversations with an agent are kept in: its memory, or that of the folder.
 
     An agent without memory keeps them there as its own: no other agent of the folder recalls them.
     """
+    scope = scope_of(loaded.memory, tenant, user)
     if loaded.memory is not None:
         yield loaded.memory.within(scope)
         return
