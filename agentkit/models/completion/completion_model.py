@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -37,7 +36,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, ToolsTwiceWarning, warn
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionModel"]
 
-_log = logging.getLogger(__name__)
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len")
 _MAX_TOKENS = 1024
@@ -168,10 +166,10 @@ class CompletionModel(EndpointModel):
                 composition = composition.without_tools()
             elif not self._warned:
                 self._warned.append(True)
-                _log.warning(
-                    "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are "
-                    "sent twice; leave that prompt out for this model",
-                    self.name,
+                warn(
+                    f"model {self.name!r}: its chat template has a place for tools, and a ToolPrompt shows them too, "
+                    "so they are sent twice; leave that prompt out for this model",
+                    ToolsTwiceWarning,
                 )
         most = self.session_len
         composition = composition.written_by(self._text_tokens)
