@@ -385,7 +385,7 @@ def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Pat
 
 def test_what_is_wrong_with_an_argument_is_not_said_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("model: offline\n")
-    with pytest.raises(AgentFileError, match="^chat_template: unknown"):
+    with pytest.raises(AgentFileError, match=r"^chat_template: unknown"):
         load_agent(tmp_path / "a.yaml", chat_template="nope")
-    with pytest.raises(AgentFileError, match="^model: model"):
+    with pytest.raises(AgentFileError, match=r"^model: model"):
         load_agent(tmp_path / "a.yaml", model="nope:x")
