@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from agentkit.agent_files.agent_file import is_import_path
-from agentkit.agent_files.loaded_agent import LoadedAgent, load_agent
+from agentkit.agent_files.loaded_agent import AgentFileError, LoadedAgent, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
@@ -65,6 +66,7 @@ def loaded_agent(
     home: Path = HOME,
     model: str | None = None,
     chat_template: str | None = None,
+    model_name: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of a file or a module; modules are looked for in the working folder too.
@@ -72,12 +74,18 @@ def loaded_agent(
     Raises:
         AgentDefinitionError: It cannot be used.
     """
+    options = {"model": "--model", "chat_template": "--model-name" if chat_template is None else "--chat-template"}
     source = utf8(source)
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     given = None if home == HOME else home
     named = None if model is None else full_name(utf8(model))
-    return load_agent(source, home=given, model=named, chat_template=chat_template, memories=memories)
+    template = chat_template or model_name
+    try:
+        return load_agent(source, home=given, model=named, chat_template=template, memories=memories)
+    except AgentFileError as error:
+        problems = [one if one.line else replace(one, file=options.get(one.file, one.file)) for one in error.problems]
+        raise AgentFileError(problems, error.files) from error
 
 
 @contextmanager
@@ -105,7 +113,7 @@ def opened_agent(
         model_name: What `--model-name` names.
     """
     if source is not None:
-        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template or model_name)
+        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template, model_name=model_name)
         try:
             if tells:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
