@@ -55,13 +55,6 @@ class Session(Protocol):
         """Return how many messages stand before those that were appended under a key, or None."""
         ...
 
-    def keys(self, start: int, stop: int) -> Mapping[int, str]:
-        """Return the keys under which messages were appended, by index, of those messages from `start` to `stop`.
-
-        Of messages that were appended together the first one has the key.
-        """
-        ...
-
 
 class InMemorySession:
     """A session that lives as long as the object, begun with messages there are already.

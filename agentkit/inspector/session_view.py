@@ -82,7 +82,8 @@ def runs_begun(session: Session, turns: Sequence[Turn]) -> dict[int, str]:
     """
     if not turns:
         return {}
-    keys = session.keys(turns[0].start, turns[-1].stop)
+    keys_of = getattr(session, "keys", None)  # a session of somebody's own may not know
+    keys: Mapping[int, str] = {} if keys_of is None else keys_of(turns[0].start, turns[-1].stop)
     return {at: key.removesuffix(_BEGUN) for at, key in keys.items() if key.endswith(_BEGUN)}
 
 

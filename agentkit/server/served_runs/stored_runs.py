@@ -376,13 +376,13 @@ def _open(engine: Engine, path: Path | None) -> None:
             connection.execute(insert(_format).values(format=_FORMAT))
             return
         found = connection.execute(select(func.max(_format.c.format))).scalar()
+        if not isinstance(found, int) or found > _FORMAT:
+            raise StoredRunsError(
+                f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
+                "upgrade it"
+            )
         for index in _runs.indexes:
             index.create(connection, checkfirst=True)
-    if not isinstance(found, int) or found > _FORMAT:
-        raise StoredRunsError(
-            f"{path}: format {found} of the runs was written by a newer agentkit; this one reads up to {_FORMAT}: "
-            "upgrade it"
-        )
 
 
 def _is(tenant: str, run_id: str) -> Any:
