@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import event, exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.run_info import RunInfo, RunState, Status, info_of, names_of, outcome_of, state_of
+from agentkit.durable.run_info import RunInfo, RunState, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
+from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows, lenient_text
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread
@@ -160,27 +161,27 @@ class DurableStore:
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
         attributes = {name: value for name, value in wanted.items() if value is not None}
         statuses = names_of(state)
-        found: list[Status] = []
+        found: list[WorkflowRow] = []
         at, ids = 0, None
         if state == "paused":
             ids = list(dict.fromkeys(call.run_id for call in self.tables.waiting(100_000)))
         while len(found) < offset + limit and (ids is None or at < len(ids)):
-            page = self.client.list_workflows(
-                name=WORKFLOW,
-                application_name=APPLICATION,
-                status=statuses or None,
-                attributes=None if self.tables.is_sqlite else attributes or None,
-                sort_desc=True,
-                load_input=False,
-                workflow_ids=None if ids is None else ids[at : at + _PAGE],
+            page = self.workflows.listed(
+                [WORKFLOW],
+                application=APPLICATION,
+                statuses=statuses,
+                attributes=None if self.tables.is_sqlite else attributes,
+                latest_first=True,
+                with_output=True,
+                ids=None if ids is None else ids[at : at + _PAGE],
                 limit=_PAGE,
-                offset=at if ids is None else None,
+                offset=at if ids is None else 0,
             )
             at += _PAGE
             found += [one for one in page if state in (None, state_of(one)) and _has(one, attributes)]
             if ids is None and len(page) < _PAGE:
                 break
-        found.sort(key=lambda one: one.created_at or 0, reverse=True)
+        found.sort(key=lambda one: one.created_at, reverse=True)
         return self._infos(found[offset : offset + limit])
 
     def info(self, run_id: str) -> RunInfo:
@@ -189,14 +190,11 @@ class DurableStore:
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""
-        if not run_ids:
-            return []
-        client, _ = self._open()
-        return self._infos(client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False))
+        return self._infos(self._statuses(run_ids))
 
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
-        return _request_of(self._status(run_id, load_input=True))
+        return RunRequest.of_data(self._status(run_id, with_input=True).input)
 
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a run so far. Blocks; `RunHandle.journal` does not.
@@ -204,12 +202,12 @@ class DurableStore:
         Raises:
             JournalError, DurableError: It cannot be read.
         """
-        return self._journal(self._status(run_id, load_input=True))
+        return self._journal(self._status(run_id, with_input=True))
 
     def journals(self, run_ids: Sequence[str]) -> dict[str, Journal | None]:
         """Return the journals of runs so far, of those that are there; None for one that cannot be read. Blocks."""
         found: dict[str, Journal | None] = {}
-        for one in self._statuses(run_ids, load_output=False):
+        for one in self._statuses(run_ids, with_input=True):
             try:
                 found[one.workflow_id] = self._journal(one)
             except (DurableError, JournalError):
@@ -218,13 +216,13 @@ class DurableStore:
 
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
-        return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+        return self.workflows.steps(run_id, JOURNAL)
 
-    def _journal(self, one: Status) -> Journal:
+    def _journal(self, one: WorkflowRow) -> Journal:
         lines = self.lines(one.workflow_id)
         if not all(isinstance(line, str) for line in lines):
             raise JournalError(f"run {one.workflow_id!r}: what is stored of its journal is damaged")
-        return Journal.loads("".join([_request_of(one).head, *lines]))
+        return Journal.loads("".join([RunRequest.of_data(one.input).head, *lines]))
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
@@ -236,8 +234,8 @@ class DurableStore:
         One that is not there, such as one that was deleted, failed with `RunNotFound`.
         """
         gone = {"state": "failed", "kind": "RunNotFound"}
-        outcomes = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
-        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids, load_input=False)}
+        outcomes: dict[str, Any] = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
+        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids)}
         return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
 
     def cancel(self, run_id: str) -> None:
@@ -265,7 +263,7 @@ class DurableStore:
         decided = self.tables.decided()
         for at in range(0, len(decided), _PAGE):
             page = decided[at : at + _PAGE]
-            states = {one.workflow_id: state_of(one) for one in self._statuses(page, load_input=False)}
+            states = {one.workflow_id: state_of(one) for one in self._statuses(page)}
             for run_id in page:
                 state = states.get(run_id)
                 if state == "paused":
@@ -295,6 +293,11 @@ class DurableStore:
         return self._open()[1]
 
     @property
+    def workflows(self) -> WorkflowRows:
+        """The rows of DBOS, for what is read of them."""
+        return WorkflowRows(self.client)
+
+    @property
     def client(self) -> Any:
         """The `DBOSClient` of the database, for what DBOS has beside runs."""
         return self._open()[0]
@@ -314,18 +317,16 @@ class DurableStore:
                     self._opened = _opened(self.url, self.address)
         return self._opened
 
-    def _status(self, run_id: str, *, load_input: bool = False) -> Status:
-        for status in self._statuses([run_id], load_input=load_input):
+    def _status(self, run_id: str, *, with_input: bool = False) -> WorkflowRow:
+        for status in self._statuses([run_id], with_input=with_input):
             return status
         raise RunNotFound(run_id)
 
-    def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
+    def _statuses(self, run_ids: Sequence[str], *, with_input: bool = False) -> list[WorkflowRow]:
         ids = [run_id for run_id in run_ids if "\0" not in run_id]  # PostgreSQL has no such text
-        if not ids:  # which would be all of them
-            return []
-        return [*self.client.list_workflows(workflow_ids=ids, name=WORKFLOW, **loads)]
+        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True) if ids else []
 
-    def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
+    def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]
         waiting: dict[str, list[AskedCall]] = {}
         for call in self.tables.calls(paused) if paused else ():
@@ -393,10 +394,17 @@ def _opened(url: sa.URL, address: str) -> tuple[Any, RunTables]:
             application_name=APPLICATION,
             retry_connection_errors=False,  # without an end: whoever asks shall know
         )
+        if tables.is_sqlite:
+            event.listen(client._sys_db.engine, "connect", _read_leniently)
+            client._sys_db.engine.dispose()  # what is open already
     except BaseException:
         tables.close()
         raise
     return client, tables
+
+
+def _read_leniently(connection: Any, _: object) -> None:
+    connection.text_factory = lenient_text
 
 
 def _shown(url: sa.URL) -> str:
@@ -437,10 +445,5 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
     return options
 
 
-def _has(status: Status, wanted: Mapping[str, str]) -> bool:
-    return wanted.items() <= (status.attributes or {}).items()
-
-
-def _request_of(status: Status) -> RunRequest:
-    given = status.input
-    return RunRequest.of_data(given["args"][0] if given and given["args"] else None)
+def _has(status: WorkflowRow, wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= status.attributes.items()
