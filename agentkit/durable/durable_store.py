@@ -14,20 +14,19 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-import sqlalchemy as sa
 from sqlalchemy import exc
 
+from agentkit.durable.database import address_of, checked_url, opened_database, shown_url
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.run_info import RunInfo, RunState, Status, info_of, names_of, outcome_of, state_of
+from agentkit.durable.run_info import RunInfo, RunState, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
+from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread
-from agentkit_memory.process.private_files import private_file, private_folder
 
 __all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
 
@@ -46,10 +45,6 @@ _BEHIND = 2**31 - 1
 PRIORITY = 100
 """That of a run that was given none."""
 _PAGE = 500
-_CACHED_STATEMENTS = 16
-"""Compiled statements that a SQLite connection keeps. They take up to 60 KiB each, and those with a list of ids differ
-with its length: 128, the default of Python, on 25 connections are 90 MiB after some thousand runs.
-"""
 _SECONDS_AGAIN = 1.0
 """Between two questions to a database that does not answer."""
 _MAX_SHOWN = 300
@@ -68,17 +63,14 @@ class DurableStore:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = _checked_url(url)
+        self.url = checked_url(url)
         self._lock = threading.Lock()
         self._opened: tuple[Any, RunTables] | None = None
 
     @property
     def address(self) -> str:
         """What DBOS connects to: the database, with its password and how connections are made."""
-        url = self.url
-        if url.get_backend_name() == "sqlite":
-            url = url.set(query={"cached_statements": str(_CACHED_STATEMENTS)})
-        return url.render_as_string(hide_password=False)
+        return address_of(self.url)
 
     @contextmanager
     def answering(self, again: str = "then ask again") -> Iterator[None]:
@@ -92,7 +84,7 @@ class DurableStore:
         except exc.SQLAlchemyError as error:
             what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
             raise DatabaseUnavailable(
-                f"the database of the runs, {_shown(self.url)}, does not answer or refuses: {what}: see that it runs, "
+                f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it runs, "
                 f"can be reached and has room, {again}"
             ) from error
 
@@ -164,27 +156,29 @@ class DurableStore:
         if state is not None and state not in (known := sorted(get_args(RunState))):
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
         attributes = {name: value for name, value in wanted.items() if value is not None}
-        found, at, ids = list[Status](), 0, None if of is None else list(of)
+        statuses = names_of(state)
+        found: list[WorkflowRow] = []
+        at, ids = 0, None if of is None else list(of)
         if state == "paused":
             asked = dict.fromkeys(call.run_id for call in self.tables.waiting(100_000))
             ids = [one for one in asked if of is None or one in of]
         while len(found) < offset + limit and (ids is None or at < len(ids)):
-            page = self.client.list_workflows(
-                name=WORKFLOW,
-                application_name=APPLICATION,
-                status=names_of(state) or None,
-                attributes=None if self.tables.is_sqlite else attributes or None,
-                sort_desc=True,
-                load_input=False,
-                workflow_ids=None if ids is None else ids[at : at + _PAGE],
+            page = self.workflows.listed(
+                [WORKFLOW],
+                application=APPLICATION,
+                statuses=statuses,
+                attributes=None if self.tables.is_sqlite else attributes,
+                latest_first=True,
+                with_output=True,
+                ids=None if ids is None else ids[at : at + _PAGE],
                 limit=_PAGE,
-                offset=at if ids is None else None,
+                offset=at if ids is None else 0,
             )
             at += _PAGE
             found += [one for one in page if state in (None, state_of(one)) and _has(one, attributes)]
             if ids is None and len(page) < _PAGE:
                 break
-        found.sort(key=lambda one: one.created_at or 0, reverse=True)
+        found.sort(key=lambda one: one.created_at, reverse=True)
         return self._infos(found[offset : offset + limit])
 
     def info(self, run_id: str) -> RunInfo:
@@ -193,14 +187,11 @@ class DurableStore:
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""
-        if not run_ids:
-            return []
-        client, _ = self._open()
-        return self._infos(client.list_workflows(workflow_ids=[*run_ids], name=WORKFLOW, load_input=False))
+        return self._infos(self._statuses(run_ids))
 
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
-        return _request_of(self._status(run_id, load_input=True))
+        return RunRequest.of_data(self._status(run_id, with_input=True).input)
 
     def journal(self, run_id: str) -> Journal:
         """Return the journal of a run so far. Blocks; `RunHandle.journal` does not.
@@ -208,12 +199,12 @@ class DurableStore:
         Raises:
             JournalError, DurableError: It cannot be read.
         """
-        return self._journal(self._status(run_id, load_input=True))
+        return self._journal(self._status(run_id, with_input=True))
 
     def journals(self, run_ids: Sequence[str]) -> dict[str, Journal | None]:
         """Return the journals of runs so far, of those that are there; None for one that cannot be read. Blocks."""
         found: dict[str, Journal | None] = {}
-        for one in self._statuses(run_ids, load_output=False):
+        for one in self._statuses(run_ids, with_input=True):
             try:
                 found[one.workflow_id] = self._journal(one)
             except (DurableError, JournalError):
@@ -222,13 +213,13 @@ class DurableStore:
 
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
-        return [step["output"] for step in self.client.list_workflow_steps(run_id) if step["function_name"] == JOURNAL]
+        return self.workflows.steps(run_id, JOURNAL)
 
-    def _journal(self, one: Status) -> Journal:
+    def _journal(self, one: WorkflowRow) -> Journal:
         lines = self.lines(one.workflow_id)
         if not all(isinstance(line, str) for line in lines):
             raise JournalError(f"run {one.workflow_id!r}: what is stored of its journal is damaged")
-        return Journal.loads("".join([_request_of(one).head, *lines]))
+        return Journal.loads("".join([RunRequest.of_data(one.input).head, *lines]))
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
@@ -240,8 +231,8 @@ class DurableStore:
         One that is not there, such as one that was deleted, failed with `RunNotFound`.
         """
         gone = {"state": "failed", "kind": "RunNotFound"}
-        outcomes = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
-        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids, load_input=False)}
+        outcomes: dict[str, Any] = {run_id: {**gone, "message": str(RunNotFound(run_id))} for run_id in run_ids}
+        outcomes |= {one.workflow_id: outcome_of(one) for one in self._statuses(run_ids)}
         return {run_id: outcome for run_id, outcome in outcomes.items() if outcome is not None}
 
     def cancel(self, run_id: str) -> None:
@@ -269,7 +260,7 @@ class DurableStore:
         decided = self.tables.decided()
         for at in range(0, len(decided), _PAGE):
             page = decided[at : at + _PAGE]
-            states = {one.workflow_id: state_of(one) for one in self._statuses(page, load_input=False)}
+            states = {one.workflow_id: state_of(one) for one in self._statuses(page)}
             for run_id in page:
                 state = states.get(run_id)
                 if state == "paused":
@@ -299,6 +290,11 @@ class DurableStore:
         return self._open()[1]
 
     @property
+    def workflows(self) -> WorkflowRows:
+        """The rows of DBOS, for what is read of them."""
+        return WorkflowRows(self.client)
+
+    @property
     def client(self) -> Any:
         """The `DBOSClient` of the database, for what DBOS has beside runs."""
         return self._open()[0]
@@ -315,21 +311,19 @@ class DurableStore:
         if self._opened is None:
             with self._lock:
                 if self._opened is None:
-                    self._opened = _opened(self.url, self.address)
+                    self._opened = opened_database(self.url, APPLICATION)
         return self._opened
 
-    def _status(self, run_id: str, *, load_input: bool = False) -> Status:
-        for status in self._statuses([run_id], load_input=load_input):
+    def _status(self, run_id: str, *, with_input: bool = False) -> WorkflowRow:
+        for status in self._statuses([run_id], with_input=with_input):
             return status
         raise RunNotFound(run_id)
 
-    def _statuses(self, run_ids: Sequence[str], **loads: bool) -> list[Status]:
+    def _statuses(self, run_ids: Sequence[str], *, with_input: bool = False) -> list[WorkflowRow]:
         ids = [run_id for run_id in run_ids if "\0" not in run_id]  # PostgreSQL has no such text
-        if not ids:  # which would be all of them
-            return []
-        return [*self.client.list_workflows(workflow_ids=ids, name=WORKFLOW, **loads)]
+        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True) if ids else []
 
-    def _infos(self, found: Sequence[Status]) -> list[RunInfo]:
+    def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]
         waiting: dict[str, list[AskedCall]] = {}
         for call in self.tables.calls(paused) if paused else ():
@@ -337,83 +331,6 @@ class DurableStore:
                 waiting.setdefault(call.run_id, []).append(call)
         workers = self.tables.workers() if any(state_of(one) in ("queued", "running") for one in found) else []
         return [info_of(status, tuple(waiting.get(status.workflow_id, ())), workers) for status in found]
-
-
-def _checked_url(url: object) -> sa.URL:
-    """Return the address of a database.
-
-    Raises:
-        DurableError: It is no address, or one of another kind of database.
-    """
-    try:
-        if not isinstance(url, str):
-            raise TypeError
-        made = sa.make_url(url)
-    except (TypeError, ValueError, exc.ArgumentError):
-        made = None
-    if made is None or made.get_backend_name() not in ("sqlite", "postgresql"):
-        raise DurableError(f"Runs: expected sqlite:///runs.db or postgresql://user@host/database, got {_scheme(url)}")
-    if made.get_backend_name() == "sqlite":
-        if made.database in (None, "", ":memory:"):
-            raise DurableError("Runs: a database in memory ends with the process: give it a file, sqlite:///runs.db")
-        if made.query or made.host or made.username or made.drivername != "sqlite":
-            raise DurableError("Runs: a SQLite address takes a file and nothing else, such as sqlite:///runs.db")
-        return sa.URL.create("sqlite", database=os.path.realpath(str(made.database)))  # one file, one worker and name
-    return made
-
-
-def _scheme(url: object) -> str:
-    """Return what an error may show of an address: the rest may hold a password."""
-    scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
-    return f"{scheme[:40]}://..." if found else f"{type(url).__name__} that is no address"
-
-
-def _opened(url: sa.URL, address: str) -> tuple[Any, RunTables]:
-    """Open a database, and make the tables that are missing."""
-    try:
-        from dbos import DBOS, DBOSClient
-        from dbos._serialization import DBOSPortableJSON
-    except ImportError as error:
-        raise DurableError("durable runs need DBOS: pip install 'agentkit-prompt-tree[durable]'") from error
-    logger = logging.getLogger("dbos")
-    level = logger.level
-    if level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)
-    if url.get_backend_name() == "sqlite":
-        try:
-            _make_private(Path(str(url.database)))
-        except OSError as error:
-            raise DatabaseUnavailable(
-                f"Runs: the database {_shown(url)} cannot be opened: {error.strerror or error}: name a file in "
-                "a folder that may be written to"
-            ) from error
-    tables = RunTables(url)
-    try:
-        tables.create()
-        DBOS.migrate(address)
-        client = DBOSClient(
-            system_database_url=address,
-            serializer=DBOSPortableJSON,
-            application_name=APPLICATION,
-            retry_connection_errors=False,  # without an end: whoever asks shall know
-        )
-    except BaseException:
-        tables.close()
-        raise
-    return client, tables
-
-
-def _shown(url: sa.URL) -> str:
-    """Return what an error may show of the address of a database."""
-    return url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
-
-
-def _make_private(database: Path) -> None:
-    """Make the file of a database and the folders above it that are missing, for their owner alone."""
-    private_folder(database.parent)
-    for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
-        if name == database.name or database.with_name(name).exists():
-            private_file(database.with_name(name))  # SQLite gives the others the rights of the first
 
 
 def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: float | None) -> Any:
@@ -441,10 +358,5 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
     return options
 
 
-def _has(status: Status, wanted: Mapping[str, str]) -> bool:
-    return wanted.items() <= (status.attributes or {}).items()
-
-
-def _request_of(status: Status) -> RunRequest:
-    given = status.input
-    return RunRequest.of_data(given["args"][0] if given and given["args"] else None)
+def _has(status: WorkflowRow, wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= status.attributes.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from agentkit.durable.durable_errors import DurableError, RunNotFound
 from agentkit.durable.durable_store import APPLICATION, WORKFLOW, DurableStore
@@ -55,16 +54,13 @@ def delete_ended(store: DurableStore, older_than: timedelta, tenant: str | None 
 
 def _sweep(store: DurableStore, name: str, before: datetime, chosen: Callable[[list[str]], list[str]]) -> int:
     """Delete those chosen of the workflows that ended before, and return how many."""
-    client: Any = store.client
     kept = deleted = 0
     while True:
-        page = client.list_workflows(
-            name=name,
-            application_name=APPLICATION,
-            status=_ENDED,
-            completed_before=before.isoformat(),
-            load_input=False,
-            load_output=False,
+        page = store.workflows.listed(
+            [name],
+            application=APPLICATION,
+            statuses=_ENDED,
+            completed_before=before.timestamp(),
             limit=_PAGE,
             offset=kept,
         )

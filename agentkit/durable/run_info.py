@@ -8,12 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from agentkit.durable.run_tables import AskedCall, WorkerRow
+from agentkit.durable.workflow_rows import WorkflowRow
 
-__all__ = ["RunInfo", "RunState", "Status", "info_of", "names_of", "outcome_of", "state_of"]
+__all__ = ["RunInfo", "RunState", "info_of", "names_of", "outcome_of", "state_of"]
 
 RunState: TypeAlias = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
-Status: TypeAlias = Any
-"""A `WorkflowStatus` of DBOS."""
 _STATES: Mapping[str, RunState] = {
     "ENQUEUED": "queued",
     "DELAYED": "queued",
@@ -60,7 +59,7 @@ def names_of(state: RunState | None) -> list[str]:
     return [name for name, own in _STATES.items() if own == ("finished" if state == "paused" else state)]
 
 
-def state_of(status: Status) -> RunState:
+def state_of(status: WorkflowRow) -> RunState:
     """Return the state of a workflow's run."""
     state = _STATES.get(status.status, "failed")
     if state == "finished" and isinstance(status.output, Mapping) and status.output.get("state") == "paused":
@@ -68,25 +67,25 @@ def state_of(status: Status) -> RunState:
     return state
 
 
-def outcome_of(status: Status) -> Mapping[str, Any] | None:
+def outcome_of(status: WorkflowRow) -> Mapping[str, Any] | None:
     """Return how a run ended or why it pauses, as data; None while it is under way."""
     state = state_of(status)
     if state in ("queued", "running"):
         return None
-    if state in ("finished", "paused"):
+    if state in ("finished", "paused") and not _is_damaged(status):
         return dict(status.output)
     if state == "cancelled":
         return {"state": state}
     kind, message = _error_of(status)
-    return {"state": state, "kind": kind, "message": message}
+    return {"state": "failed", "kind": kind, "message": message}
 
 
-def info_of(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
+def info_of(status: WorkflowRow, waiting: tuple[AskedCall, ...], workers: Sequence[WorkerRow]) -> RunInfo:
     """Return what is known of a run."""
-    about, state = status.attributes or {}, state_of(status)
+    about, state = status.attributes, state_of(status)
     agent, version = about.get("agent") or "", about.get("version") or ""
     error = None
-    if state == "failed":
+    if state == "failed" or _is_damaged(status):
         kind, message = _error_of(status)
         error = f"{kind}: {message}"
     return RunInfo(
@@ -100,21 +99,33 @@ def info_of(status: Status, waiting: tuple[AskedCall, ...], workers: Sequence[Wo
         created_at=_time(status.created_at),
         updated_at=_time(status.updated_at),
         worker=status.executor_id,
-        attempts=status.recovery_attempts or 0,
+        attempts=status.recovery_attempts,
         waiting=waiting,
         error=error,
         problem=_problem(state, status.executor_id, (agent, version), workers),
     )
 
 
-def _error_of(status: Status) -> tuple[str, str]:
+def _is_damaged(status: WorkflowRow) -> bool:
+    """Whether a run is stored as one that ended well, and its answer cannot be read."""
+    if state_of(status) != "finished":
+        return False
+    output = status.output
+    return not isinstance(output, dict) or not {"state", "output", "steps", "finish_reason"} <= output.keys()
+
+
+def _error_of(status: WorkflowRow) -> tuple[str, str]:
+    if _is_damaged(status):
+        return "JournalError", "what is stored of its answer is damaged"
     if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         return "WorkerError", f"{status.recovery_attempts} workers died with it: it may be what ends them"
     error = status.error
-    data = getattr(error, "data", None)
+    if error is None:
+        return "JournalError", f"what is stored of its end is damaged (status {status.status!r:.40})"
+    data = error.get("data")
     if isinstance(data, Mapping) and "kind" in data:
-        return str(data["kind"]), str(data["message"])
-    return getattr(error, "name", type(error).__name__), str(error)
+        return str(data["kind"]), str(data.get("message", ""))
+    return str(error.get("name", "Error")), str(error.get("message", ""))
 
 
 def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers: Sequence[WorkerRow]) -> str | None:
@@ -132,5 +143,8 @@ def _problem(state: RunState, worker: str | None, key: tuple[str, str], workers:
     return None
 
 
-def _time(milliseconds: int | None) -> datetime:
-    return datetime.fromtimestamp((milliseconds or 0) / 1000, UTC)
+def _time(milliseconds: int) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # it is damaged
+        return datetime.fromtimestamp(0, UTC)

@@ -90,6 +90,11 @@ class RunRequest:
             )
         try:
             session = data["session"]
+            texts = [data[name] for name in ("agent", "version", "head", "tenant")] + [data.get("user", "")]
+            if session is not None:
+                texts += [session["id"], *(session["scope"] or ()), session["branch"] or ""]
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError("expected text")
             return cls(
                 data["agent"],
                 data["version"],

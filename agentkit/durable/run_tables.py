@@ -6,6 +6,7 @@ Both are rows that any process writes with a condition, so that of two writers e
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from agentkit.durable.workflow_rows import lenient_text
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
 __all__ = ["AskedCall", "RunTables", "WorkerRow"]
@@ -66,7 +68,7 @@ class WorkerRow:
     state: str
     """`alive`, `stopped` (it ended in order) or `dead` (its lease ended)."""
     beat: int
-    """How often it has renewed its lease."""
+    """How often it has renewed its lease; below 0 where what is stored is damaged."""
     serves: tuple[tuple[str, str], ...]
     """Names and versions of its agents."""
     lease: float
@@ -177,20 +179,7 @@ class RunTables:
         """Return all workers, the oldest first."""
         silent = (self._now - _workers.c.beat_at).label("silent")
         rows = self._write(lambda c: c.execute(sa.select(_workers, silent).order_by(_workers.c.started_at)).all())
-        return [
-            WorkerRow(
-                row.id,
-                row.state,
-                row.beat,
-                _serves(row.serves),
-                row.lease,
-                row.host,
-                row.pid,
-                row.started_at,
-                row.silent,
-            )
-            for row in rows
-        ]
+        return [_worker_row(row) for row in rows]
 
     # Approvals
 
@@ -297,6 +286,7 @@ class RunTables:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.text_factory = lenient_text
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA busy_timeout=30000")
     connection.execute("PRAGMA journal_mode=WAL")  # of the file: DBOS has it too
@@ -310,6 +300,25 @@ def _is_lost(error: DBAPIError) -> bool:
         part in text
         for part in ("connection", "starting up", "shutting down", "server closed", "terminating", "locked")
     )
+
+
+def _worker_row(row: Any) -> WorkerRow:
+    """Return a worker; a lease that is damaged has ended."""
+    return WorkerRow(
+        str(row.id),
+        str(row.state),
+        row.beat if isinstance(row.beat, int) else -1,
+        _serves(row.serves),
+        _number(row.lease),
+        str(row.host),
+        row.pid if isinstance(row.pid, int) else 0,
+        _number(row.started_at),
+        row.silent if isinstance(row.silent, int | float) else math.inf,
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
 
 
 def _serves(stored: str) -> tuple[tuple[str, str], ...]:
@@ -338,15 +347,15 @@ def _call_id(stored: str) -> str:
 
 def _asked_call(row: Any) -> AskedCall:
     return AskedCall(
-        row.run_id,
-        _call_id(row.call_id),
-        row.tool,
-        row.arguments,
-        row.agent,
-        row.asked_at,
-        row.expires_at,
+        str(row.run_id),
+        _call_id(str(row.call_id)),
+        str(row.tool),
+        str(row.arguments),
+        str(row.agent),
+        _number(row.asked_at),
+        None if row.expires_at is None else _number(row.expires_at),
         None if row.decision is None else _decision(row.decision),
-        row.decided_by,
+        str(row.decided_by),
     )
 
 

@@ -22,7 +22,7 @@ from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
 from agentkit.durable.run_tables import WorkerRow
-from agentkit.durable.schedules import ScheduleInfo, known_schedules, set_schedule
+from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_names, set_schedule
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
@@ -217,7 +217,7 @@ class Runs:
         Raises:
             DurableError: No schedule has this name.
         """
-        names = [one.name for one in await self.schedules()]
+        names = await self.store.ask(lambda: schedule_names(self.store))
         if name not in names:
             raise DurableError(f"there is no schedule {name!r:.80}{nearest(name, names)}")
         await self.store.ask(lambda: self.store.client.delete_schedule(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,11 +18,20 @@ from agentkit.durable.run_request import RunRequest, check_name
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.run.journal import Journal
 
-__all__ = ["SCHEDULED", "ScheduleInfo", "begin_scheduled", "known_schedules", "set_schedule"]
+__all__ = [
+    "SCHEDULED",
+    "ScheduleInfo",
+    "begin_scheduled",
+    "known_schedules",
+    "pause_damaged",
+    "schedule_names",
+    "set_schedule",
+]
 
 SCHEDULED = "agentkit.scheduled"
 """Name of the workflow that a schedule starts: it starts the run."""
 _MAX_CRON = 1_000
+_log = logging.getLogger("agentkit")
 _RANDOM = re.compile(r"(?<![A-Za-z])[rR](?![A-Za-z])")
 """A field that croniter chooses anew by chance."""
 
@@ -50,17 +60,48 @@ class ScheduleInfo:
 
 def known_schedules(store: DurableStore) -> list[ScheduleInfo]:
     """Return the schedules in a database, by name."""
-    rows = sorted(store.client.list_schedules(application_name=APPLICATION), key=lambda row: str(row["schedule_name"]))
+    rows = sorted(_rows(store), key=lambda row: str(row["schedule_name"]))
     alive = [one for one in store.tables.workers() if one.is_alive]
-    return [_schedule_info(row, _last_run(store, row["schedule_name"]), alive) for row in rows]
+    found: list[ScheduleInfo] = []
+    for row in rows:
+        try:
+            found.append(_schedule_info(row, _last_run(store, row["schedule_name"]), alive))
+        except _DAMAGED as error:
+            _log.warning(_REPORT, str(row["schedule_name"]), "listed", error)
+    return found
+
+
+def schedule_names(store: DurableStore) -> list[str]:
+    """Return the names of the schedules in a database, those that are damaged included."""
+    return [str(row["schedule_name"]) for row in _rows(store)]
+
+
+def pause_damaged(store: DurableStore) -> None:
+    """Pause the schedules that cannot be read: DBOS would begin with none any more."""
+    for row in _rows(store):
+        try:
+            _schedule_info(row, None, ())
+        except _DAMAGED as error:
+            if row["status"] == "ACTIVE":
+                _log.warning(_REPORT, str(row["schedule_name"]), "begun with", error)
+                store.client.pause_schedule(row["schedule_name"])
+
+
+_DAMAGED = (DurableError, ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError)
+_REPORT = "schedule %r is damaged and is not %s: delete it, and make it anew: %s"
+
+
+def _rows(store: DurableStore) -> Sequence[Mapping[str, Any]]:
+    rows: Sequence[Mapping[str, Any]] = store.client.list_schedules(application_name=APPLICATION)
+    return rows
 
 
 def _last_run(store: DurableStore, name: str) -> RunInfo | None:
     """Return the run that a schedule began last; None where there is none any more."""
-    begun = store.client.list_workflows(
-        name=SCHEDULED, schedule_name=name, status="SUCCESS", sort_desc=True, load_input=False, limit=1
+    begun = store.workflows.listed(
+        [SCHEDULED], schedule=name, statuses=["SUCCESS"], latest_first=True, with_output=True, limit=1
     )
-    return next(iter(store.infos([one.output for one in begun])), None)
+    return next(iter(store.infos([one.output for one in begun if isinstance(one.output, str)])), None)
 
 
 def _schedule_info(row: Mapping[str, Any], last_run: RunInfo | None, workers: Sequence[WorkerRow]) -> ScheduleInfo:

@@ -24,7 +24,8 @@ from agentkit.durable.durable_errors import WorkerError
 from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
-from agentkit.durable.schedules import SCHEDULED, begin_scheduled
+from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
+from agentkit.durable.workflow_rows import LenientConnection
 from agentkit.run.journal_file import locked, unlock
 from agentkit.threads import in_thread
 from agentkit_memory.process.private_files import private_file
@@ -169,30 +170,32 @@ class Worker:
         self.stop()
 
     def _launch(self) -> None:
-        from dbos import DBOS, DBOSPortableJSONSerializer
+        from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
         _register()
         tables, added = self._store.tables, self._agents.all
         tables.add_worker(self.id, [one.key for one in added], self._seconds, socket.gethostname(), os.getpid())
         self._lease = Lease(tables, self.id, self._seconds, self._leave_all)
         self._lease.begin()
-        self._dbos = DBOS(
-            config={
-                "name": APPLICATION,
-                "system_database_url": self._store.address,
-                "executor_id": self.id,
-                "application_version": VERSION,
-                "serializer": DBOSPortableJSONSerializer(),
-                "log_level": "WARNING",
-                "run_migrations": False,
-                "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
-            }
-        )
+        config: DBOSConfig = {
+            "name": APPLICATION,
+            "system_database_url": self._store.address,
+            "executor_id": self.id,
+            "application_version": VERSION,
+            "serializer": DBOSPortableJSONSerializer(),
+            "log_level": "WARNING",
+            "run_migrations": False,
+            "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
+        }
+        if tables.is_sqlite:
+            config["db_engine_kwargs"] = {"connect_args": {"factory": LenientConnection}}
+        self._dbos = DBOS(config=config)
         queues = {name: limits for one in added for name, limits in self._queues(one.queue).items()}
         DBOS.listen_queues([*queues])
         for name, limits in queues.items():
             queue = self._store.client.register_queue(name, polling_interval_sec=self._poll, **limits)
             queue.set_worker_concurrency(min(self._concurrency, queue.global_concurrency or self._concurrency))
+        pause_damaged(self._store)
         DBOS.launch()
         if tables.is_sqlite:  # the lock of the file is ours: whoever had it is dead
             for other in tables.workers():
@@ -298,6 +301,7 @@ class Worker:
         self._bury()
         self._find_orphans()
         tables = self._store.tables
+        pause_damaged(self._store)
         tables.expire()
         self._store.go_on_decided()
         tables.forget_workers(_SECONDS_KEPT)
@@ -305,8 +309,7 @@ class Worker:
     def _leave_cancelled(self) -> None:
         """Leave attempts at runs that were cancelled, or that others go on with."""
         if attempts := dict(self._attempts):
-            client = self._store.client
-            for status in client.list_workflows(workflow_ids=[*attempts], load_input=False, load_output=False):
+            for status in self._store.workflows.listed(ids=[*attempts]):
                 if status.status == "CANCELLED":
                     attempts[status.workflow_id].leave(is_taken=False)
                 elif status.status == "PENDING" and status.executor_id != self.id:
@@ -321,7 +324,8 @@ class Worker:
                 if self._watched.get(worker.id, (None,))[0] != worker.beat:
                     self._watched[worker.id] = worker.beat, now
                 silent = now - self._watched[worker.id][1]
-                if worker.id != self.id and silent > worker.lease and tables.end_worker(worker.id, "dead", worker.beat):
+                beat = None if worker.beat < 0 else worker.beat
+                if worker.id != self.id and silent > worker.lease and tables.end_worker(worker.id, "dead", beat):
                     _log.warning("worker %s: silent for %.0f s, others go on with its runs", worker.id, silent)
                     ended.append(worker.id)
             else:
@@ -332,19 +336,13 @@ class Worker:
         """Put the runs of workers that ended back into their queues; each only once, whoever does it."""
         if not workers:
             return
-        client = self._store.client
-        found = client.list_workflows(
-            name=[WORKFLOW, SCHEDULED], status="PENDING", executor_id=workers, load_input=False, load_output=False
-        )
-        for status in found:
-            client._sys_db.reenqueue_for_recovery(status.workflow_id, workers, _INTERNAL_QUEUE)
+        for status in self._store.workflows.listed([WORKFLOW, SCHEDULED], statuses=["PENDING"], executors=workers):
+            self._store.client._sys_db.reenqueue_for_recovery(status.workflow_id, workers, _INTERNAL_QUEUE)
 
     def _find_orphans(self) -> None:
         """Begin again with runs of this worker that nobody does, as where a step could not be stored."""
         client, now = self._store.client, seconds_now()
-        found = client.list_workflows(
-            name=WORKFLOW, status="PENDING", executor_id=self.id, load_input=False, load_output=False
-        )
+        found = self._store.workflows.listed([WORKFLOW], statuses=["PENDING"], executors=[self.id])
         own = {status.workflow_id for status in found} - self._attempts.keys()
         self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
         for run_id, since in self._orphans.items():

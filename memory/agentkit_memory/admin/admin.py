@@ -175,6 +175,8 @@ class Admin:
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write every row to a new file of JSON lines, as of one moment; `restore` reads it into either database.
 
+        A damaged row, that no other store takes, is left out with what belongs to it, and logged.
+
         Returns:
             How many rows it holds.
 
@@ -188,7 +190,8 @@ class Admin:
     def restore(self, path: str | os.PathLike[str]) -> dict[str, int]:
         """Read a backup or an export into this store, which must be empty; the index is built afterwards.
 
-        The file is checked first, and written in one transaction: all of it or nothing.
+        The file is checked first, and written in one transaction: all of it or nothing. A row that was damaged in the
+        store that a backup is of is left out with what belongs to it, and logged.
 
         Returns:
             How many rows were written, per table.

@@ -8,15 +8,16 @@ from __future__ import annotations
 import binascii
 import hashlib
 import json
-import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, Table
+from sqlalchemy import Column, Float, LargeBinary, Table
 
 from agentkit_memory.admin.new_files import file_problem, new_file
+from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.admin.table_rows import Batch, read_rows
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
@@ -184,24 +185,11 @@ def _read(table: Table, name: str, value: object) -> object:
     column = table.columns.get(name)
     if column is None:
         raise ValueError(f"has a column {name!r:.40} that table {table.name!r} does not have")
-    if value is None and column.nullable:
-        return None
-    if isinstance(column.type, LargeBinary):
-        try:
-            return b64decode(value if isinstance(value, str) else "?", validate=True)
-        except (ValueError, binascii.Error):
-            expected = "bytes in base64"
-    elif isinstance(column.type, Float):
-        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
-            return float(value)
-        expected = "a number"
-    elif isinstance(column.type, Integer):
-        bits = 63 if isinstance(column.type, BigInteger) else 31
-        if isinstance(value, int) and not isinstance(value, bool) and -(2**bits) <= value < 2**bits:
-            return value
-        expected = "a whole number"
-    else:
-        if isinstance(value, str) and "\0" not in value and not any("\ud800" <= each <= "\udfff" for each in value):
-            return value
-        expected = "text"
+    found = value
+    if isinstance(column.type, LargeBinary) and not (value is None and column.nullable):
+        with suppress(ValueError, binascii.Error):
+            found = b64decode(value if isinstance(value, str) else "?", validate=True)
+    if not (expected := expected_instead(column, found)):
+        return float(found) if isinstance(column.type, Float) and isinstance(found, int) else found
+    expected = "bytes in base64" if expected == "bytes" else expected
     raise ValueError(f"has {value!r:.40} as {table.name}.{name}, expected {expected}")

@@ -52,9 +52,9 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
     """Return the ids of those of some items that the index holds and does not find by their own texts or vectors."""
     start = {"this": space.name, "at": str(uuid.uuid4()), "most": sample}
     with database.read() as connection:
-        rows, damaged = readable_rows(connection, _FROM, start, items.c.id)
+        rows, damaged = readable_rows(connection, _FROM, start, "id")
         if (left := sample - len(rows) - len(damaged)) > 0:
-            below, others = readable_rows(connection, _BELOW, start | {"most": left}, items.c.id)
+            below, others = readable_rows(connection, _BELOW, start | {"most": left}, "id")
             rows, damaged = rows + below, damaged + others
     missed = damaged + [row.id for row in rows if not _is_found(database, index, space, row)]
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
@@ -88,7 +88,7 @@ def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
         return any(
             (row.title, row.text) == (each.title, each.text)
             for some in in_batches(found)
-            for each in readable_rows(connection, _TEXTS, {"ids": some}, items.c.id)[0]
+            for each in readable_rows(connection, _TEXTS, {"ids": some}, "id")[0]
         )
 
 
@@ -101,7 +101,8 @@ def _by_vector(database: Database, index: VectorIndex, space: Space, row: Any) -
     packed = None
     with database.read() as connection:
         for name in names:
-            packed = packed or connection.scalar(_KEPT, {"its_model": space.model, "hash": name})
+            kept, _ = readable_rows(connection, _KEPT, {"its_model": space.model, "hash": name}, "vector")
+            packed = packed or next((each.vector for each in kept if isinstance(each.vector, bytes)), None)
     if packed is None or len(packed) != 4 * space.dimensions:
         return True
     vector = array("f")

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Table, cast, delete, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ForeignKey,
+    Row,
+    Select,
+    Table,
+    cast,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
 from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import IntegrityError
 
+from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.errors import EmbedderError, NotFound, StoreCorrupt, StoreError
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces, reset
+from agentkit_memory.store.readable_rows import texts_as_they_are
 from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
 from agentkit_memory.store.tables import (
     METADATA,
@@ -29,6 +45,7 @@ __all__ = ["Batch", "fill", "read_rows"]
 Batch: TypeAlias = tuple[Table, list[Mapping[str, Any]]]
 """Some rows of a table, by the names of its columns."""
 
+_LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 # What is about an index stays behind: the index is built anew beside the rows. Which turns facts were taken from is
 # kept in the outbox, too, and comes along.
@@ -40,14 +57,68 @@ _LEFT_OUT = {"vector_spaces": vector_spaces.c.state != "retired", "vector_state"
 
 
 def read_rows(connection: Connection) -> Iterator[Batch]:
-    """Yield every row that is not about an index, owners before what belongs to them."""
+    """Yield every row that is not about an index, owners before what belongs to them.
+
+    A row that is damaged, so that no other store takes it, is left out with what belongs to it, and logged: the others
+    are not to be lost with it.
+
+    Args:
+        connection: A snapshot.
+    """
+    damaged: dict[str, int] = {}
+    example = ""
+    gone: dict[str, set[object]] = {}  # ids of rows that were left out, by their tables
     for table in METADATA.sorted_tables:
-        rows = select(table).order_by(*table.primary_key)
+        owners = [next(iter(key.elements)) for key in table.foreign_key_constraints]
+        rows = select(table, *(_is_owned(each).label(f"owned {n}") for n, each in enumerate(owners)))
         if table.name in _LEFT_OUT:
             rows = rows.where(_LEFT_OUT[table.name])
-        found = connection.execution_options(stream_results=True).execute(rows)
-        for some in found.mappings().partitions(_BATCH):
-            yield table, [{**row, **_CLEARED.get(table.name, {})} for row in some]
+        rows = rows.order_by(*table.primary_key)
+        for some in _pages(connection, rows):
+            sound: list[Mapping[str, Any]] = []
+            for values in some:
+                row: Mapping[str, Any] = dict(zip(table.columns.keys(), values, strict=False))
+                lost = [
+                    each.parent.name
+                    for each, owned in zip(owners, values[len(row) :], strict=True)
+                    if not owned or row[each.parent.name] in gone.get(each.column.table.name, ())
+                ]
+                problem = f"its {lost[0]} is that of no row, or of a damaged one" if lost else _problem(table, row)
+                if not problem:
+                    sound.append({**row, **_CLEARED.get(table.name, {})})
+                    continue
+                keys = [row[each.name] for each in table.primary_key]
+                gone.setdefault(table.name, set()).add(keys[0])
+                damaged[table.name] = damaged.get(table.name, 0) + 1
+                example = example or f"{table.name} {', '.join(f'{key!r:.60}' for key in keys)} ({problem})"
+            if sound:
+                yield table, sound
+    if damaged:
+        counts = ", ".join(f"{count} of {name}" for name, count in damaged.items())
+        _LOG.warning("damaged rows were left out: %s; the first is %s", counts, example)
+
+
+def _pages(connection: Connection, rows: Select[Any]) -> Iterator[Sequence[Row[Any]]]:
+    with texts_as_they_are(connection):
+        pages = connection.execution_options(stream_results=True).execute(rows).partitions(_BATCH)
+    while True:
+        with texts_as_they_are(connection):
+            some = next(pages, None)
+        if some is None:
+            return
+        yield some
+
+
+def _is_owned(key: ForeignKey) -> ColumnElement[bool]:
+    owner = key.column.table.alias("owner")
+    return or_(key.parent.is_(None), select(owner).where(owner.c[key.column.name] == key.parent).exists())
+
+
+def _problem(table: Table, row: Mapping[str, object]) -> str:
+    for column in table.columns:
+        if expected := expected_instead(column, row[column.name]):
+            return f"its {column.name} is {row[column.name]!r:.40}, expected {expected}"
+    return ""
 
 
 def fill(database: Database, batches: Iterable[Batch], source: str) -> dict[str, int]:

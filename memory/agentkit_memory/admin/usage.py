@@ -6,6 +6,7 @@ from sqlalchemy import ColumnElement, func, select
 
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.store.readable_rows import texts_as_they_are
 from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
 from agentkit_memory.store.tables import (
     branches,
@@ -61,7 +62,7 @@ _LOGS = (
 
 def usage_of(database: Database) -> tuple[Usage, ...]:
     """Return what each tenant stores, by name; see `Admin.usage`."""
-    with database.snapshot() as connection:
+    with database.snapshot() as connection, texts_as_they_are(connection):
         users, talks, texts, files, shown, found, logs = (
             {row[0]: tuple(int(each or 0) for each in row[1:]) for row in connection.execute(query)}
             for query in (_SCOPES, _CONVERSATIONS, _MESSAGES, _DOCUMENTS, _IMAGES, _ITEMS, _LOGS)
@@ -73,7 +74,7 @@ def usage_of(database: Database) -> tuple[Usage, ...]:
         logged, log_size = logs.get(tenant, (0, 0))
         made.append(
             Usage(
-                str(tenant),
+                str(tenant).encode("utf-8", "replace").decode(),
                 users=users[tenant][0],
                 conversations=talks.get(tenant, (0,))[0],
                 messages=sent,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.conversations.message_rows import MAIN
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.records import SessionInfo
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, messages, scopes
@@ -52,8 +55,9 @@ def sessions_of(
     query = query.where(conversations.c.name == name) if name is not None else query
     query = query.where(conversations.c.name > after) if after else query
     with database.read() as connection:
-        rows = connection.execute(query, {"scopes": known_ids(database, scope), "now": database.clock()}).all()
-    return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows])
+        bound = {"scopes": known_ids(database, scope), "now": database.clock()}
+        rows, _ = readable_rows(connection, query, bound, "name")
+    return tuple([SessionInfo(row.name, row.head_seq, row.created_at, row.last) for row in rows if _is_sound(row)])
 
 
 def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
@@ -69,5 +73,11 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
     query = _NEWEST.limit(limit)
     query = query.where(scopes.c.user == scope.user) if scope.user else query
     with database.read() as connection:
-        rows = connection.execute(query, {"tenant": scope.tenant, "now": database.clock()}).all()
-    return tuple([(row.user, row.name) for row in rows])
+        rows, _ = readable_rows(connection, query, {"tenant": scope.tenant, "now": database.clock()}, "name")
+    return tuple([(row.user, row.name) for row in rows if isinstance(row.user, str) and isinstance(row.name, str)])
+
+
+def _is_sound(row: Any) -> bool:
+    """Whether a row has the types of its columns: SQLite stores any type in any column."""
+    times = isinstance(row.created_at, int | float) and isinstance(row.last, int | float | None)
+    return times and isinstance(row.name, str) and isinstance(row.head_seq, int)

@@ -44,6 +44,9 @@ def load(name: str, seq: int, version: int, body: str) -> Message:
         StoreCorrupt: It is damaged.
     """
     where = f"conversation {name!r}, message {seq}"
+    if not isinstance(version, int) or not isinstance(body, str):  # SQLite stores any type in any column
+        kinds = f"its format is {type(version).__name__}, its body {type(body).__name__}"
+        raise StoreCorrupt(f"{where}: the stored message is damaged ({kinds}); restore a backup")
     if version > MESSAGE_FORMAT:
         raise StoreVersion(f"{where}: in format {version}, this agentkit reads up to {MESSAGE_FORMAT}; upgrade it")
     try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
 
 from sqlalchemy import Connection, Integer, bindparam, delete, func, select, update
@@ -12,11 +14,12 @@ from sqlalchemy import Connection, Integer, bindparam, delete, func, select, upd
 from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
 from agentkit_memory.conversations.message_rows import MAIN, stored_texts
-from agentkit_memory.errors import InvalidArgument, NotFound
+from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import Forgotten, forget_items
+from agentkit_memory.store.readable_rows import is_text, rows_as_they_are
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_prompts.errors import nearest
@@ -31,6 +34,7 @@ __all__ = [
     "set_expiry",
 ]
 
+_LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 """Rows that are deleted in one transaction, so that other writers come in between."""
 _GONE = -1
@@ -46,8 +50,10 @@ _SOME_MESSAGES = (
     .limit(_BATCH)
 )
 _upto = bindparam("last", type_=Integer)
-_DELETE_MESSAGES = delete(messages).where(messages.c.branch_id == bindparam("branch"), messages.c.seq <= _upto)
-_DELETE_CALLS = delete(tool_calls).where(tool_calls.c.branch_id == bindparam("branch"), tool_calls.c.seq <= _upto)
+_DELETE_ALL_MESSAGES = delete(messages).where(messages.c.branch_id == bindparam("branch"))
+_DELETE_ALL_CALLS = delete(tool_calls).where(tool_calls.c.branch_id == bindparam("branch"))
+_DELETE_MESSAGES = _DELETE_ALL_MESSAGES.where(messages.c.seq <= _upto)
+_DELETE_CALLS = _DELETE_ALL_CALLS.where(tool_calls.c.seq <= _upto)
 _OWNER = select(conversations.c.scope_id, conversations.c.name, conversations.c.expires_at).where(
     conversations.c.id == bindparam("conversation")
 )
@@ -98,13 +104,16 @@ def hide_conversation(connection: Connection, conversation: int, forgotten: Forg
     """
     this = {"conversation": conversation}
     connection.execute(EDIT, this)  # first: no message becomes an item meanwhile
-    owner = connection.execute(_OWNER, this).one_or_none()
+    owner = next(iter(rows_as_they_are(connection, _OWNER, this)), None)
     if owner is None or owner.expires_at == -math.inf:
         return {}
-    its_logs = {"scope": owner.scope_id, "named": owner.name}
-    if forgotten is not None:
-        forgotten.texts += connection.scalars(_QUERIES, its_logs).all()
-    logs = connection.execute(_LOGS, its_logs).rowcount
+    logs = 0
+    if is_text(owner.name) and is_text(owner.scope_id):
+        its_logs = {"scope": owner.scope_id, "named": owner.name}
+        if forgotten is not None:
+            queries = [row.query for row in rows_as_they_are(connection, _QUERIES, its_logs)]
+            forgotten.texts += [each for each in queries if isinstance(each, str)]
+        logs = connection.execute(_LOGS, its_logs).rowcount
     connection.execute(_CLOSE, this)
     connection.execute(_HIDE, {**this, "hidden": str(uuid.uuid4())})
     return {"recall_logs": logs}
@@ -149,12 +158,14 @@ def _item_step(connection: Connection, conversation: int, forgotten: Forgotten) 
 
 def _message_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
     for branch in connection.scalars(_ITS_BRANCHES, {"conversation": conversation}).all():
-        some = connection.execute(_SOME_MESSAGES, {"branch": branch}).all()
+        some = rows_as_they_are(connection, _SOME_MESSAGES, {"branch": branch})
         if some:
             forgotten.texts += [text for row in some for text in stored_texts(row.body)]
-            part = {"branch": branch, "last": some[-1].seq}
-            calls = connection.execute(_DELETE_CALLS, part).rowcount
-            removed = connection.execute(_DELETE_MESSAGES, part).rowcount
+            numbers = [row.seq for row in some if isinstance(row.seq, int)]
+            # A damaged number comes behind all others: then only such rows are left.
+            part = {"branch": branch, "last": numbers[-1]} if numbers else {"branch": branch}
+            calls = connection.execute(_DELETE_CALLS if numbers else _DELETE_ALL_CALLS, part).rowcount
+            removed = connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount
             return {"tool_calls": calls, "messages": removed}, bool(removed)
     return {}, False
 
@@ -171,7 +182,17 @@ def resume_removals(database: Database) -> None:
     with database.read() as connection:
         hidden = connection.scalars(_HIDDEN).all()
     for conversation in hidden:
-        delete_conversation(database, conversation)
+        with _kept_from_none("deleted", conversation):
+            delete_conversation(database, conversation)
+
+
+@contextmanager
+def _kept_from_none(what: str, conversation: int) -> Iterator[None]:
+    """Go on with the other conversations where one is damaged, and log it."""
+    try:
+        yield
+    except StoreCorrupt as error:
+        _LOG.warning("conversation %s could not be %s: %s", conversation, what, error)
 
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
@@ -193,12 +214,13 @@ def expire(database: Database, now: float) -> dict[str, int]:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
     totals: dict[str, int] = {}
     for conversation in past:
-        with database.write() as connection:
-            if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
-                continue  # its time was extended, or it was deleted
-            hidden = hide_conversation(connection, conversation)
-        for table, count in (*hidden.items(), *delete_conversation(database, conversation).items()):
-            totals[table] = totals.get(table, 0) + count
+        with _kept_from_none("expired", conversation):
+            with database.write() as connection:
+                if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
+                    continue  # its time was extended, or it was deleted
+                hidden = hide_conversation(connection, conversation)
+            for table, count in (*hidden.items(), *delete_conversation(database, conversation).items()):
+                totals[table] = totals.get(table, 0) + count
     return totals
 
 

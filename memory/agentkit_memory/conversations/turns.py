@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN, load
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
@@ -16,6 +17,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
 from agentkit_memory.store.item_text import stands_in
 from agentkit_memory.store.outbox import enqueue
+from agentkit_memory.store.readable_rows import readable_rows, texts_as_they_are
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
@@ -109,9 +111,11 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
     query = _BEHIND if scope_ids is None else _BEHIND_IN
     bound = {"most": limit} if scope_ids is None else {"most": limit, "scopes": required(scope_ids)}
     with database.read() as connection:
-        behind = connection.execute(query, bound).all()
+        behind, _ = readable_rows(connection, query, bound, "id")
     read = 0
     for branch in behind:
+        if not _is_sound(branch) or not is_whole(branch.head_seq) or not is_whole(branch.itemised_seq):
+            continue  # reported when the conversation is opened
         read += _itemise(database, branch, limit - read)
         if read >= limit:
             break
@@ -128,13 +132,17 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             return until - after  # another caller makes them
         now = database.clock()
-        expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
-        found = connection.execute(_MESSAGES, {"branch": branch.id, "after": after, "until": until}).all()
+        with texts_as_they_are(connection):
+            expires_at = connection.scalar(_EXPIRES, {"conversation": branch.conversation_id})
+        expires_at = expires_at if isinstance(expires_at, int | float | None) else now  # a damaged time has passed
+        found, _ = readable_rows(connection, _MESSAGES, {"branch": branch.id, "after": after, "until": until}, "seq")
         if not found and until < branch.head_seq:  # the branch is damaged: go on behind what is missing
             next_seq = connection.scalar(_NEXT, {"branch": branch.id, "after": until})
             done = branch.head_seq if next_seq is None else min(branch.head_seq, next_seq - 1)
             connection.execute(_ADVANCE, {"branch": branch.id, "seen": until, "done": done})
         for row in found:
+            if not _has_times(row):
+                continue
             try:
                 message = load(branch.conversation, row.seq, row.format, row.body)
             except StoreVersion:  # left for the newer version that wrote it
@@ -173,7 +181,9 @@ def read_new_turns(
     found: list[StoredItem] = []
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
     left = MAX_SEARCHED
-    for row in connection.execute(_NEW, bound).all():
+    for row in readable_rows(connection, _NEW, bound, "id")[0]:
+        if not _is_sound(row) or not _has_times(row):
+            continue
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
         except (StoreVersion, StoreCorrupt):
@@ -210,10 +220,22 @@ def read_new_turns(
     return found, True
 
 
+def _is_sound(branch: Any) -> bool:
+    """Whether the names of a branch are text: SQLite stores any type in any column."""
+    return all(isinstance(each, str) for each in (*_names_of(branch), branch.name))
+
+
+def _has_times(row: Any) -> bool:
+    return isinstance(row.created_at, int | float) and isinstance(row.said_at, int | float | None)
+
+
+def _names_of(branch: Any) -> tuple[str, ...]:
+    return branch.tenant, branch.user, branch.session, branch.agent, branch.conversation
+
+
 def _turn_id(branch: Any, seq: int, part: int) -> str:
     """Return the id of an item of a message: the same in every store."""
-    names = (branch.tenant, branch.user, branch.session, branch.agent, branch.conversation, branch.name or MAIN)
-    place = "\0".join((TURN, *names))
+    place = "\0".join((TURN, *_names_of(branch), branch.name or MAIN))
     return str(uuid.uuid5(NAMESPACE, f"{place}\0{seq}\0{part}" if part else f"{place}\0{seq}"))
 
 

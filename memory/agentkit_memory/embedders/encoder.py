@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 import time
 from array import array
@@ -18,6 +19,7 @@ from agentkit_memory.process.store_threads import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.tables import embeddings, vector_spaces
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
@@ -110,7 +112,9 @@ class Encoder:
                     rows.append({"content_hash": name, "vector": _packed(vector)})
         if rows:
             also = {"model": self.model, "created_at": self._database.clock()}
-            new = self._database.insert(embeddings).on_conflict_do_nothing()
+            new = self._database.insert(embeddings)
+            key = [each.name for each in embeddings.primary_key]
+            new = new.on_conflict_do_update(index_elements=key, set_={"vector": new.excluded.vector})  # one is damaged
             connection.execute(new, [row | also for row in sorted(rows, key=lambda row: str(row["content_hash"]))])
 
     def questions(self, texts: Sequence[str]) -> list[Vector]:
@@ -243,9 +247,9 @@ class Encoder:
         expected = self._expected()
         with self._database.read() as connection:
             for batch in in_batches(sorted(set(names) - set(found))):
-                for name, packed in connection.execute(_KNOWN, {"its_model": self.model, "hashes": batch}):
-                    vector = _unpacked(packed)
-                    if len(vector) == expected:
+                known = {"its_model": self.model, "hashes": batch}
+                for name, packed in readable_rows(connection, _KNOWN, known, "content_hash")[0]:
+                    if (vector := _unpacked(packed, expected)) is not None:
                         found[name] = vector
         return found
 
@@ -316,5 +320,9 @@ def _packed(vector: Vector) -> bytes:
     return struct.pack(f"<{len(vector)}f", *vector)
 
 
-def _unpacked(packed: bytes) -> Vector:
-    return array("f", struct.unpack(f"<{len(packed) // 4}f", packed[: len(packed) // 4 * 4]))
+def _unpacked(packed: object, dimensions: int) -> Vector | None:
+    """Return a kept vector; None where it is damaged, or of another length."""
+    if not isinstance(packed, bytes) or len(packed) != 4 * dimensions:
+        return None
+    vector = array("f", struct.unpack(f"<{dimensions}f", packed))
+    return vector if math.isfinite(sum(vector)) else None

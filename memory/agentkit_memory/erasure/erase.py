@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,15 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
-from agentkit_memory.errors import NotFound, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt, StoreError, StoreUnavailable
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import MAX_NAME, NAMES, Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import Forgotten, forget_items
+from agentkit_memory.store.readable_rows import readable_rows, rows_as_they_are
 from agentkit_memory.store.records import Erasure
 from agentkit_memory.store.residue import parts_of
 from agentkit_memory.store.scope_rows import covered_ids
@@ -44,6 +47,7 @@ from agentkit_memory.store.tables import (
 
 __all__ = ["erase", "resume"]
 
+_LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500
 _MAX_PASSES = 10
 """How often to begin again while another writer adds to the subject's scopes."""
@@ -188,18 +192,23 @@ def _begin(database: Database, subject: Scope) -> _Request:
 
 def _open_requests(database: Database) -> list[_Request]:
     """Return the erasures that are not finished, oldest first."""
+    found: list[_Request] = []
     with database.read() as connection:
-        rows = connection.execute(_OPEN).all()
-    noted = [json.loads(row.counts) for row in rows]
-    return [
-        _Request(
-            row.id,
-            Scope(row.tenant, row.user, row.session, row.agent),
-            cleared=counts.get("cleared", False),
-            sealed=counts.get("sealed", False),
-        )
-        for row, counts in zip(rows, noted, strict=True)
-    ]
+        rows, damaged = readable_rows(connection, _OPEN, {}, "id")
+    for row in rows:
+        try:
+            counts, subject = json.loads(row.counts), Scope(row.tenant, row.user, row.session, row.agent)
+            numbers = [*counts.get("removed", {}).values(), *counts.get("scopes", [])]
+            if not isinstance(row.id, str) or not all(map(is_whole, numbers)):
+                raise TypeError("it has the wrong types")
+        except (InvalidArgument, ValueError, TypeError, AttributeError, RecursionError):
+            damaged.append(row.id)
+        else:
+            cleared, sealed = bool(counts.get("cleared")), bool(counts.get("sealed"))
+            found.append(_Request(row.id, subject, cleared=cleared, sealed=sealed))
+    for each in damaged:
+        _LOG.warning("%s: erasure %r is damaged and is not gone on with: erase its subject again", database.where, each)
+    return found
 
 
 def _clear(database: Database, request: _Request) -> dict[str, int]:
@@ -258,7 +267,8 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
                 removed["embeddings"] = forgotten.embeddings
             elif conversation is None:
                 for name, table in _BY_SCOPE.items():
-                    forgotten.texts += connection.scalars(_TEXTS[name], this).all()
+                    texts = [text for (text,) in rows_as_they_are(connection, _TEXTS[name], this)]
+                    forgotten.texts += [each for each in texts if isinstance(each, str)]
                     removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
                 removed["scopes"] = connection.execute(_SCOPE, this).rowcount
             note(connection, removed, forgotten)

@@ -8,7 +8,7 @@ from math import inf
 from types import EllipsisType
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
@@ -30,6 +30,7 @@ from agentkit_memory.store.item_rows import (
 )
 from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
+from agentkit_memory.store.readable_rows import is_text, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
@@ -281,8 +282,7 @@ class Facts:
         own = scope_id(self._database, self._scope)
         with self._database.read() as connection:
             bound = {"scopes": [own], "after": after, "most": limit}
-            rows = connection.execute(_ALL if superseded else _CURRENT, bound).all()
-            return tuple(_with_sources(connection, rows))
+            return tuple(_read_facts(connection, _ALL if superseded else _CURRENT, bound))
 
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
@@ -326,7 +326,7 @@ class Facts:
 def newest_facts(connection: Connection, own: int, now: float, limit: int) -> list[StoredFact]:
     """Return the facts of exactly one scope that are valid now or later, newest first."""
     bound = {"scopes": required([own]), "now": now, "most": limit}
-    return _with_sources(connection, connection.execute(_NEWEST, bound).all())
+    return _read_facts(connection, _NEWEST, bound)
 
 
 def _ids(name: str, given: object) -> list[str]:
@@ -343,7 +343,8 @@ def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence
     """Return until when facts are recalled, by their own ends and those of their sources; infinity for ever."""
     ends: dict[str, float] = {}
     for batch in in_batches(sorted({source for _, sources in facts for source in sources})):
-        ends |= {source: float(end) for source, end in connection.execute(_ENDS, {"ids": batch})}
+        rows, _ = readable_rows(connection, _ENDS, {"ids": batch}, "id")
+        ends |= {source: float(end) for source, end in rows if isinstance(end, int | float)}
     return [
         min(inf if valid_to is None else valid_to, *(ends.get(source, inf) for source in sources), inf)
         for valid_to, sources in facts
@@ -352,18 +353,38 @@ def ends_of(connection: Connection, facts: Sequence[tuple[float | None, Sequence
 
 def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) -> list[StoredFact]:
     bound = {"ids": [storable(str(each)) for each in ids], "scopes": required(scope_ids)}
-    return _with_sources(connection, connection.execute(_FIND, bound).all())
+    return _read_facts(connection, _FIND, bound)
 
 
-def _with_sources(connection: Connection, rows: Sequence[Any]) -> list[StoredFact]:
+def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
+    """Return facts with their sources; what of one is damaged is empty, and named in its `problem`."""
+    rows = [row for row in rows_as_they_are(connection, which, bound) if isinstance(row.id, str) and is_text(row.id)]
     sources: dict[str, list[str]] = {row.id: [] for row in rows}
     for batch in in_batches(sources):
-        for fact, source in connection.execute(_SOURCES, {"ids": batch}).all():
+        for fact, source in readable_rows(connection, _SOURCES, {"ids": batch}, "item_id")[0]:
             sources[fact].append(source)
     found = []
-    for fact, text, number, valid_from, valid_to, superseded_by, meta, written_at in rows:
-        metadata, problem = metadata_or_problem(meta)
-        times, its_sources = (valid_from, valid_to), tuple(sources[fact])
-        row = (fact, text, number, *times, superseded_by, its_sources, metadata, problem, written_at)
-        found.append(StoredFact(*row))
+    for row in rows:
+        metadata, problem = metadata_or_problem(row.meta)
+        problems = [problem] if problem else []
+        sound: dict[str, Any] = {}
+        for name, kinds, empty in _TYPES:
+            value = getattr(row, name)
+            sound[name] = value if isinstance(value, kinds) and is_text(value) else empty
+            if sound[name] is not value:
+                problems.append(f"its {name} is damaged")
+        number, written_at, its_sources = sound.pop("position"), sound.pop("created_at"), tuple(sources[row.id])
+        problem = "; ".join(problems)
+        more = {"sources": its_sources, "metadata": metadata, "problem": problem, "written_at": written_at}
+        found.append(StoredFact(row.id, number=number, **sound, **more))
     return found
+
+
+_TYPES: tuple[tuple[str, tuple[type, ...], Any], ...] = (
+    ("text", (str,), ""),
+    ("position", (int,), 0),
+    ("valid_from", (int, float, type(None)), None),
+    ("valid_to", (int, float, type(None)), None),
+    ("superseded_by", (str, type(None)), None),
+    ("created_at", (int, float), 0.0),
+)

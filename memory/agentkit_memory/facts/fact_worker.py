@@ -25,6 +25,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause, worker_name
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.spaces import FACTS
@@ -190,7 +191,13 @@ class FactWorker:
             busy = connection.execute(_BUSY, {"now": now}).all()
             held = sorted({row.scope_id for row in busy if row.held})
             paused = sorted({row.branch_id for row in busy})
-            found = connection.execute(_NEXT, {"now": now, "scopes": held, "branches": paused}).one_or_none()
+            damaged: list[int] = []
+            while True:
+                seen = {"now": now, "scopes": held + damaged, "branches": paused}
+                found = connection.execute(_NEXT, seen).one_or_none()
+                if found is None or _scope_of(connection, found.scope_id) is not None:
+                    break
+                damaged.append(found.scope_id)
         if gone is None and found is None:
             return None
         with self._database.write() as connection:
@@ -218,8 +225,8 @@ class FactWorker:
         bound = {"branch": branch, "first": taken[0].position, "most": _MAX_BEFORE}
         before = [_task(row, new=False) for row in reversed(connection.execute(_BEFORE, bound).all())]
         tasks = [_task(row, row.want, row.attempts) for row in taken]
-        names = connection.execute(_SCOPE, {"scope": scope}).one()
-        return _Window(Scope(*names), scope, branch, tuple(before), tuple(tasks))
+        named = _scope_of(connection, scope)
+        return None if named is None else _Window(named, scope, branch, tuple(before), tuple(tasks))
 
     def _settle(self, connection: Connection, window: _Window) -> tuple[list[_Task], set[str]]:
         """Lock the scope and the conversation until the transaction ends, and look what has changed since `_take`.
@@ -328,6 +335,15 @@ def _ask_for_facts(database: Database) -> None:
                 row = {"space": FACTS, "index_id": "", "state": FACTS, "created_at": database.clock()}
                 connection.execute(insert(vector_spaces).values(**row))
                 connection.execute(_BACKFILL)
+
+
+def _scope_of(connection: Connection, scope: int) -> Scope | None:
+    """Return the scope of a number; None where its row is damaged or gone."""
+    rows, _ = readable_rows(connection, _SCOPE, {"scope": scope}, "tenant")
+    try:
+        return Scope(*rows[0]) if rows else None
+    except InvalidArgument:
+        return None
 
 
 def _task(row: Any, want: int = 0, attempts: int = 0, *, new: bool = True) -> _Task:

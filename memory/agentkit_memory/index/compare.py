@@ -15,6 +15,7 @@ from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
+from agentkit_memory.store.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.tables import items, vector_state
 
@@ -40,6 +41,7 @@ _LOOK_AGAIN = (
     .outerjoin(items, items.c.id == _state.item_id)
     .where(_this_space, _state.item_id.in_(bindparam("ids", expanding=True)))
 )
+_UNQUEUED = MISSING.with_only_columns(items.c.id, maintain_column_froms=True)
 _COUNTS = select(
     func.count(), func.count().filter(_state.want != _state.have), func.count().filter(_state.problem.is_not(None))
 ).where(_this_space)
@@ -75,8 +77,10 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:
         rows, waiting, failing = connection.execute(_COUNTS, {"this": space}).one()
-        unqueued = list(connection.scalars(MISSING, {"this": space, "now": now}))
-        problems = {row.item_id: row.problem for row in connection.execute(_PROBLEMS, {"this": space})}
+        unqueued = [row.id for row in readable_rows(connection, _UNQUEUED, {"this": space, "now": now}, "id")[0]]
+        problems = {
+            row.item_id: row.problem for row in readable_rows(connection, _PROBLEMS, {"this": space}, "problem")[0]
+        }
     counts["missing"] = len(unqueued)
     examples["missing"] = tuple(unqueued[:_EXAMPLES])
     if repairing and unqueued:
@@ -114,11 +118,12 @@ def _rows(database: Database, space: str) -> Iterator[_Row]:
     after = ""
     while True:
         with database.read() as connection:
-            page = connection.execute(_ROWS, {"this": space, "after": after}).all()
-        yield from page
-        if len(page) < _PAGE:
+            page = rows_as_they_are(connection, _ROWS, {"this": space, "after": after})
+        named = [row for row in page if is_name(row.item_id)]  # no index takes another one
+        yield from [row for row in named if isinstance(row.want, int) and isinstance(row.have, int)]
+        if len(page) < _PAGE or not named:
             return
-        after = page[-1].item_id
+        after = named[-1].item_id
 
 
 def _differences(database: Database, index: VectorIndex, space: str, unqueued: Container[str]) -> Iterator[_Difference]:
@@ -167,7 +172,9 @@ def _certain(
         settled = {item for item, each in doubtful.items() if each.row is not None and held.get(item) == each.row.want}
         differences = [each for each in differences if each.id not in settled]
     with database.read() as connection:
-        found = connection.execute(_LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]})
+        found, _ = readable_rows(
+            connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]}, "item_id"
+        )
         now = {row.item_id: row for row in found}
     return [each for each in differences if now.get(each.id) == each.row]
 

@@ -81,7 +81,7 @@ _LEASED = (
     .order_by(_state.item_id)
 )
 _LEASED_WITHOUT_TEXT = _LEASED.with_only_columns(
-    *_state["item_id", "want", "attempts"], null(), null(), items.c.scope_id, null(), null(), maintain_column_froms=True
+    *_state["item_id", "want", "attempts"], null(), null(), null(), null(), null(), maintain_column_froms=True
 )
 _FORGET = delete(vector_state).where(_state.item_id == bindparam("item"), _this_space, _state.want == bindparam("done"))
 _COUNT_ON = (
@@ -211,7 +211,7 @@ class Worker:
 
     def _leased(self, connection: Connection) -> Sequence[Row[Any]]:
         """Read what is leased; an item whose text is not UTF-8 has none."""
-        rows, damaged = readable_rows(connection, _LEASED, self._who, _state.item_id)
+        rows, damaged = readable_rows(connection, _LEASED, self._who, "item_id")
         for item in damaged:
             rows += connection.execute(_LEASED_WITHOUT_TEXT.where(_state.item_id == item), self._who).all()
         return rows

@@ -28,6 +28,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import metadata_or_problem, read_metadata, written_metadata
+from agentkit_memory.store.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
 from agentkit_memory.store.tables import documents, items
@@ -156,7 +157,8 @@ class Documents:
         if known is None:
             return ()
         with self._database.read() as connection:
-            rows = connection.execute(_CHUNKS, {"document": known.id, "after": after, "most": limit}).all()
+            bound = {"document": known.id, "after": after, "most": limit}
+            rows, _ = readable_rows(connection, _CHUNKS, bound, "id")
             image = read_images(connection, [known.id] if len(rows) == 1 else []).get(known.id)
         return tuple(
             Document(
@@ -186,16 +188,8 @@ class Documents:
     def _rows(self, query: Any, only: str = "", **bound: object) -> Sequence[StoredDocument]:
         scopes = known_ids(self._database, self._scope)
         with self._database.read() as connection:
-            rows = connection.execute(query, {"scopes": scopes, **bound}).all()
-        found = []
-        for row in rows:
-            if not only or row.id == only:
-                metadata, problem = metadata_or_problem(row.meta)
-                is_file = row.uri.startswith("file:")
-                found.append(
-                    StoredDocument(row.id, row.source, row.chunks, row.ingested_at, is_file, metadata, problem)
-                )
-        return found
+            rows = rows_as_they_are(connection, query, {"scopes": scopes, **bound})
+        return [_stored(row) for row in rows if is_name(row.id) and is_name(row.source) and only in ("", row.id)]
 
     @staticmethod
     def _check(content: object, source: object, metadata: object) -> str:
@@ -223,6 +217,21 @@ class Documents:
         if problems:
             raise IngestError(f"documents.add, {source!r:.80}", "; ".join(problems))
         return meta
+
+
+def _stored(row: Any) -> StoredDocument:
+    """Return a document; what of its row is damaged is empty, and named in its `problem`."""
+    metadata, problem = metadata_or_problem(row.meta)
+    problems = [problem] if problem else []
+    chunks, stored_at, uri = row.chunks, row.ingested_at, row.uri
+    if not isinstance(chunks, int):
+        chunks, problems = 0, [*problems, "its chunks are damaged"]
+    if not isinstance(stored_at, int | float):
+        stored_at, problems = 0.0, [*problems, "its ingested_at is damaged"]
+    if not is_name(uri):
+        uri, problems = "", [*problems, "its uri is damaged"]
+    is_file = uri.startswith("file:")
+    return StoredDocument(row.id, row.source, chunks, stored_at, is_file, metadata, "; ".join(problems))
 
 
 def _format(source: str) -> Format:

@@ -6,19 +6,22 @@ written into the row once the new content is shown. What an interrupted attempt 
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Select, bindparam, delete, insert, select, tuple_, update
 
-from agentkit_memory.errors import IngestError
+from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import CHANGE, CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
+from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
 __all__ = [
@@ -33,6 +36,8 @@ __all__ = [
     "item_row",
     "place_of",
 ]
+
+_LOG = logging.getLogger("agentkit.memory")
 
 BATCH = 512
 """Chunks of one transaction."""
@@ -357,15 +362,17 @@ def forget_document(database: Database, document: str) -> None:
 def finish_removals(database: Database, scope_id: int) -> None:
     """Finish what an interrupted process left of a scope: chunks to move, former generations, removed documents."""
     with database.read() as connection:
-        left = connection.execute(_LEFT_OVER, {"scope": scope_id}).all()
-        hidden = connection.scalars(_HIDDEN, {"scope": scope_id}).all()
-        unmoved = connection.execute(_UNMOVED, {"scope": scope_id}).all()
-    for document, generation in unmoved:
-        _finish_moves(database, document, generation)
-    for document, generation in left:
-        forget_in_batches(database, _LEFT, document, generation)
-    for document in hidden:
-        forget_document(database, document)
+        left, _ = readable_rows(connection, _LEFT_OVER, {"scope": scope_id}, "id")
+        hidden, _ = readable_rows(connection, _HIDDEN, {"scope": scope_id}, "id")
+        unmoved, _ = readable_rows(connection, _UNMOVED, {"scope": scope_id}, "id")
+    work: list[Callable[[], object]] = [partial(_finish_moves, database, *row) for row in unmoved]
+    work += [partial(forget_in_batches, database, _LEFT, *row) for row in left]
+    work += [partial(forget_document, database, document) for (document,) in hidden]
+    for each in work:
+        try:
+            each()
+        except StoreCorrupt as error:  # a damaged document keeps nobody from the others
+            _LOG.warning("a document could not be finished with: %s", error)
 
 
 def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generation: int = 0) -> dict[str, object]:

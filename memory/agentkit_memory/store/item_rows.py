@@ -32,6 +32,7 @@ from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
+from agentkit_memory.store.readable_rows import is_text, rows_as_they_are
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import (
@@ -397,12 +398,14 @@ def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: F
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
     for batch in in_batches(sorted(ids)):
         hashes = set()
-        for title, text, stored in connection.execute(_TEXTS, {"ids": batch}):
-            hashes.add(stored)  # of an image
-            if text is not None:  # else it is that of a damaged message
+        for title, text, stored in rows_as_they_are(connection, _TEXTS, {"ids": batch}):
+            if isinstance(stored, str) and is_text(stored):
+                hashes.add(stored)  # of an image
+            texts = [each for each in (title, text) if isinstance(each, str)]  # SQLite stores any type in any column
+            if len(texts) == 2 and is_text(title) and is_text(text):  # else it is damaged, or its message is
                 hashes |= {content_hash(text), content_hash(indexed_text(title, text))}
             if forgotten is not None:
-                forgotten.texts += [title, text or ""]
+                forgotten.texts += texts
         if hashes:
             removed = connection.execute(_FORGET, {"hashes": sorted(hashes)}).rowcount
             if forgotten is not None:

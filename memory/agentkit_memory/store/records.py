@@ -102,7 +102,7 @@ class StoredFact:
     """Ids of the items it was taken from; it is deleted with any of them."""
     metadata: Mapping[str, object] = field(default_factory=dict)
     problem: str = ""
-    """Why its metadata could not be read and is empty here. Such a fact is not recalled: remove it, add it again."""
+    """What of it is damaged and empty here, such as its metadata. It is not recalled: remove it, add it again."""
     written_at: float = 0.0
     """When it was added or last updated. `valid_from` and `valid_to` are the time it holds."""
 
@@ -123,7 +123,7 @@ class StoredDocument:
     metadata: Mapping[str, object] = field(default_factory=dict)
     """As it was given; its chunks have it too."""
     problem: str = ""
-    """What is wrong with the stored metadata; then `metadata` is empty."""
+    """What of it is damaged and empty here, such as its metadata."""
 
 
 @dataclass(frozen=True, slots=True)

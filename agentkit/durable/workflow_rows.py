@@ -1,0 +1,165 @@
+"""`WorkflowRows`: what DBOS stores of workflows and their steps, read so that a damaged row hides no other one.
+
+DBOS raises where one row of a list cannot be read, and it would unpickle what a row calls pickled. All that is stored
+here is JSON, and nothing else is read.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "lenient_text", "read_json"]
+
+lenient_text = partial(str, encoding="utf-8", errors="replace")
+"""How the driver of SQLite reads text, so that bytes that are no UTF-8 end no statement."""
+
+
+class LenientConnection(sqlite3.Connection):
+    """A connection to a SQLite file that reads text leniently, for engines that DBOS makes."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.text_factory = lenient_text
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowRow:
+    """A workflow, as it is stored; what is damaged of it is None, empty or 0."""
+
+    workflow_id: str
+    status: str
+    """What DBOS calls it."""
+    executor_id: str | None
+    created_at: int
+    """Milliseconds since 1970."""
+    updated_at: int
+    recovery_attempts: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    input: Any = None
+    """What it was started with, JSON data."""
+    output: Any = None
+    """What it returned, JSON data."""
+    error: Mapping[str, Any] | None = None
+    """What it raised: `name`, `message` and `data`."""
+
+
+class WorkflowRows:
+    """The workflows in a database. Its methods block, and raise what SQLAlchemy does.
+
+    Args:
+        client: The `DBOSClient` of the database.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._system = client._sys_db
+
+    def listed(
+        self,
+        names: Sequence[str] = (),
+        *,
+        application: str | None = None,
+        ids: Sequence[str] | None = None,
+        statuses: Sequence[str] = (),
+        executors: Sequence[str] | None = None,
+        schedule: str | None = None,
+        attributes: Mapping[str, str] | None = None,
+        completed_before: float | None = None,
+        latest_first: bool = False,
+        with_input: bool = False,
+        with_output: bool = False,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> list[WorkflowRow]:
+        """Return workflows in the order in which they were made.
+
+        Args:
+            names: Only those of these names.
+            application: Only those of this application, and of none.
+            ids: Only these.
+            statuses: Only those that DBOS calls so.
+            executors: Only those of these workers.
+            schedule: Only those that this schedule began.
+            attributes: Only those with these; on PostgreSQL.
+            completed_before: Only those that ended before, in seconds since 1970.
+            latest_first: The other way round.
+            with_input: Whether to read what they were started with.
+            with_output: Whether to read what they returned or raised.
+            limit: Most to return.
+            offset: How many to leave out.
+        """
+        tables = self._system.tables
+        row, given, made = tables.workflow_status, tables.workflow_input, tables.workflow_output
+        plain = ("workflow_uuid", "status", "executor_id", "created_at", "updated_at", "recovery_attempts")
+        columns: list[Any] = [sa.type_coerce(row.c[name], sa.types.NullType()) for name in plain]
+        columns.append(sa.cast(row.c.attributes, sa.Text))
+        source: Any = row
+        if with_input:
+            source = source.outerjoin(given, given.c.workflow_uuid == row.c.workflow_uuid)
+            columns.append(sa.func.coalesce(given.c.inputs, row.c.inputs).label("its_input"))
+        if with_output:
+            source = source.outerjoin(made, made.c.workflow_uuid == row.c.workflow_uuid)
+            columns.append(sa.func.coalesce(made.c.output, row.c.output).label("its_output"))
+            columns.append(sa.func.coalesce(made.c.error, row.c.error).label("its_error"))
+        where: list[Any] = [row.c.name.in_(names)] if names else []
+        if application is not None:
+            where.append(sa.or_(row.c.application_name == application, row.c.application_name.is_(None)))
+        wanted = (("workflow_uuid", ids), ("status", statuses or None), ("executor_id", executors))
+        where += [row.c[name].in_(values) for name, values in wanted if values is not None]
+        if schedule is not None:
+            where.append(row.c.schedule_name == schedule)
+        if attributes:
+            where.append(self._system._attributes_contains_clause(attributes))
+        if completed_before is not None:
+            where.append(row.c.completed_at <= int(completed_before * 1000))
+        query = sa.select(*columns).select_from(source).where(*where)
+        query = query.order_by(row.c.created_at.desc() if latest_first else row.c.created_at.asc())
+        with self._system.engine.begin() as connection:
+            found = connection.execute(query.limit(limit).offset(offset or None)).all()
+        return [_workflow(each, with_input=with_input, with_output=with_output) for each in found]
+
+    def steps(self, workflow_id: str, name: str) -> list[Any]:
+        """Return what the steps of a name of a workflow returned, in order, JSON data; None of a damaged one."""
+        steps = self._system.tables.operation_outputs
+        query = sa.select(steps.c.output).where(steps.c.workflow_uuid == workflow_id, steps.c.function_name == name)
+        with self._system.engine.begin() as connection:
+            return [read_json(each) for each in connection.scalars(query.order_by(steps.c.function_id)).all()]
+
+
+def read_json(stored: object) -> Any:
+    """Return JSON data; None where there is none, or it is damaged."""
+    try:
+        return json.loads(stored) if isinstance(stored, str) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _workflow(row: Sequence[Any], *, with_input: bool, with_output: bool) -> WorkflowRow:
+    workflow_id, status, executor, created, updated, attempts, attributes, *payloads = row
+    about = read_json(attributes)
+    data = [read_json(each) for each in payloads]
+    begun = data[0] if with_input else None
+    arguments = begun.get("positionalArgs") if isinstance(begun, dict) else None
+    output, error = data[-2:] if with_output else (None, None)
+    return WorkflowRow(
+        str(workflow_id),
+        str(status),
+        executor if isinstance(executor, str) else None,
+        _whole(created),
+        _whole(updated),
+        _whole(attempts),
+        {name: text for name, text in about.items() if isinstance(text, str)} if isinstance(about, dict) else {},
+        arguments[0] if isinstance(arguments, list) and arguments else None,
+        output,
+        error if isinstance(error, dict) else None,
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
