@@ -120,3 +120,12 @@ def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
         IsolatedProcess(WORKER, ChatTemplateError).ask("render", str, given=object())
     assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
     assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess(WORKER, ChatTemplateError))), IsolatedProcess)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_template_that_was_used_can_be_copied_and_sent(isolated: bool) -> None:
+    used = JinjaChatTemplate(CHAT, bos_token="<s>", now=datetime(2031, 1, 2), isolated=isolated)
+    made = [used.render(HI), used.control_tokens, used.with_now(datetime(2032, 1, 2)).render(HI)]
+    for one in (copy.copy(used), copy.deepcopy(used), pickle.loads(pickle.dumps(used))):
+        assert one == used
+        assert [one.render(HI), one.control_tokens, one.with_now(datetime(2032, 1, 2)).render(HI)] == made
