@@ -320,6 +320,13 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
         ("---\norder: 1\n---\n\n{% if %}", "a.prompt.j2:5: "),
         ("---\norder: 1\n---\n\n{{ usr_input }}", "a.prompt.j2:5: a: the context cannot supply 'usr_input' (line 5"),
         ("---\nengine: fstring\n---\n{user_input.text}", "a.prompt.j2:4: "),
+        ("---\nfence: trueish\n---\n", "a.prompt.j2:2: fence: expected true or false, got 'trueish'"),
+        (
+            "---\norder: 1\nfence: !!bool x\n---\n",
+            "a.prompt.j2:3: the front matter cannot be read: the value is no bool",
+        ),
+        ("---\norder: !!int ''\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no int"),
+        ("---\norder: !!float '-'\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no float"),
         ("---\n# " + "x" * 70_000 + "\n---\n", "a.prompt.j2:1: the front matter has 70,003 characters"),
         ("---\norder: " + "9" * 5_000 + "\n---\n", "a.prompt.j2"),
         (
@@ -331,7 +338,7 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
             "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
         ),
     ],
-    ids=range(50),
+    ids=range(54),
 )
 def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path, text: str, message: str) -> None:
     assert broken(folder, a=text).startswith(message)
@@ -349,6 +356,19 @@ def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of
         "a.prompt.j2:7: the key 'kind' is here twice",
         "a.prompt.j2:8: fence: expected true or false",
     ]
+
+
+def test_text_that_begins_like_true_is_text(folder: Path) -> None:
+    schema = "{properties: {a: {description: true stories, default: falsehood}}}"
+    write(folder, a=f"---\nkind: info\nvolatility: session\nschema: {schema}\n---\n{{{{ a }}}}")
+    template = PromptFolder.load(folder)["a"].template
+    assert template.json_schema == {"properties": {"a": {"description": "true stories", "default": "falsehood"}}}
+
+
+def test_of_many_problems_with_one_front_matter_some_are_named(folder: Path) -> None:
+    found = broken(folder, a="---\n" + "a: 1\n" * 10_000 + "---\n").splitlines()
+    assert len(found) == 22
+    assert found[-1] == "a.prompt.j2: the front matter has 9,980 more problems"
 
 
 def test_a_yaml_bomb_is_refused_at_once(folder: Path) -> None:
