@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -453,6 +454,21 @@ def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
     assert "inner/up: a link leads to this folder a second time" in message
     for name in ("self", "dangling", "folder", "pipe"):
         assert f"{name}.prompt.j2: cannot be read (" in message
+
+
+@pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no paths below an open folder")
+def test_a_folder_that_is_too_deep_for_a_path_is_named(folder: Path) -> None:
+    write(folder, a="x")
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(50):
+        os.mkdir("d" * 200, dir_fd=at)
+        deeper = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = deeper
+    os.close(at)
+    with pytest.raises(PromptFilesError, match=r"cannot be read|expected a folder"):
+        PromptFolder.load(folder)
+    shutil.rmtree(folder)  # which later cleaning up could not
 
 
 def test_a_link_to_a_file_of_the_folder_is_followed(folder: Path, tmp_path: Path) -> None:
