@@ -23,7 +23,7 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt
-from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -273,7 +273,9 @@ def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
     if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
         return layers
-    return layers.model_copy(update={"system": (*layers.system, prompt)})
+    changes = max((one.changes for one in layers.system), key=RANKS.__getitem__, default=prompt.changes)
+    asking = prompt.model_copy(update={"volatility": changes})  # what stands in front of it decides what a cache keeps
+    return layers.model_copy(update={"system": (*layers.system, asking)})
 
 
 @lru_cache(maxsize=256)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.items import labelled_apart
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import Document
+from agentkit_prompts.errors import ContextError
 
 __all__ = ["Citation", "citation_form", "citations", "unknown_labels"]
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]+)\]")
 _ONE = re.compile(r"[^,;]+")
+_LABEL = '"label"'
 _POINTER = re.compile(r"documents(?:\[(\d+)\])?")
 
 
@@ -45,7 +50,7 @@ def citation_form(citation: Citation) -> dict[str, Any]:
 
 def citations(text: str, composition: Composition) -> tuple[Citation, ...]:
     """Return the citations of `text`, in order: labels in brackets, `[a.md#1]` or `[a.md#1, b.md#2]`, of documents that
-    the composition shows.
+    the composition shows, or that a tool returned whose result it shows.
     """
     known = _shown(composition)
     return tuple([Citation(text[start:end], known[text[start:end]], start, end) for start, end in _labels(text, known)])
@@ -87,15 +92,31 @@ def _labels(text: str, known: dict[str, Document]) -> Iterator[tuple[int, int]]:
 
 
 def _shown(composition: Composition) -> dict[str, Document]:
-    """Return the documents that a composition shows, in whole or in part, by their labels."""
+    """Return the documents that a composition shows, in whole or in part, by their labels; its own before a tool's."""
+    found = {one.label: one for message in composition.intermediate for one in _returned(message)}
     documents = labelled_apart(composition.context.documents)
     if not documents:
-        return {}
+        return found
     shown: set[int] = set()
     for span in composition.spans:
         for pointer in span.pointer.split(", "):
             if (place := _POINTER.match(pointer)) and place[1] is None:
-                return {document.label: document for document in documents}
+                return found | {document.label: document for document in documents}
             if place:
                 shown.add(int(place[1]))
-    return {document.label: document for at, document in enumerate(documents) if at in shown}
+    return found | {document.label: document for at, document in enumerate(documents) if at in shown}
+
+
+def _returned(message: Message) -> Iterator[Document]:
+    """Yield the documents that a tool returned, which its result holds as JSON."""
+    if message.role != "tool" or _LABEL not in message.text:
+        return
+    try:
+        data = json.loads(message.text)
+    except (ValueError, RecursionError):  # it was cut
+        return
+    for one in data if isinstance(data, list) else (data,):
+        if isinstance(one, dict) and isinstance(one.get("text"), str) and isinstance(one.get("label"), str):
+            given = {name: one[name] for name in ("text", "label", "title", "source") if isinstance(one.get(name), str)}
+            with suppress(ContextError):
+                yield Document(**given)

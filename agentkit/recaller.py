@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from agentkit.errors import AgentDefinitionError, AgentError, ScopeMismatch
@@ -124,7 +125,22 @@ def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
     if isinstance(item, kind):
         return item
     got, name = type(item).__name__, kind.__name__
-    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; text becomes one with {name}(text)")
+    how = f"text becomes one with {name}(text)"
+    if got == name:
+        got = f"those of {type(item).__module__.partition('.')[0]}"
+    if kind is Document and isinstance(getattr(item, "page_content", None), str):
+        how = 'write Document(one.page_content, source=one.metadata.get("source", "")) for each'
+    raise TypeError(f"{_name(memory)}: expected {name}s of agentkit, got {got}; {how}")
+
+
+def _of_other_retriever(memory: object) -> str:
+    """Return what to write for a retriever of LangChain's."""
+    if not callable(getattr(memory, "get_relevant_documents", None)) and not callable(getattr(memory, "invoke", None)):
+        return ""
+    return (
+        "; of a retriever write a function: def found(query): return [Document(one.page_content, "
+        'source=one.metadata.get("source", "")) for one in retriever.invoke(query)]'
+    )
 
 
 def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -> RecallSource | None:
@@ -167,9 +183,10 @@ def check_memory(memory: object, layers: Layers) -> None:
         AgentDefinitionError: Names what to give instead.
     """
     if not callable(getattr(memory, "recall", None)) and not callable(memory):
+        example = f"Memory.open({memory!r:.40})" if isinstance(memory, str | PathLike) else 'Memory.open("folder")'
         raise AgentDefinitionError(
-            f"memory: expected a memory, such as Memory.open({memory!r:.40}), or a function from a query to documents, "
-            f"got {type(memory).__name__}"
+            f"memory: expected a memory, such as {example}, or a function from a query to documents, "
+            f"got {type(memory).__name__}{_of_other_retriever(memory)}"
         )
     check_shown(layers)
 

@@ -57,13 +57,23 @@ class Session(Protocol):
 
 
 class InMemorySession:
-    """A session that lives as long as the object."""
+    """A session that lives as long as the object, begun with messages there are already.
+
+    Raises:
+        MessageError: They are no messages; names everything that is wrong.
+    """
 
     __slots__ = ("_notes", "_positions", "conversation", "id", "memo")
 
-    def __init__(self, conversation: Conversation | None = None, *, id: str = "memory") -> None:
+    def __init__(
+        self, conversation: Conversation | Sequence[Message | Mapping[str, Any]] | None = None, *, id: str = "memory"
+    ) -> None:
         self.id = id
-        self.conversation = conversation if conversation is not None else Conversation()
+        if conversation is None:
+            conversation = Conversation()
+        elif not isinstance(conversation, Conversation):
+            conversation = Conversation(read_messages(conversation, where="InMemorySession"))
+        self.conversation = conversation
         self.memo = Memo()
         self._positions: dict[str, int] = {}
         self._notes: dict[str, dict[int, Any]] = {}

@@ -24,7 +24,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
 _GIVEN_ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id"), _SESSION),
+    **dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id", "config"), _SESSION),
     **FIELDS_ELSEWHERE,
 }
 _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}

@@ -40,9 +40,11 @@ from agentkit_memory import Memory, Scope, StoreError
 from agentkit_prompts.chat_templates.guard.break_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
-from agentkit_prompts.errors import PromptError, PromptFilesError, check_types
+from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
+from agentkit_prompts.tokens.counter import TokenCounter
+from agentkit_prompts.tokens.exact import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import MCPToolset, ToolError, TurnTools
 
@@ -222,7 +224,7 @@ class _Building:
         version = hashlib.blake2b(file.text.encode(), digest_size=8)
         model: Any = None
         with self._at(file, ("model",)):
-            model = self._model_of(spec.model)
+            model = self._model_of(file, spec.model)
         layers: Any = spec.instructions
         if spec.layers is not None:
             with self._at(file, ("layers",)):
@@ -239,6 +241,9 @@ class _Building:
             with self._at(file, ("budget",)):
                 budget = spec.budget
                 given["budget"] = budget if isinstance(budget, int) else Budget(budget.limit, budget.reserve)
+        if spec.tokenizer is not None:
+            with self._at(file, ("tokenizer",)):
+                given["tokenizer"] = self._tokenizer(spec.tokenizer)
         if spec.recall is not None:
             with self._at(file, ("recall",)):
                 recall = spec.recall.model_dump(exclude_none=True)
@@ -279,7 +284,7 @@ class _Building:
         except _ERRORS as error:
             self._problems.append(file.problem(place, str(error) or type(error).__name__))
 
-    def _model_of(self, wanted: str | ModelPart) -> Model:
+    def _model_of(self, file: YamlFile, wanted: str | ModelPart) -> Model | None:
         part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
         own: str | Path | None = part.chat_template
         if isinstance(own, str) and own not in CHAT_TEMPLATES:
@@ -288,7 +293,36 @@ class _Building:
                 own = beside
         settings = ModelSettings(**part.settings)
         model = part.name if self._model is None else self._model
-        return _model(model, self._chat_template, own, part.session_len, settings, part.control_tokens)
+        try:
+            return _model(model, self._chat_template, own, part.session_len, settings, part.control_tokens)
+        except _ERRORS as error:
+            is_template = self._chat_template is not None and (
+                self._model is None or isinstance(error, ChatTemplateError)
+            )
+            if not is_template and (self._model is None or isinstance(error, ChatTemplateError)):
+                raise
+            # It is not the file alone that is wrong.
+            keeps = (
+                ""
+                if is_template or isinstance(wanted, str)
+                else f"; it keeps what {file.name}, line {file.line(('model',))} says"
+            )
+            self._problems.append(Problem("chat_template" if is_template else "model", None, f"{error}{keeps}"))
+            return None
+
+    def _tokenizer(self, name: str) -> TokenCounter:
+        kind, mark, encoding = name.partition(":")
+        if mark and kind == "tiktoken":
+            return TiktokenCounter(encoding)
+        path = self._base / name
+        path = path / "tokenizer.json" if path.is_dir() else path
+        if not path.exists():
+            raise AgentDefinitionError(
+                f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
+                "encoding of tiktoken, such as tiktoken:o200k_base"
+            )
+        self._files.append(path)
+        return TokenizersCounter(path)
 
     def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
         with self._at(file, place):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from agentkit.agent_files.agent_file import is_import_path
-from agentkit.agent_files.loaded_agent import LoadedAgent, load_agent
+from agentkit.agent_files.loaded_agent import AgentFileError, LoadedAgent, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
@@ -56,7 +57,6 @@ ModelName: TypeAlias = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME", help="Model to ask; `offline` is a stand-in without a network."),
 ]
-_OWN = Scope(TENANT)
 _OFFLINE = "an offline stand-in answers by quoting; for a language model set OPENAI_API_KEY or OPENAI_BASE_URL"
 
 
@@ -66,6 +66,7 @@ def loaded_agent(
     home: Path = HOME,
     model: str | None = None,
     chat_template: str | None = None,
+    model_name: str | None = None,
     memories: SharedMemories | None = None,
 ) -> LoadedAgent:
     """Return the agent of a file or a module; modules are looked for in the working folder too.
@@ -73,12 +74,18 @@ def loaded_agent(
     Raises:
         AgentDefinitionError: It cannot be used.
     """
+    options = {"model": "--model", "chat_template": "--model-name" if chat_template is None else "--chat-template"}
     source = utf8(source)
     if is_import_path(source) and "" not in sys.path:
         sys.path.insert(0, "")
     given = None if home == HOME else home
     named = None if model is None else full_name(utf8(model))
-    return load_agent(source, home=given, model=named, chat_template=chat_template, memories=memories)
+    template = chat_template or model_name
+    try:
+        return load_agent(source, home=given, model=named, chat_template=template, memories=memories)
+    except AgentFileError as error:
+        problems = [one if one.line else replace(one, file=options.get(one.file, one.file)) for one in error.problems]
+        raise AgentFileError(problems, error.files) from error
 
 
 @contextmanager
@@ -106,7 +113,7 @@ def opened_agent(
         model_name: What `--model-name` names.
     """
     if source is not None:
-        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template or model_name)
+        loaded = loaded_agent(source, home=home, model=model, chat_template=chat_template, model_name=model_name)
         try:
             if tells:
                 note(f"agent {loaded.name}, model {loaded.agent.chain.model.name}")
@@ -148,25 +155,36 @@ def memory_of(source: str, home: Path = HOME, embedder: str | None = None) -> It
         if loaded.memory is None:
             complain(f"the agent {loaded.name} has no memory")
             raise typer.Exit(1)
-        yield loaded.memory.within(Scope(TENANT))
+        yield loaded.memory.within(loaded.memory.scope)
     finally:
         loaded.close()
 
 
 @contextmanager
-def existing_memory(agent: str | None, home: Path, scope: Scope, embedder: str | None = None) -> Iterator[Memory]:
+def existing_memory(
+    agent: str | None, home: Path, tenant: str | None, user: str | None, embedder: str | None = None
+) -> Iterator[Memory]:
     """Lend the memory of the agent of `--agent`, or that of the folder, which must be there."""
-    opened = open_existing(home, scope, embedder) if agent is None else memory_of(agent, home, embedder)
+    opened = open_existing(home, embedder=embedder) if agent is None else memory_of(agent, home, embedder)
     with opened as memory:
-        yield memory.within(scope)
+        yield memory.within(scope_of(memory, tenant, user))
+
+
+def scope_of(memory: Memory | None, tenant: str | None = None, user: str | None = None) -> Scope:
+    """Return the scope a command works in: that of the memory, or of another tenant that is named, for the user."""
+    scope = Scope(TENANT) if memory is None else memory.scope
+    if tenant is not None and utf8(tenant) != scope.tenant:
+        scope = Scope(utf8(tenant))
+    return scope.narrow(user=utf8(user or ""))
 
 
 @contextmanager
-def store_of(loaded: LoadedAgent, home: Path, scope: Scope = _OWN) -> Iterator[Memory]:
+def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: str | None = None) -> Iterator[Memory]:
     """Lend the store that conversations with an agent are kept in: its memory, or that of the folder.
 
     An agent without memory keeps them there as its own: no other agent of the folder recalls them.
     """
+    scope = scope_of(loaded.memory, tenant, user)
     if loaded.memory is not None:
         yield loaded.memory.within(scope)
         return

@@ -14,7 +14,7 @@ from rich.progress import DownloadColumn
 from typer.core import TyperGroup
 
 import agentkit
-from agentkit.cli.agent_option import AgentSource, ModelName, memory_of, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, memory_of, opened_agent, scope_of, store_of
 from agentkit.cli.chat import Chat
 from agentkit.cli.eval_command import evaluate
 from agentkit.cli.inspect_command import inspect
@@ -23,7 +23,6 @@ from agentkit.cli.memory_commands import memory_app
 from agentkit.cli.new_command import new
 from agentkit.cli.options import (
     HOME,
-    TENANT,
     AsJson,
     ChatTemplateName,
     EmbedderName,
@@ -59,7 +58,7 @@ from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport, Scope
+from agentkit_memory import IngestOptions, IngestProgress, IngestReport
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput
 
@@ -234,7 +233,7 @@ def chat(
             chat_template=chat_template,
             model_name=model_name,
         ) as loaded,
-        store_of(loaded, home, Scope(TENANT, user=utf8(user or ""))) as memory,
+        store_of(loaded, home, user=user) as memory,
     ):
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
@@ -295,11 +294,10 @@ def compose(
             asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
         if budget is not None:
             asks = asks.but(budget=budget)
-        scope = Scope(TENANT, user=utf8(user or ""))
         if session is None or (loaded.memory is None and not has_memory(home)):
-            composition = asks.compose(asked, scope=None if user is None else scope)
+            composition = asks.compose(asked, scope=None if user is None else scope_of(loaded.memory, user=user))
         else:
-            with store_of(loaded, home, scope) as memory:
+            with store_of(loaded, home, user=user) as memory:
                 composition = asks.compose(asked, session=own_session(memory, utf8(session)))
     model = asks.chain.model
     if isinstance(model, OfflineModel):

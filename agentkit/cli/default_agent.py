@@ -68,8 +68,8 @@ _MESSAGES = """\
 
 
 _NO_KEY = (
-    "there is no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL to the address of a server that needs none; `--model "
-    "offline` is a stand-in that needs neither"
+    "there is no API key: set OPENAI_API_KEY, or name a server that needs none, by OPENAI_BASE_URL or as in `--model "
+    "http://localhost:8000/v1#NAME`; `--model offline` is a stand-in that needs neither"
 )
 
 

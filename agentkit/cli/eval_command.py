@@ -27,7 +27,7 @@ from agentkit.evaluations.scores import Score, score_of
 from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
-from agentkit.models.model_errors import ModelError
+from agentkit.models.model_errors import ModelAuthError, ModelError
 from agentkit.models.model_names import model as model_of_name
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
@@ -41,6 +41,11 @@ from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["evaluate"]
 
+_NO_SERVER = (
+    "labels are scored by a server of completions, and none is named: name it, as in --model "
+    "http://localhost:8000/v1#NAME --chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that "
+    "asks for one, and `--model offline` scores no labels"
+)
 _WIDE = 200
 """Characters of a line where there is no terminal to fit."""
 
@@ -80,7 +85,11 @@ def evaluate(
     ] = None,
     score: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="exact, choice or numeric, or none, in place of the `eval_cfg`."),
+        typer.Option(
+            metavar="NAME",
+            help="exact, choice (the letter that is chosen, the last one behind words such as `the answer is`), "
+            "numeric (the last number) or none, in place of the `eval_cfg`. It follows no pattern of the file.",
+        ),
     ] = None,
     concurrency: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Requests at once. [default: batch_size, or 16]")
@@ -115,7 +124,10 @@ def evaluate(
     held = rows_of(rows, chosen, config, root_of(config, root))
     listed = dict(load_config(config, root=root)).get("models")
     models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    asked = with_model_entry(models, _model(model, chat_template, model_name, is_asked=show is None))
+    has_labels = any(_scores_labels(one) for one in chosen.values())
+    asked = with_model_entry(
+        models, _model(model, chat_template, model_name, is_asked=show is None, has_labels=has_labels)
+    )
     meta = meta_template_for(models, asked)
     settings = ModelSettings(temperature=temperature)
     files = _files(out, list(chosen))
@@ -254,13 +266,28 @@ def _note_once(name: str, texts: Sequence[str]) -> None:
         note(f"{name}: {text}")
 
 
-def _model(name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool) -> Model:
+def _scores_labels(dataset: Mapping[str, Any]) -> bool:
+    """Whether a dataset is scored by log probabilities, which only a server of completions gives."""
+    cfg = dataset.get("infer_cfg")
+    inferencer = cfg.get("inferencer") if isinstance(cfg, Mapping) else None
+    kind = inferencer.get("type") if isinstance(inferencer, Mapping) else None
+    return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("PPLInferencer", "LLInferencer")
+
+
+def _model(
+    name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
+) -> Model:
     template = chat_template or model_name
     if not is_asked and name is None and template is not None:
         return CompletionModel(template, template)  # which needs no key to show what it would be sent
     if name is not None and ":" in name and chat_template is None and model_name is None:
         return model_of_name(utf8(name))
-    return choose_model(name, chat_template, model_name)
+    try:
+        return choose_model(name, chat_template, model_name)
+    except ModelAuthError as error:
+        if not has_labels:
+            raise
+        raise ModelAuthError(_NO_SERVER, model=error.model) from error
 
 
 def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:

@@ -244,7 +244,7 @@ def erase(
     agent: Annotated[str | None, typer.Option(metavar="NAME", help="An agent.")] = None,
     conversation: Annotated[str | None, typer.Option(metavar="NAME", help="One conversation of `chat`.")] = None,
     everything: Annotated[bool, typer.Option("--everything", help="All that is stored of the tenant.")] = False,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
     home: Home = HOME,
@@ -260,7 +260,7 @@ def erase(
     if sum((bool(scope), conversation is not None, everything)) != 1:
         raise typer.BadParameter("name a subject: --user, --session or --agent; or --conversation; or --everything")
     whom = ", ".join(f"{name} {value}" for name, value in scope.items())
-    owner = Scope(utf8(tenant))
+    owner = Scope(utf8(tenant or TENANT))
     if conversation is not None:
         whom = f"conversation {utf8(conversation)}"
     with open_existing(home, owner) as memory:

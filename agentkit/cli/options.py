@@ -42,7 +42,10 @@ SessionName: TypeAlias = Annotated[
     str | None, typer.Option("--session", "-s", metavar="NAME", help="Conversation to go on with, or to begin.")
 ]
 TenantName: TypeAlias = Annotated[
-    str, typer.Option("--tenant", metavar="NAME", help="A tenant of the store, where a program named one.")
+    str | None,
+    typer.Option(
+        "--tenant", metavar="NAME", help="A tenant of the store, where a program named one.", show_default=False
+    ),
 ]
 UserName: TypeAlias = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="Whose memory and conversations, where several have some.")

@@ -10,9 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from agentkit.cli.agent_option import AgentSource, existing_memory
-from agentkit.cli.options import HOME, TENANT, AsJson, EmbedderName, Home, TenantName, UserName, utf8
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, TenantName, UserName, utf8
 from agentkit.cli.screen import degraded_note, note, plain, put, put_json
-from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def recall(
     agent: AgentSource = None,
     as_json: AsJson = False,
     user: UserName = None,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     embedder: EmbedderName = None,
     home: Home = HOME,
 ) -> None:
@@ -39,7 +38,7 @@ def recall(
 
     Example: agentkit recall "When do owls hunt?" --limit 3 --why
     """
-    with existing_memory(agent, home, Scope(utf8(tenant), user=utf8(user or "")), embedder) as memory:
+    with existing_memory(agent, home, tenant, user, embedder) as memory:
         found = memory.recall(utf8(query), limit=limit, policy=policy)
     if as_json:
         put_json(_form(found, why))

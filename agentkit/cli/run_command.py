@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from agentkit.agent_files.loaded_agent import LoadedAgent
-from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, opened_agent, scope_of, store_of
 from agentkit.cli.options import (
     HOME,
-    TENANT,
     AsJson,
     ChatTemplateName,
     EmbedderName,
@@ -33,7 +32,6 @@ from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
 from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
-from agentkit_memory import Scope
 from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
@@ -102,12 +100,11 @@ def run_once(
             )
         )
         options: dict[str, Any] = {}
-        scope = Scope(TENANT, user=utf8(user or ""))
         if session is not None:
-            memory = closing.enter_context(store_of(loaded, home, scope))
+            memory = closing.enter_context(store_of(loaded, home, user=user))
             options["session"] = own_session(memory, utf8(session))
         elif user is not None and resume is None:
-            options["scope"] = scope
+            options["scope"] = scope_of(loaded.memory, user=user)
         if journal is not None:
             options["journal"] = journal
         if yes:

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -60,6 +61,18 @@ def prepare() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+    """Print a warning of ours as a remark, without the line of code, which is none of the user's."""
+    if category.__module__.partition(".")[0].startswith("agentkit"):
+        note(f"warning: {message}")
+    else:
+        _show_other_warning(message, category, *where, **more)
+
+
+_show_other_warning = warnings.showwarning
 
 
 def plain(text: str) -> str:

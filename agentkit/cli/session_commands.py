@@ -15,11 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agentkit.agent import Agent
-from agentkit.cli.agent_option import AgentSource, loaded_agent, opened_agent, store_of
-from agentkit.cli.options import HOME, TENANT, AsJson, Home, TenantName, UserName, open_existing, utf8
+from agentkit.cli.agent_option import AgentSource, loaded_agent, opened_agent, scope_of, store_of
+from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.server.served_runs.event_form import message_form
-from agentkit_memory import Memory, Scope
+from agentkit_memory import Memory
 from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.conversation import Conversation
@@ -39,7 +39,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", h
 def list_sessions(
     agent: AgentSource = None,
     user: UserName = None,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
@@ -70,7 +70,7 @@ def show(
     name: Name,
     agent: AgentSource = None,
     user: UserName = None,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
@@ -94,7 +94,7 @@ def export(
     output: Output = None,
     agent: AgentSource = None,
     user: UserName = None,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
@@ -118,7 +118,7 @@ def export_rows(
     ] = None,
     output: Output = None,
     user: UserName = None,
-    tenant: TenantName = TENANT,
+    tenant: TenantName = None,
     as_json: AsJson = False,
     home: Home = HOME,
 ) -> None:
@@ -126,8 +126,10 @@ def export_rows(
 
     Example: agentkit export --agent shop.yaml --output rows.jsonl
     """
-    scope = Scope(utf8(tenant), user=utf8(user or ""))
-    with opened_agent(agent, home=home, model="offline") as loaded, store_of(loaded, home, scope) as memory:
+    with (
+        opened_agent(agent, home=home, model="offline") as loaded,
+        store_of(loaded, home, tenant, user) as memory,
+    ):
         wanted = [utf8(name) for name in session or ()] or [one.name for one in _all(memory)]
         with progress_bar() as bar:
             task = bar.add_task("conversations", total=len(wanted))
@@ -184,17 +186,16 @@ def _write(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) 
 
 
 @contextmanager
-def _opened(agent: str | None, home: Path, tenant: str, user: str | None) -> Iterator[Memory]:
-    scope = Scope(utf8(tenant), user=utf8(user or ""))
+def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None) -> Iterator[Memory]:
     with ExitStack() as closing:
         if agent is None:
-            yield closing.enter_context(open_existing(home, scope))
+            yield closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
             return
         loaded = loaded_agent(agent, home=home)
         closing.callback(loaded.close)
         if loaded.memory is None:  # which makes no store to look into one
-            closing.enter_context(open_existing(home, scope))
-        yield closing.enter_context(store_of(loaded, home, scope))
+            closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
+        yield closing.enter_context(store_of(loaded, home, tenant, user))
 
 
 def _all(memory: Memory) -> Iterator[SessionInfo]:

@@ -34,7 +34,7 @@ from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
-from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
+from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
 
 __all__ = ["run", "run_sync"]
 
@@ -308,8 +308,9 @@ class _Running:
 
     def _tokens(self, prompt: Any) -> int:
         sent = self._asker.write(prompt)
-        texts = [sent] if isinstance(sent, str) else [str(message["content"]) for message in sent]
-        return sum(map(self._tokenizer.count, texts))
+        if isinstance(sent, str):
+            return prompt_count(self._tokenizer)(sent)
+        return sum(self._tokenizer.count(str(message["content"])) for message in sent)
 
     async def _answer(self, number: int, part: int, prompt: Any) -> str:
         sent = self._asker.write(prompt)
@@ -353,7 +354,7 @@ class _Running:
 
     def _check_length(self, text: str) -> None:
         """Warn once of texts that the model may cut."""
-        tokens = self._tokenizer.count(text)
+        tokens = prompt_count(self._tokenizer)(text)
         if self._session_len is not None and tokens > self._session_len:
             warn(
                 f"a prompt has about {tokens:,} tokens, and session_len of the chat template is {self._session_len:,}: "

@@ -85,6 +85,12 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     named = ", ".join(name for name, _ in known if name is not None)
     wrong = [(name, names) for name, names in known if name is not None and name not in names]
     near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
+    if answers == "match_answer_pattern":
+        raise InContextError(
+            "eval_cfg: match_answer_pattern: no pattern of a configuration is followed here: it takes the first match, "
+            "and score='choice' takes the last letter behind words such as `the answer is`, so the two may differ "
+            f"where an answer names several; give score='choice', or a function; {_OFF}"
+        )
     meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InContextError(
         f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "

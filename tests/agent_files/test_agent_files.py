@@ -325,7 +325,7 @@ def test_another_model_has_the_settings_of_the_file_or_is_refused(folder: Path) 
     agent = load_agent(file, model="openai:b").agent
     body = agent.chain.model.request_body(agent.compose("Hi"))  # type: ignore[attr-defined]
     assert (body["model"], body["temperature"], body["seed"]) == ("b", 0.5, 7)
-    with pytest.raises(AgentFileError, match=r"line 1: model: .*seed"):
+    with pytest.raises(AgentFileError, match=r"^model: .*seed.*; it keeps what .*line 1 says"):
         load_agent(file, model="anthropic:c")
 
 
@@ -348,3 +348,44 @@ def test_the_folder_of_a_model_is_looked_for_from_the_file_on(
     assert chain.model.request_body(loaded.agent.compose("Hi"))["prompt"] == "(system)Add.(user)Hi"
     with pytest.raises(ControlTokenError):
         chain.model.request_body(loaded.agent.compose("Hi<end>"))
+
+
+def test_a_tokenizer_counts_where_the_file_names_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.save(str(folder / "tokenizer.json"))
+    for named in ("tiny", "tiny/tokenizer.json"):
+        (tmp_path / "a.yaml").write_text(f"model: offline\ntokenizer: {named}\n")
+        loaded = load_agent(tmp_path / "a.yaml")
+        counter = loaded.agent.compose("one two three").counter
+        assert (counter.name, counter.estimated, counter.count("one two three")) == ("tiny", False, 3)
+        assert folder / "tokenizer.json" in loaded.files
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        (
+            "cl100k_base",
+            "tokenizer: there is no file .*cl100k_base; expected the tokenizer.json .* tiktoken:o200k_base",
+        ),
+        ("tiktoken:nope", "tokenizer: tiktoken has no encoding 'nope'"),
+        ("a.yaml", "tokenizer: .*a.yaml: cannot be read as a tokenizer.json"),
+        ("[1]", "tokenizer"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_used_is_reported_with_its_line(tmp_path: Path, named: str, told: str) -> None:
+    (tmp_path / "a.yaml").write_text(f"model: offline\ntokenizer: {named}\n")
+    with pytest.raises(AgentFileError, match=rf"a\.yaml, line 2: {told}"):
+        load_agent(tmp_path / "a.yaml")
+
+
+def test_what_is_wrong_with_an_argument_is_not_said_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("model: offline\n")
+    with pytest.raises(AgentFileError, match=r"^chat_template: unknown"):
+        load_agent(tmp_path / "a.yaml", chat_template="nope")
+    with pytest.raises(AgentFileError, match=r"^model: model"):
+        load_agent(tmp_path / "a.yaml", model="nope:x")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, Start
 from tests.servers import completes, in_turn, serve
 
 
@@ -137,7 +137,8 @@ def test_what_the_offline_stand_in_would_send_is_written_with_the_chat_template(
     assert "Offline stand-in" in command(*offline).stdout
     assert command("compose", "Hi", "--agent", "shop.yaml", "--text").stdout.startswith("<|im_start|>system\nYou sell.")
     done = command(*offline[:-1], "openai:gpt-5-mini")
-    assert done.exit_code == 1 and "shop.yaml, line 2: model" in done.stderr and "completes text" in done.stderr
+    assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'openai:gpt-5-mini': ")
+    assert "completes text" in done.stderr and "it keeps what shop.yaml, line 2 says" in done.stderr
     own = ("chat", "--once", "Hi", "--model", "offline", "--chat-template")
     assert "tools are in its prompt" in command(*own, "vicuna").stderr
     assert "did you mean 'vicuna'" in command(*own, "vicunna").stderr
@@ -170,3 +171,42 @@ def test_an_agent_whose_template_has_no_place_for_tools_is_told_how_to_show_them
     (folder / "prompts/tools.prompt.j2").write_text("---\nrole: system\nkind: tools\n---\n", "utf-8")
     done = command("compose", "Hi", "--agent", "shop.yaml", "--text")
     assert '"name": "stock"' in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("option", ["--chat-template", "--model-name"])
+def test_what_is_wrong_with_an_option_is_not_said_of_the_agent_file(command: Run, folder: Path, option: str) -> None:
+    agent_file(folder, "vicuna")
+    done = command("chat", "--once", "Hi", "--agent", "shop.yaml", option, "nope")
+    assert done.exit_code == 1 and done.stderr.startswith(f"agentkit: {option}: unknown chat template 'nope'")
+    assert "shop.yaml" not in done.stderr
+
+
+def test_a_model_that_is_none_is_said_of_the_option(command: Run, folder: Path) -> None:
+    agent_file(folder, "vicuna")
+    for ask in (("chat", "--once", "Hi"), ("run", "Hi")):
+        done = command(*ask, "--agent", "shop.yaml", "--model", "nope:x")
+        assert done.exit_code == 1 and done.stderr.startswith("agentkit: --model: model 'nope:x': ")
+
+
+def test_a_template_beside_an_agent_whose_model_takes_none_is_said_of_the_option(command: Run, folder: Path) -> None:
+    agent_file(folder, name="openai:gpt-5-mini")
+    done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--chat-template", "vicuna")
+    assert done.stderr.startswith(
+        "agentkit: --chat-template: model 'openai:gpt-5-mini': a chat template is for a server"
+    )
+
+
+def test_what_is_wrong_in_the_file_is_said_of_the_file_whatever_the_options(command: Run, folder: Path) -> None:
+    agent_file(folder, "nope")
+    done = command("chat", "--once", "Hi", "--agent", "shop.yaml", "--model", "offline")
+    assert done.stderr.startswith("agentkit: shop.yaml, line 2: model: unknown chat template 'nope'")
+
+
+def test_tools_that_are_sent_twice_are_said_where_people_look(start: Start, folder: Path) -> None:
+    agent_file(folder, "qwen2d5", more="layers: prompts\n")
+    (folder / "prompts").mkdir()
+    (folder / "prompts" / "tools.prompt.j2").write_text("---\nkind: tools\n---\n", "utf-8")
+    for ask in (("compose", "Hi"), ("chat", "--once", "Hi", "--model", "offline")):
+        told = start(*ask, "--agent", "shop.yaml").stderr.splitlines()
+        (line,) = [line for line in told if "sent twice" in line]
+        assert line.startswith("warning: model ")

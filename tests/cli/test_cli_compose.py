@@ -144,3 +144,27 @@ def test_a_reader_that_leaves_early_gets_no_traceback(start: Start, ingested: No
         assert process.stderr is not None
         process.stdout.close()
         assert b"Traceback" not in process.stderr.read()
+
+
+TENANTS = """
+from agentkit import Agent, OfflineModel
+from agentkit.memory import Memory
+
+agent = Agent(OfflineModel(), "Answer.", memory=Memory.open("home", scope="acme"))
+"""
+
+
+def test_a_command_works_in_the_tenant_of_the_agent_s_memory(run: Run, folder: Path) -> None:
+    Path("support.py").write_text(TENANTS)
+    for _ in range(2):
+        done = run("run", "My dog is called Rex.", "--agent", "support:agent", "--user", "ada", "--session", "monday")
+        assert done.exit_code == 0, done.stderr
+    composed = run("compose", "What is my dog called?", "--agent", "support:agent", "--user", "ada")
+    assert composed.exit_code == 0, composed.stderr
+    assert run("run", "What is it called?", "--agent", "support:agent", "--user", "ada").exit_code == 0
+    listed = run("sessions", "list", "--agent", "support:agent", "--user", "ada", "--json")
+    assert [one["name"] for one in json.loads(listed.stdout)] == ["monday"]
+    other = run("sessions", "list", "--agent", "support:agent", "--user", "ada", "--tenant", "local", "--json")
+    assert json.loads(other.stdout) == []
+    found = run("recall", "What is my dog called?", "--agent", "support:agent", "--user", "ada")
+    assert "Rex" in found.stdout

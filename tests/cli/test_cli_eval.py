@@ -420,3 +420,21 @@ def test_what_scores_texts_names_that_nothing_is_generated(
     refused = run(*command, "--temperature", "0.3")
     assert refused.exit_code == 1 and "--temperature: texts are scored and none is generated" in refused.stderr
     assert len(server.to("quiet")) == 2
+
+
+@pytest.mark.parametrize("named", [("--chat-template", "base"), ("--model", "mini"), ("--model-name", "base")])
+def test_labels_without_a_server_are_not_sent_to_a_model_that_scores_none(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, named: tuple[str, str]
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    (folder / "mood.yaml").write_text(MOOD)
+    (folder / "mood.csv").write_text("text,label\nI laugh,good\n")
+    done = run("eval", "mood.yaml", *named)
+    assert done.exit_code == 1 and "--model http://localhost:8000/v1#NAME --chat-template base" in done.stderr
+    assert "`--model offline` scores no labels" in done.stderr and "stand-in" not in done.stderr
+
+
+def test_the_help_says_what_each_score_takes(run: Run) -> None:
+    told = " ".join(run("eval", "--help").stdout.replace("│", " ").split())
+    assert "the last one behind words such as" in told and "follows no pattern of the file" in told

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agentkit import CompletionModel, OpenAIModel, ScriptedModel
+from agentkit.evaluations.scores import choice_match
+from agentkit.evaluations.shipped_scores import score_of_cfg
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import InContextError, InContextWarning, load_datasets
 from tests.evaluations.evaluation_servers import answers, likely, texts_of
@@ -147,3 +149,13 @@ async def test_an_eval_cfg_that_nothing_here_does_is_named(tmp_path: Path) -> No
             made, {"train": [{"text": "x", "label": "1"}]}, ScriptedModel(["1"]), score="numeric"
         )
     assert found.score == 1.0
+
+
+def test_a_pattern_for_answers_is_refused_and_what_stands_in_for_it_is_told() -> None:
+    cfg = {
+        "evaluator": {"type": "AccEvaluator"},
+        "pred_postprocessor": {"type": "match_answer_pattern", "answer_pattern": r"ANSWER: ([A-D])"},
+    }
+    with pytest.raises(InContextError, match=r"takes the first match, and score='choice' takes the last letter"):
+        score_of_cfg(cfg)
+    assert choice_match("ANSWER: A, or no: ANSWER: B", "B") == 1.0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, CompletionModel, Layers, Message, PromptContext, ToolCall, tool
-from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, WrapPrompt, compose
+from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, ToolsTwiceWarning, WrapPrompt, compose
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written
@@ -184,13 +184,15 @@ def test_markers_for_results_are_written_around_them(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{file}: has no place for tools, tool calls (messages[2]); ")
 
 
-def test_tools_that_are_sent_twice_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    for template, warnings in (("qwen2d5", 1), ("vicuna", 0)):
-        caplog.clear()
+def test_tools_that_are_sent_twice_are_warned_of_once(recwarn: pytest.WarningsRecorder) -> None:
+    for template, warned in (("qwen2d5", 1), ("vicuna", 0)):
+        recwarn.clear()
         agent = Agent(CompletionModel("m", template, base_url="http://localhost:1"), shown(), tools=[add])
         agent.compose("1+1?")
         agent.compose("And 2+2?")
-        assert sum("sent twice" in record.getMessage() for record in caplog.records) == warnings
+        assert [one.category for one in recwarn] == [ToolsTwiceWarning] * warned
+        if warned:
+            assert "'m'" in str(recwarn[0].message) and recwarn[0].filename == __file__
 
 
 def test_a_result_does_not_end_its_tags_and_go_on_as_the_user() -> None:

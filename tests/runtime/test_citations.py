@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, Citation, InMemorySession, RunResult, ScriptedModel
+from agentkit import Agent, Citation, InMemorySession, Message, RunResult, ScriptedModel, ToolCall, tool
 from agentkit.prompts import Document, Layers, MemoPrompt, Size, TextPrompt
 
 BLUE = Document("The sky is blue.", source="sky.md", position=0)
@@ -72,3 +72,54 @@ def test_an_answer_of_another_type_cites_from_the_text_of_the_reply(steps: int) 
     result = agent.run_sync("Which?", session=InMemorySession())
     (one,) = result.citations
     assert result.output.colour == "blue [sky.md#0]" and reply[one.start : one.end] == "sky.md#0"
+
+
+def searched(returned: object, text: str, memory: list[Document] | None = None) -> RunResult[str]:
+    """Return a run in which a tool returned something, before the answer."""
+
+    @tool
+    def search(query: str) -> object:
+        """Search."""
+        return returned
+
+    asks = Message("assistant", tool_calls=(ToolCall("c1", "search", '{"query": "colours"}'),))
+    found = None if memory is None else lambda query: memory
+    return Agent(ScriptedModel([asks, text]), tools=[search], memory=found).run_sync("Which colours?")
+
+
+def test_documents_that_a_tool_returned_can_be_cited() -> None:
+    result = searched(FOUND, f"Blue [sky.md#0], green [{GREEN.label}], red [roses.md#1].")
+    assert [(one.label, one.document.text, one.document.source) for one in result.citations] == [
+        ("sky.md#0", BLUE.text, "sky.md"),
+        (GREEN.label, GREEN.text, GREEN.source),
+    ]
+    assert result.unknown_labels == ("roses.md#1",)
+    assert [one.label for one in searched(BLUE, "Blue [sky.md#0].").citations] == ["sky.md#0"]
+
+
+def test_a_model_reads_of_a_document_of_a_tool_what_it_can_use() -> None:
+    result = searched([Document("Blue.", source="sky.md", position=0, score=0.5, id="x1", metadata={"page": 2})], "ok")
+    read = result.messages[2].text
+    assert read == '[{"label": "sky.md#0", "text": "Blue.", "source": "sky.md", "metadata": {"page": 2}}]'
+
+
+def test_a_document_of_the_memory_is_not_replaced_by_one_of_a_tool() -> None:
+    lie = Document("The sky is green.", source="sky.md", position=0)
+    result = searched([lie], "Blue [sky.md#0].", memory=FOUND)
+    assert [one.document.text for one in result.citations] == [BLUE.text]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        '{"label": "sky.md#0"',
+        '"label"',
+        {"label": 5, "text": "x"},
+        {"label": "sky.md#0"},
+        [{"label": "[sky.md#0]", "text": "x"}, 7, None, ["label"]],
+        {"label": "sky.md#0", "text": None},
+    ],
+)
+def test_what_only_looks_like_a_document_is_not_cited(returned: object) -> None:
+    result = searched(returned, "Blue [sky.md#0].")
+    assert result.citations == () and result.unknown_labels == ("sky.md#0",)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
-from agentkit.models.http.reply_reader import ReplyReader
+from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_chat import usage_options, without_usage
@@ -25,6 +24,7 @@ from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
+from agentkit_prompts.chat_templates.tool_calls.thoughts import is_open_thought, opens_thought
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import (
@@ -36,7 +36,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.errors import ChatTemplateError, ToolsTwiceWarning, warn
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionModel"]
 
-_log = logging.getLogger(__name__)
 _FIELDS: Fields = {name: name for name in ("temperature", "top_p", "top_k", "max_tokens", "stop", "seed")}
 _OWN = ("chat_template", "client", "control_tokens", "template_kwargs", "session_len")
 _MAX_TOKENS = 1024
@@ -167,10 +166,10 @@ class CompletionModel(EndpointModel):
                 composition = composition.without_tools()
             elif not self._warned:
                 self._warned.append(True)
-                _log.warning(
-                    "model %r: its chat template has a place for tools, and a ToolPrompt shows them too, so they are "
-                    "sent twice; leave that prompt out for this model",
-                    self.name,
+                warn(
+                    f"model {self.name!r}: its chat template has a place for tools, and a ToolPrompt shows them too, "
+                    "so they are sent twice; leave that prompt out for this model",
+                    ToolsTwiceWarning,
                 )
         most = self.session_len
         composition = composition.written_by(self._text_tokens)
@@ -235,7 +234,16 @@ class CompletionModel(EndpointModel):
             self._space_before,
             opening=self._space_of_reply,
             keeps_text=keeps_text,
+            is_thought_open=self._opens_thought,
         )
+
+    @cached_property
+    def _opens_thought(self) -> bool:
+        """Whether the chat template opens a thought, which the model goes on with."""
+        try:
+            return opens_thought(self.chat_template.render([{"role": "user", "content": "a"}], **self._template_kwargs))
+        except ChatTemplateError:
+            return False
 
     @cached_property
     def _space_of_reply(self) -> str:
@@ -276,8 +284,11 @@ class _CompletionReader(ReplyReader):
         *,
         opening: str = "",
         keeps_text: bool = False,
+        is_thought_open: bool | None = None,
     ) -> None:
         super().__init__()
+        self._is_thought_open = is_thought_open
+        """Whether the prompt has opened a thought; None where half a thought is as good as any text."""
         self._opening = opening
         """White space that the template writes in front of every reply."""
         self._space_before = space_before
@@ -305,12 +316,13 @@ class _CompletionReader(ReplyReader):
         if self._written is not None:
             self._written.append(text)
         text = self._inside.add(text)
+        at_limit = self.finish_reason == "length"
         if not isinstance(self._inside, TextToolCalls):
-            return text + self._inside.end() if last else text
+            return text + self._inside.end(at_limit=at_limit) if last else text
         if not last:
             return self._without_space(text)
         opening = self._inside.held.lstrip()[:_OPENING]
-        text += self._inside.end()
+        text += self._inside.end(at_limit=at_limit)
         space = "".join(self._space)
         self._space.clear()
         if space and not text and opening and self._inside.calls and self._space_before is not None:
@@ -343,7 +355,12 @@ class _CompletionReader(ReplyReader):
         self.end()
         if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
             self._kept[REASONING[0]] = thought
+        if self._inside is not None and self._inside.is_cut:
+            raise IncompleteCall("inside a tool call")
         reply = super().reply(model)
+        opened = self._is_thought_open if self.finish_reason == "length" and not reply.message.tool_calls else None
+        if opened is not None and is_open_thought(self.text, is_opened=opened):
+            raise IncompleteCall("while the model was thinking")
         if self._written is None or not reply.message.tool_calls:
             return reply
         return replace(reply, message=with_written(reply.message, clean("".join(self._written))))

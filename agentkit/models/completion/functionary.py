@@ -21,6 +21,8 @@ class FunctionaryReply:
 
     def __init__(self, schemas: Schemas) -> None:
         self.calls: list[ToolCall] = []
+        self.is_cut = False
+        self._names = frozenset(schemas)
         self._marks = Marks([f"{_MARK}{name}\n" for name in (_ALL, *schemas)])
         self._held = _MARK
         self._is_begun = False
@@ -46,10 +48,16 @@ class FunctionaryReply:
         self._held = text[keep:]
         return "".join(shown)
 
-    def end(self) -> str:
-        """Return what was held back and is shown."""
+    def end(self, *, at_limit: bool = False) -> str:
+        """Return what was held back and is shown; without half a call, where the reply is `at_limit` of its tokens."""
         held, self._held = self._held, ""
-        return self._taken(held) + self._closed()
+        if at_limit and len(held) > len(_MARK) and any(f"{_MARK}{name}\n".startswith(held) for name in self._names):
+            self.is_cut, held = True, ""
+        shown = self._taken(held)
+        if at_limit and self._tool:
+            self.is_cut = made_call(self._tool, "".join(self._arguments).strip()) is None
+        closed = self._closed()
+        return shown if self.is_cut else shown + closed
 
     def _taken(self, text: str) -> str:
         if text and not self._is_begun:  # the mark that the prompt ends in

@@ -30,6 +30,7 @@ class HarmonyReply:
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
+        self.is_cut = False
         self._thoughts: list[str] = []
         self._passed_on = 0
         self._held = ""
@@ -69,14 +70,20 @@ class HarmonyReply:
         shown.append(self._text(text[at:keep]))
         return "".join(shown)
 
-    def end(self) -> str:
-        """Return what was held back and is shown."""
+    def end(self, *, at_limit: bool = False) -> str:
+        """Return what was held back and is shown; without half a call, where the reply is `at_limit` of its tokens."""
         held, self._held = self._held, ""
         shown = self._text(held)
         if self._header is not None:
             raw, self._header, self._raw = "".join(self._raw), None, []
+            if at_limit and "<|" in raw:  # the beginning of a message, which has no text yet
+                self.is_cut = _RECIPIENT.search(raw) is not None
+                return shown
             return shown + self._show(raw if raw.strip() else "")
-        return shown + self._close()
+        if at_limit and self._kind == "call":
+            self.is_cut = made_call(self._recipient, "".join(self._body).strip()) is None
+        closed = self._close()
+        return shown if self.is_cut else shown + closed
 
     def _token(self, name: str, token: str) -> str:
         if name == "start":

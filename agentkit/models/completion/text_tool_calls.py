@@ -11,7 +11,9 @@ from bisect import bisect_left
 from collections.abc import Collection
 from functools import lru_cache
 
+from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
+from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, Schemas, end_of
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
@@ -22,6 +24,10 @@ _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
 _CLOSING = dict(THOUGHT_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
+_MIN_OPENING = 5
+"""Characters of what opens a call by which its beginning is told from other text at the end of a reply."""
+_MAX_OPENINGS = 20
+"""Places where a call is opened and not read of which each is looked at, as each may take the whole reply."""
 
 
 class Marks:
@@ -53,8 +59,9 @@ class TextToolCalls:
     """Takes the tool calls out of a reply as it arrives.
 
     `add` takes a piece of text and returns what is surely no call; `end` returns the rest that is no call. Then
-    `calls` has the calls, in order. What stands in a thought is no call: between the tags of one, behind a tag that
-    nothing closes, and in front of one that nothing opens, as the prompt of many models ends in the opening tag.
+    `calls` has the calls, in order, and `is_cut` says whether the reply ended inside one, at its limit of tokens. What
+    stands in a thought is no call: between the tags of one, behind a tag that nothing closes, and in front of one that
+    nothing opens, as the prompt of many models ends in the opening tag.
 
     Args:
         schemas: The parameters of the tools there are, by name: only these are recognised in a reply that is nothing
@@ -64,6 +71,7 @@ class TextToolCalls:
 
     def __init__(self, schemas: Schemas, format: str | None = None) -> None:
         self.calls: list[ToolCall] = []
+        self.is_cut = False
         self._schemas = schemas
         self._format = format
         self._forms = forms_of(format)
@@ -121,8 +129,8 @@ class TextToolCalls:
         """What is held back: a call may begin there."""
         return "".join(self._held)
 
-    def end(self) -> str:
-        """Return what was held back and is no call."""
+    def end(self, *, at_limit: bool = False) -> str:
+        """Return what was held back and is no call; without half a call where the reply is `at_limit` of its tokens."""
         reply = ReplyText(self.held, self._schemas)
         text = reply.text
         self._held.clear()
@@ -133,8 +141,12 @@ class TextToolCalls:
                 if (found := read(reply, 0)) is not None:
                     self.calls += found[0]
                     return ""
+            if at_limit and self._is_cut_list(text):
+                self.is_cut = True
+                return ""
         left: list[str] = []
         calls: list[ToolCall] = []
+        unread: list[int] = []
         start = at = 0
         while (mark := self._marks.pattern.search(text, at)) is not None:
             at = mark.end()
@@ -142,14 +154,32 @@ class TextToolCalls:
                 end = reply.find(_CLOSING[mark[0]], at)
                 at = len(text) if end < 0 else end + len(_CLOSING[mark[0]])
             elif mark[0] in _CLOSINGS:  # all of it was a thought, which the prompt opened
-                left, calls, start = [], [], 0
+                left, calls, unread, start = [], [], [], 0
             elif (found := self._read(reply, mark.start())) is not None:
                 left.append(text[start : mark.start()])
                 calls += found[0]
-                start = at = found[1]
+                unread, start = [], found[1]
+                at = start
+            else:
+                unread.append(mark.start())
         self.calls += calls
+        if at_limit and (cut := self._cut_at(text, unread, at)) is not None:
+            self.is_cut = True
+            text = text[: max(cut, start)]
         rest = "".join([*left, text[start:]])
         return rest if rest.strip() or not calls else ""
+
+    def _is_cut_list(self, text: str) -> bool:
+        return is_cut_list(text, self._schemas, may_be_python=only_python in bare_readers(self._format))
+
+    def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
+        """Return where a call begins that the end of the text cuts; None where there is none."""
+        for at in unread[:_MAX_OPENINGS]:
+            if is_cut_call(text, at, self._forms):
+                return at
+        begun = self._marks.begun(text, start)
+        is_opening = any(form.opening.startswith(text[begun:]) for form in self._forms)
+        return begun if len(text) - begun >= _MIN_OPENING and is_opening else None
 
     def _read(self, reply: ReplyText, at: int) -> Found:
         """Return the calls that open at `at`, and where they end; None when they are not well formed."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OnDelta, Reply
+from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.offline.offline_tool_calls import requested_calls
 from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["OfflineModel"]
 
 _WHO = "(Offline stand-in, not a language model: it can only quote recalled chunks and call tools by their name.)"
+_NO_JSON = "the stand-in quotes and writes no typed answer: try the agent with ScriptedModel(['{...}']), or a model"
 _POINTER = re.compile(r"(documents|recalled)\[(\d+)\](?:\.text)?")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[。！？])|\n[ \t]*(?=\n)|\n(?=[ \t]*(?:[-*+|#>]|\d+[.)] ))")
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
@@ -58,8 +60,9 @@ class OfflineModel:
 
     - When the user asks for a tool by its name and gives the arguments (`use add with a=2, b=3`), it is called.
     - When tools have answered, the reply is what they answered.
-    - Otherwise the reply is the sentences, out of the chunks that are in the composition, that share most with the
-      question, each with its label, `[source#chunk]`. When none fits, the reply is that.
+    - Otherwise the reply is the sentences, out of the chunks and recalled messages that are in the composition, that
+      share most with the question, those of chunks with their label, `[source#chunk]`. When none fits, it says so.
+    - It writes no JSON, so an agent with a typed output is tried with `ScriptedModel`.
 
     In place of a model that completes text it takes the `chat_template`, the `session_len` and what happens to
     `control_tokens` of that one: the prompt is written with them, and what they refuse is refused.
@@ -100,7 +103,7 @@ class OfflineModel:
 
         Raises:
             ChatTemplateError: The chat template cannot write this prompt.
-            ModelRequestError: It is longer than `session_len`.
+            ModelRequestError: It is longer than `session_len`, or the answer is to have a type.
         """
         if self.writer is not None:
             self.writer.request_body(composition)
@@ -111,6 +114,8 @@ class OfflineModel:
             calls, missing = requested_calls(composition.context.user_input.text, composition.tools)
             if calls:
                 return Reply(Message("assistant", tool_calls=calls), finish_reason="tool_calls", model=self.name)
+            if composition.output is not None:
+                raise ModelRequestError(_NO_JSON, model=self.name)
             text = missing or _quotes(composition)
         text = f"{text}\n\n{_WHO}"
         if on_delta is not None:
@@ -122,18 +127,20 @@ def _quotes(composition: Composition) -> str:
     sentences = [sentence for source, title, text in _chunks(composition) for sentence in _cut(text, title, source)]
     best = _best(_words(composition.context.user_input.text), sentences)
     if best:
-        return "\n\n".join(f"“{_short(sentence.text)} [{sentence.source}]" for sentence in best)
+        return "\n\n".join([_quoted(one) for one in best])
     if not sentences:
         return "Nothing was recalled for this question, so there is nothing to quote."
     return "None of the recalled chunks answers this question."
 
 
-def _short(text: str) -> str:
-    return f"{text}”" if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
+def _quoted(sentence: _Sentence) -> str:
+    text, label = sentence.text, f" [{sentence.source}]" if sentence.source else ""
+    short = f"{text}”" if len(text) <= _MAX_QUOTE else f"{text[:_MAX_QUOTE].rsplit(maxsplit=1)[0]}” ..."
+    return f"“{short}{label}"
 
 
 def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
-    """Yield label, title and text of every chunk and message that the prompt really shows."""
+    """Yield label, title and text of every chunk and message that the prompt really shows; messages have no label."""
     found: dict[str, tuple[Document | RecalledMessage, ...]] = {
         "documents": labelled_apart(composition.context.documents),
         "recalled": composition.context.recalled,
@@ -156,7 +163,7 @@ def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
         if isinstance(item, Document):
             yield item.label, item.title, text
         else:
-            yield f"{item.session}#{index if item.position is None else item.position}", "", text
+            yield "", "", text
 
 
 def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:

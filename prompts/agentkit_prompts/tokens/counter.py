@@ -20,6 +20,7 @@ __all__ = [
     "is_counter",
     "media_tokens",
     "message_tokens",
+    "prompt_count",
     "thinking_tokens",
     "tool_tokens",
 ]
@@ -33,7 +34,11 @@ MEDIA_TOKENS: dict[MediaKind, int] = {"image": 800, "audio": 1_000, "video": 4_0
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """Counts the tokens of text."""
+    """Counts the tokens of text.
+
+    One that has a method `count_prompt(text)` too is asked by it for texts that a chat template wrote, in which each
+    control token is one token, and not the text that it is for `count`.
+    """
 
     @property
     def name(self) -> str:
@@ -72,6 +77,12 @@ ESTIMATE = EstimateCounter()
 def is_counter(given: object) -> bool:
     """Return whether this counts tokens; a text has a `count` too, of something else."""
     return hasattr(given, "estimated") and callable(getattr(given, "count", None))
+
+
+def prompt_count(counter: TokenCounter) -> Callable[[str], int]:
+    """Return what counts the tokens of a text that a chat template wrote."""
+    count: Callable[[str], int] = getattr(counter, "count_prompt", counter.count)
+    return count
 
 
 COUNTER_EXPECTED = (

@@ -11,6 +11,7 @@ from agentkit_prompts.errors import PromptError, brief, check_types, nearest
 
 if TYPE_CHECKING:
     import tiktoken
+    from tokenizers import Tokenizer
 from agentkit_prompts.regular_files import read_regular_text
 
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
@@ -23,14 +24,16 @@ _MAX_CHARACTERS = 1 << 22
 class _Exact:
     """Counts by a real tokenizer, each text once."""
 
-    __slots__ = ("_characters", "_known", "_tokenize", "name")
+    __slots__ = ("_characters", "_known", "_known_prompts", "_tokenize", "_tokenize_prompt", "name")
 
     estimated = False
 
-    def __init__(self, name: str, tokenize: Callable[[str], int]) -> None:
+    def __init__(self, name: str, tokenize: Callable[[str], int], tokenize_prompt: Callable[[str], int]) -> None:
         self.name = name
         self._tokenize = tokenize
+        self._tokenize_prompt = tokenize_prompt
         self._known: dict[str, int] = {}
+        self._known_prompts: dict[str, int] = {}
         self._characters = 0
 
     def count(self, text: str) -> int:
@@ -40,16 +43,28 @@ class _Exact:
             PromptError: The tokenizer cannot take the text.
         """
         tokens = self._known.get(text)
-        if tokens is None:
-            try:
-                tokens = self._tokenize(text)
-            except Exception as error:
-                raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
-            self._characters += len(text)
-            if self._characters > _MAX_CHARACTERS:
-                self._known = {}
-                self._characters = len(text)
-            self._known[text] = tokens
+        return self._counted(text, self._known, self._tokenize) if tokens is None else tokens
+
+    def count_prompt(self, text: str) -> int:
+        """Return the number of tokens of what a chat template wrote: each special token in the text is one.
+
+        Raises:
+            PromptError: The tokenizer cannot take the text.
+        """
+        tokens = self._known_prompts.get(text)
+        return self._counted(text, self._known_prompts, self._tokenize_prompt) if tokens is None else tokens
+
+    def _counted(self, text: str, known: dict[str, int], tokenize: Callable[[str], int]) -> int:
+        try:
+            tokens = tokenize(text)
+        except Exception as error:
+            raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
+        self._characters += len(text)
+        if self._characters > _MAX_CHARACTERS:
+            self._known.clear()
+            self._known_prompts.clear()
+            self._characters = len(text)
+        known[text] = tokens
         return tokens
 
     def __repr__(self) -> str:
@@ -76,8 +91,15 @@ class TiktokenCounter(_Exact):
             raise PromptError(
                 f"TiktokenCounter: expected the name of an encoding or an Encoding, got {brief(encoding)}"
             )
-        encode = encoding.encode_ordinary
-        super().__init__(encoding.name, lambda text: len(encode(text)))
+        encode, encode_all = encoding.encode_ordinary, getattr(encoding, "encode", None)
+
+        def tokenize(text: str) -> int:
+            return len(encode(text))
+
+        def tokenize_prompt(text: str) -> int:
+            return tokenize(text) if encode_all is None else len(encode_all(text, allowed_special="all"))
+
+        super().__init__(encoding.name, tokenize, tokenize_prompt)
 
 
 def _encoding(name: str) -> tiktoken.Encoding:
@@ -122,12 +144,20 @@ class TokenizersCounter(_Exact):
             raise PromptError(f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})") from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
+        whole: list[Tokenizer] = []
+
+        def tokenize_prompt(text: str) -> int:
+            if not whole:
+                whole.append(Tokenizer.from_str(tokenizer.to_str()))
+            return _size(whole[0], text)
+
         tokenizer.encode_special_tokens = True
+        name = file.parent.name if file.stem == "tokenizer" and file.parent.name else file.stem
+        super().__init__(name, lambda text: _size(tokenizer, text), tokenize_prompt)
 
-        def tokenize(text: str) -> int:
-            try:
-                return len(tokenizer.encode(text, add_special_tokens=False))
-            except TypeError:  # lone surrogates, which no UTF-8 text has
-                return len(tokenizer.encode(clean(text), add_special_tokens=False))
 
-        super().__init__(file.parent.name if file.stem == "tokenizer" and file.parent.name else file.stem, tokenize)
+def _size(tokenizer: Tokenizer, text: str) -> int:
+    try:
+        return len(tokenizer.encode(text, add_special_tokens=False))
+    except TypeError:  # lone surrogates, which no UTF-8 text has
+        return len(tokenizer.encode(clean(text), add_special_tokens=False))

@@ -65,6 +65,13 @@ def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> N
         _ = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS).control_tokens
 
 
+def test_limits_that_are_enough_for_one_rendering_are_enough_to_get_to_know_a_template() -> None:
+    template = JinjaChatTemplate(SAYS, limits=Limits(steps=80))
+    assert "user:" in template.control_tokens
+    assert template.diagnose()
+    assert template.render(TALK[:1]) == "user: add 2"
+
+
 def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings: list[Bounds]) -> None:
     template = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS)
     template.diagnose()

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.prompts import (
+    Conversation,
     Layers,
+    Message,
     PromptContext,
     PromptError,
     TiktokenCounter,
@@ -20,6 +22,9 @@ from agentkit.prompts import (
     TokenizersCounter,
     compose,
 )
+from agentkit.prompts.chat_templates import JinjaChatTemplate
+from agentkit_prompts.composition.targets.chat_text import text_tokens
+from agentkit_prompts.tokens.counter import ESTIMATE, prompt_count
 from tests.prompts.laws import law
 
 tiktoken = pytest.importorskip("tiktoken")
@@ -67,9 +72,52 @@ def test_a_special_token_in_the_text_is_text(counter: TokenCounter) -> None:
     assert counter.count("ab<|end|>") == len("ab<|end|>") - 1
 
 
+def test_a_special_token_that_a_chat_template_wrote_is_one_token(counter: TokenCounter) -> None:
+    count = prompt_count(counter)
+    assert count("ab<|end|>ab<|end|>") == 4
+    assert count("abxé") == counter.count("abxé")
+    assert (count("\ud800<|end|>"), counter.count("<|end|>")) == (4, len("<|end|>"))
+
+
+def test_the_tokens_of_a_final_text_are_those_of_the_model_and_untrusted_text_is_text(file: Path) -> None:
+    counter, own = TokenizersCounter(file), tokenizers.Tokenizer.from_file(str(file))
+    own.no_truncation()
+    own.no_padding()
+    template = JinjaChatTemplate(
+        "{% for m in messages %}<|end|>{{ m.role }}:{{ m.content }}{% endfor %}", eos_token="<|end|>"
+    )
+    for user in ("ab", "ab <|end|> ab"):
+        composition = compose(Layers("Rules."), PromptContext(user_input=user), tokenizer=counter)
+        text = composition.to_text(template)
+        assert text.count("<|end|>") == 2
+        assert text_tokens(composition, template) == len(own.encode(text, add_special_tokens=False))
+
+
+def test_messages_that_are_written_one_by_one_are_counted_as_their_text_is(tmp_path: Path) -> None:
+    marks = ["<|im_start|>", "<|im_end|>"]
+    encoding = tiktoken.Encoding(
+        "chatml",
+        pat_str=r"\s?\w+|\W",
+        mergeable_ranks=BYTES,
+        special_tokens={mark: 300 + number for number, mark in enumerate(marks)},
+    )
+    history = Conversation([Message("user", "One?"), Message("assistant", "Two."), Message("user", marks[0])])
+    ctx = PromptContext(user_input="Three?", conversation=history)
+    composition = compose(Layers("Rules."), ctx, tokenizer=TiktokenCounter(encoding))
+    text = composition.to_text("qwen2d5")
+    assert text_tokens(composition, "qwen2d5") == len(encoding.encode(text, allowed_special="all"))
+    plain = len(encoding.encode_ordinary(text))
+    assert plain - text_tokens(composition, "qwen2d5") == sum(text.count(mark) * (len(mark) - 1) for mark in marks)
+
+
+def test_a_counter_without_a_count_for_prompts_counts_them_as_texts() -> None:
+    assert prompt_count(ESTIMATE)("<|end|>") == ESTIMATE.count("<|end|>")
+
+
 @pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\0", "🍚" * 100, " " * 1_000_000, "x" * 1_000_000])
 def test_any_text_can_be_counted(counter: TokenCounter, text: str) -> None:
     assert counter.count(text) > 0
+    assert prompt_count(counter)(text) > 0
 
 
 @law
@@ -96,6 +144,7 @@ def test_a_text_is_tokenized_once_until_too_much_is_remembered() -> None:
     for number in range(5):
         counter.count(f"{number}" * 1_000_000)
     assert [counter.count("ab"), encoding.asked] == [2, 7]
+    assert [counter.count_prompt("ab"), counter.count_prompt("ab"), encoding.asked] == [2, 2, 8]
 
 
 def test_a_composition_is_fitted_by_it(counter: TokenCounter) -> None:

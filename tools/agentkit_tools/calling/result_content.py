@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import BaseModel
 from pydantic_core import to_json, to_jsonable_python
 
+from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.parts import File, Media, Part, Text
 from agentkit_prompts.context.wire.clean import clean
 
@@ -22,6 +23,8 @@ __all__ = ["Collected", "Content", "collect", "cut", "gather", "to_content"]
 
 Content: TypeAlias = str | tuple[Part, ...]
 
+_DOCUMENT = ("label", "title", "text", "source", "metadata")
+"""What a model reads of a document that a tool returned."""
 _MAX_ITEMS = 100_000
 """Of an iterator inside of a result."""
 _MAX_READ = 1_000_000
@@ -75,6 +78,8 @@ def _plain(value: Any) -> Any:
         return sorted(value, key=lambda item: json.dumps(item, default=_plain, sort_keys=True))
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Document) and value.image is None:
+        return {name: getattr(value, name) for name in _DOCUMENT if getattr(value, name)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

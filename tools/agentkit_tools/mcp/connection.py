@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from contextvars import Context
 from threading import Lock
 from time import monotonic
@@ -20,6 +20,7 @@ from weakref import WeakSet, finalize
 
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
 from agentkit_tools.mcp.loop_thread import LoopThread, retrieve
+from agentkit_tools.mcp.pace import Pace
 from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
@@ -136,6 +137,12 @@ class _Sessions:
     async def run(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> T:
         start = monotonic()
         session = await self._session()
+        with session.pace.call():
+            return await self._answer(session, work, start, seconds)
+
+    async def _answer(
+        self, session: _Session, work: Callable[[Client], Awaitable[T]], start: float, seconds: float | None
+    ) -> T:
         asked = asyncio.ensure_future(work(session.client))  # what waits here learns at once that it is cancelled
         asked.add_done_callback(retrieve)
         try:
@@ -235,6 +242,7 @@ class _Session:
     def __init__(self, target: Target, stderr: StderrTail, changed: Callable[[], None]) -> None:
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
+        self.pace = Pace()
         self.error: BaseException | None = None
         self.fault: MCPServerError | None = None
         """What the server did that no server may, where that ended the session."""
@@ -265,7 +273,8 @@ class _Session:
     async def _probe(self, seconds: float) -> None:
         asked = asyncio.ensure_future(self.client.list_tools())
         asked.add_done_callback(retrieve)  # an error is an answer, too
-        await asyncio.wait((asked,), timeout=seconds)
+        with self.pace.call():
+            await asyncio.wait((asked,), timeout=seconds)
         if not asked.done():
             self.closing.set()
             asked.cancel()  # nobody waits for it: it tells a server first, which may not read
@@ -277,9 +286,12 @@ class _Session:
         for name in ("mcp", "client"):  # the SDK's loggers: silent unless the application configures logging
             logging.getLogger(name).addHandler(_SILENCE)
         info = Implementation(name="agentkit", version="0")
-        transport = self._target.transport(self._stderr, self._ended)
+        transport = self._target.transport(self._stderr, self.pace, self._ended)
         try:
-            async with Client(transport, cache=None, client_info=info, message_handler=self._receive) as client:
+            async with AsyncExitStack() as stack:
+                with self.pace.call():  # which who waits for the session bounds
+                    made = Client(transport, cache=None, client_info=info, message_handler=self._receive)
+                    client = await stack.enter_async_context(made)
                 client.session.validate_tool_result = _unchecked  # type: ignore[method-assign]
                 self.client = client
                 listening = asyncio.create_task(self._listen(client))

@@ -21,6 +21,7 @@ import httpx2
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 from agentkit_tools.mcp.bounded_lines import MAX_VALUES, values_in
+from agentkit_tools.mcp.pace import Pace
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -110,13 +111,14 @@ class HTTPMessages:
 class HTTPClient(httpx2.AsyncClient):
     """Waits for answers as long as somebody wants them, and reads no more of them than is useful."""
 
-    def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None) -> None:
+    def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: Pace) -> None:
         super().__init__(
             auth=auth,
             headers={"Accept-Encoding": "identity", **headers},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS),
-            event_hooks={"request": [_pause], "response": [_limit]},
+            event_hooks={"request": [_pause], "response": [self._limit]},
         )
+        self._pace = pace
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Return the answer, or one of the status 408 where none begins in time: 1xx after 1xx is not one yet."""
@@ -124,12 +126,21 @@ class HTTPClient(httpx2.AsyncClient):
         seconds = _SILENCE_SECONDS
         if request.method == "DELETE":
             seconds = _BYE_SECONDS
+        elif request.method == "GET":
+            seconds = _CONNECT_SECONDS
+            await self._pace.rest()
         elif request.method == "POST" and not exchange.asks:
             seconds = _TOLD_SECONDS
         try:
             return await exchange.wait(partial(super().send, request, **options), seconds)
         except TimeoutError:
             return httpx2.Response(httpx2.codes.REQUEST_TIMEOUT, request=request)
+
+    async def _limit(self, response: httpx2.Response) -> None:
+        """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        exchange = _EXCHANGE.get() or _Exchange()
+        response.stream = _Limited(response.headers, response.stream, exchange, self._pace)
 
 
 async def _pause(request: httpx2.Request) -> None:
@@ -138,20 +149,15 @@ async def _pause(request: httpx2.Request) -> None:
         await asyncio.sleep(_AGAIN_SECONDS)
 
 
-async def _limit(response: httpx2.Response) -> None:
-    """Make an answer fail that is larger than anything useful, or could become so when it is unpacked."""
-    assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _Limited(response.headers, response.stream, _EXCHANGE.get() or _Exchange())
-
-
 class _Limited(httpx2.AsyncByteStream):
     """The body of an answer, up to what may be read of it, until its exchange ends."""
 
-    def __init__(self, headers: httpx2.Headers, inner: httpx2.AsyncByteStream, exchange: _Exchange) -> None:
+    def __init__(self, headers: httpx2.Headers, inner: httpx2.AsyncByteStream, exchange: _Exchange, pace: Pace) -> None:
         self._encoding = headers.get("Content-Encoding", "identity")
         self._is_events = headers.get("Content-Type", "").startswith("text/event-stream")
         self._inner = inner
         self._exchange = exchange
+        self._pace = pace
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._encoding.lower() != "identity":
@@ -172,6 +178,7 @@ class _Limited(httpx2.AsyncByteStream):
 
     async def _next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
         """Return the next piece; None is the end."""
+        await self._pace.rest()
         try:
             return await self._exchange.wait(partial(anext, pieces, None))
         except TimeoutError:

@@ -18,6 +18,7 @@ from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded
 from agentkit_tools.mcp.listed_tools import readable
+from agentkit_tools.mcp.pace import Pace
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
@@ -152,16 +153,16 @@ class Target:
         return f"MCP server {self.name}: {command!r} is no program that can be started"
 
     def transport(
-        self, stderr: StderrTail, ended: Callable[[MCPServerError | None], None]
+        self, stderr: StderrTail, pace: Pace, ended: Callable[[MCPServerError | None], None]
     ) -> AbstractAsyncContextManager[Any]:
         """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes.
 
         It is given what the server did that no server may, where that is why.
         """
-        return _watched(self._open(stderr), self.name, ended, self.masked)
+        return _watched(self._open(stderr, pace), self.name, pace, ended, self.masked)
 
     @asynccontextmanager
-    async def _open(self, stderr: StderrTail) -> AsyncIterator[Any]:
+    async def _open(self, stderr: StderrTail, pace: Pace) -> AsyncIterator[Any]:
         server: Any = self._server
         if isinstance(server, str):
             from mcp.client.streamable_http import streamable_http_client
@@ -170,7 +171,7 @@ class Target:
 
             address = BareAddress.of(server)
             async with (
-                HTTPClient(self._headers, address.auth) as client,
+                HTTPClient(self._headers, address.auth, pace) as client,
                 streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_BYTES) as (read, write),
             ):
                 yield read, HTTPMessages(write)
@@ -259,6 +260,7 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
 async def _watched(
     inner: AbstractAsyncContextManager[Any],
     name: str,
+    pace: Pace,
     ended: Callable[[MCPServerError | None], None],
     mask: Callable[[str], str],
 ) -> AsyncIterator[Any]:
@@ -273,6 +275,7 @@ async def _watched(
             fault = None
             try:
                 async for message in read:
+                    await pace.rest()
                     if getattr(getattr(message, "message", None), "method", None) == TOO_LONG:
                         text = (
                             f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters, or of more"

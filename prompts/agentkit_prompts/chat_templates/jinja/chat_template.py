@@ -169,7 +169,7 @@ class JinjaChatTemplate:
             if is_sure or holds_all(text, data):
                 return text
         prompt = bool(add_generation_prompt)
-        shared = self._shared()
+        shared = SharedLimits(self.limits) if self.limits is not None else None
 
         def again(changed: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None) -> str:
             return self.run(source, changed, tools, prompt, variables, shared=shared)
@@ -272,17 +272,16 @@ class JinjaChatTemplate:
 
     def _probe(self, source: str) -> Probe:
         if source not in self._probes:
-            shared = self._shared(_MAX_PROBE_CHARS)
+            limits = self.limits
+            if limits is not None and limits.steps < CHAT_LIMITS.steps:  # what one rendering needs may be less
+                limits = replace(limits, steps=CHAT_LIMITS.steps)
+            shared = SharedLimits(limits, _MAX_PROBE_CHARS) if limits is not None else None
 
             def render(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None, prompt: bool) -> str:
                 return self.run(source, messages, tools, prompt, self._variables, shared=shared)
 
             self._probes[source] = Probe(render, source)
         return self._probes[source]
-
-    def _shared(self, output_chars: int | None = None) -> SharedLimits | None:
-        """Return limits of renderings that nobody asked for: together they do no more than one that somebody did."""
-        return SharedLimits(self.limits, output_chars) if self.limits is not None else None
 
     def _source(self, tools: Sequence[Any] | None) -> str:
         return self.named.get(_WITH_TOOLS, self.source) if tools is not None else self.source

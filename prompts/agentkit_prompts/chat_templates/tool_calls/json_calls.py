@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["decoded", "deepseek_calls", "json_calls", "kimi_calls", "named_call", "only_json"]
+__all__ = ["decoded", "deepseek_calls", "json_calls", "json_goes_on", "kimi_calls", "named_call", "only_json"]
 
 _JSON = json.JSONDecoder()
 _NAME = re.compile(r"\s*+([\w.:/-]++)\s*+")
@@ -130,14 +130,32 @@ def decoded(text: str, start: int) -> tuple[object, int] | None:
         try:
             value, end = _JSON.raw_decode(piece)
         except json.JSONDecodeError as error:
-            is_cut = error.msg.startswith("Unterminated string") or error.pos >= len(piece) - _MAX_TOKEN
-            if start + size >= len(text) or not is_cut:
+            if start + size >= len(text) or not _is_cut(error, len(piece)):
                 return None
             size *= 4
         except (ValueError, RecursionError):
             return None
         else:
             return value, start + end
+
+
+def json_goes_on(text: str, start: int, closing: str = "") -> bool:
+    """Return whether the end of a text cuts objects and lists that follow each other, or what closes them."""
+    while True:
+        start = end_of(_SKIPPED, text, start)
+        if text[start : start + 1] not in ("{", "["):
+            return bool(closing) and len(text) - start < len(closing) and closing.startswith(text[start:])
+        try:
+            start = _JSON.raw_decode(text, start)[1]
+        except json.JSONDecodeError as error:
+            return _is_cut(error, len(text))
+        except (ValueError, RecursionError):
+            return False
+
+
+def _is_cut(error: json.JSONDecodeError, size: int) -> bool:
+    """Return whether a text of this size is no JSON because it ends too early."""
+    return error.msg.startswith("Unterminated string") or error.pos >= size - _MAX_TOKEN
 
 
 def _values(text: str, start: int) -> Iterator[tuple[object, int]]:

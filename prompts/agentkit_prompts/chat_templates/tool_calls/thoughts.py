@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["THOUGHT_TAGS"]
+__all__ = ["THOUGHT_TAGS", "is_open_thought", "opens_thought"]
 
 THOUGHT_TAGS = (
     ("<think>", "</think>"),
@@ -14,3 +14,15 @@ THOUGHT_TAGS = (
     ("◁think▷", "◁/think▷"),
 )
 """What opens a thought, and what ends it. The first is often the end of the prompt, and the second alone is written."""
+
+
+def opens_thought(prompt: str) -> bool:
+    """Return whether a prompt ends in what opens a thought."""
+    return prompt.rstrip().endswith(tuple([opening for opening, _ in THOUGHT_TAGS]))
+
+
+def is_open_thought(text: str, *, is_opened: bool = False) -> bool:
+    """Return whether a reply is nothing but a thought without an end; `is_opened` where the prompt has opened it."""
+    if any(closing in text for _, closing in THOUGHT_TAGS):
+        return False
+    return is_opened or text.lstrip().startswith(tuple([opening for opening, _ in THOUGHT_TAGS]))

@@ -32,12 +32,12 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.wire_tools import openai_tool
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
-    from agentkit_prompts.tokens.counter import TokenCounter
 
 __all__ = ["text_by_message", "tokens_by_message"]
 
@@ -73,10 +73,10 @@ def tokens_by_message(
     composition: Contents, template: object, kwargs: Mapping[str, Any], *, is_guarded: bool
 ) -> int | None:
     """Return how many tokens that text has, counted message by message and those of the conversation once."""
-    counter = composition.counter
+    count_text = prompt_count(composition.counter)
 
     def count(pieces: Iterator[str | _Head | _Written]) -> int:
-        return sum(counter.count(piece) if isinstance(piece, str) else piece.tokens(counter) for piece in pieces)
+        return sum(count_text(piece) if isinstance(piece, str) else piece.tokens(count_text) for piece in pieces)
 
     return _by_message(composition, template, kwargs, is_guarded, count)
 
@@ -349,9 +349,9 @@ class _Head:
         section = self.section
         return self.writer(None, self.tools) if section is None else section.derive(self.writer, self.tools)
 
-    def tokens(self, counter: TokenCounter) -> int:
+    def tokens(self, count_text: Callable[[str], int]) -> int:
         """Count the text; of a section once."""
-        count = _HeadTokens(self.writer, counter.count)
+        count = _HeadTokens(self.writer, count_text)
         return count(None, self.tools) if self.section is None else self.section.derive(count, self.tools)
 
 
@@ -385,11 +385,11 @@ class _Written:
             texts[last] += closing
         return "".join(texts)
 
-    def tokens(self, counter: TokenCounter) -> int:
+    def tokens(self, count_text: Callable[[str], int]) -> int:
         """Count the text; what a message has is kept with its conversation."""
-        total = self.messages.total(_MessageTokens(self.writer, counter.count))
+        total = self.messages.total(_MessageTokens(self.writer, count_text))
         if runs := self._runs():
-            total += len(runs) * sum(map(counter.count, self.writer.frame.template.results()))
+            total += len(runs) * sum(map(count_text, self.writer.frame.template.results()))
         return total
 
     def _runs(self) -> list[tuple[int, int]]:

@@ -34,6 +34,7 @@ from agentkit_prompts.composition.targets.chat_trees import (
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools, with_tools_as_text
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
+from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -108,7 +109,7 @@ def _tokens(composition: Contents, template: ChatTemplate, control_tokens: Polic
         tokens = tokens_by_message(composition, template, kwargs, is_guarded=control_tokens == "escape")
         if tokens is not None:
             return tokens
-    return composition.counter.count(_text(composition, template, control_tokens, kwargs))
+    return prompt_count(composition.counter)(_text(composition, template, control_tokens, kwargs))
 
 
 def _text(composition: Contents, template: ChatTemplate, control_tokens: Policy, kwargs: Mapping[str, Any]) -> str:

@@ -26,6 +26,8 @@ _RESPONSES_PARTS = frozenset(("input_text", "output_text", "input_image", "input
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document"))
 _STEPS = ("_call", "_call_output", "_tool_use", "_tool_result", "_approval_request", "_approval_response", "_tools")
 """How the types of blocks end in which a provider writes down a step that it took itself."""
+_LANGCHAIN_TYPES = frozenset(("human", "ai", "system", "tool", "AIMessageChunk", "HumanMessageChunk", "remove"))
+_LANGCHAIN = ": LangChain's convert_to_openai_messages(messages) writes its messages in a form that is read here"
 _OTHER_STEPS = frozenset(("reasoning", "item_reference", "compaction", "container_upload", "search_result"))
 
 
@@ -261,7 +263,8 @@ class _Reader(PartReader):
         draft = self._reply or _Draft(where)
         if not self._work(item, draft, where):
             known = ("message", "function_call", "function_call_output", *_OTHER_STEPS)
-            self.problems.append(f"{where}: unknown type {item['type']!r:.80}{nearest(item['type'], known)}")
+            hint = _LANGCHAIN if item["type"] in _LANGCHAIN_TYPES else nearest(item["type"], known)
+            self.problems.append(f"{where}: unknown type {item['type']!r:.80}{hint}")
         elif self._reply is None:
             self._drafts.append(draft)
             self._reply = draft

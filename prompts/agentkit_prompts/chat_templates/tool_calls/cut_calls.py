@@ -1,0 +1,46 @@
+"""Whether a reply that reached its limit of tokens ends inside a tool call: one that was begun, and goes on nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable
+
+from agentkit_prompts.chat_templates.tool_calls.formats import Form
+from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
+from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, end_of
+
+__all__ = ["is_cut_call", "is_cut_list"]
+
+_BEGUN = re.compile(r"\s*+(?:`{0,2}\Z|[{\[<]|```|[\w.:/-]++\s*+(?:\Z|[({<>\[=]))")
+"""How all forms go on behind what opens them, and a sentence that only names what opens them does not."""
+_NAMED_IN_JSON = re.compile(
+    r'[\s\[]*+\{(?:\s*+"type"\s*+:\s*+"function"\s*+,)?(?:\s*+"function"\s*+:\s*+\{)?\s*+"name"\s*+:\s*+"([^"\\]++)"'
+)
+_NAMED_IN_PYTHON = re.compile(r"\s*+\[\s*+([^\W\d]\w*+(?:[.:/-]\w++)*+)\s*+\(")
+
+
+def is_cut_call(text: str, at: int, forms: Iterable[Form]) -> bool:
+    """Return whether one of the forms opens a call at `at` that the end of the text cuts."""
+    return any(text.startswith(form.opening, at) and _goes_on(text, at, form) for form in forms)
+
+
+def is_cut_list(text: str, tools: Container[str], *, may_be_python: bool) -> bool:
+    """Return whether a reply is nothing but the beginning of calls, the first one of a tool there is."""
+    named = _NAMED_IN_JSON.match(text)
+    if named is not None and named[1] in tools:
+        return json_goes_on(text, 0)
+    named = _NAMED_IN_PYTHON.match(text) if may_be_python else None
+    return named is not None and named[1] in tools
+
+
+def _goes_on(text: str, at: int, form: Form) -> bool:
+    start = at + len(form.opening) - form.kept
+    if _BEGUN.match(text, start) is None:
+        return False
+    body = end_of(SPACE, text, start)
+    if not form.closing:
+        first = body if text[body : body + 1] in ("{", "[") else text.find("{", body)
+        return first < 0 or json_goes_on(text, first)
+    if text.startswith("{", body):  # a text in it may hold what closes a call
+        return json_goes_on(text, body, form.closing)
+    return text.find(form.closing, body) < 0

@@ -1,0 +1,198 @@
+"""Raw completions that reach their limit of tokens: half a call and half a thought are no answers, half a text is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, CompletionModel, tool
+from agentkit.models.completion.functionary import FunctionaryReply
+from agentkit.models.completion.harmony import HarmonyReply
+from agentkit.models.completion.text_tool_calls import TextToolCalls
+from agentkit.models.model_errors import ModelReplyCut
+from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
+from agentkit_prompts.composition.composition import Composition
+from tests.models.asking import ask, both, composed
+from tests.models.raw import ChatML, raw_model
+from tests.models.test_tool_call_formats import DOCUMENTED, RICH, SCHEMAS
+from tests.servers import ChatServer, completes, serve
+
+CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>'
+HARMONY = (
+    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather"
+    ' <|constrain|>json<|message|>{"city": "Oslo"}'
+)
+FUNCTIONARY = 'all\nLet me see.>>>get_weather\n{"city": "Oslo"}'
+NO_OPENING = 5
+"""Characters of what opens a call that are still taken for text."""
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ChatServer]:
+    with serve() as running:
+        yield running
+
+
+def cut(model: CompletionModel, composition: Composition, *, stream: bool = False) -> ModelReplyCut:
+    with pytest.raises(ModelReplyCut) as caught:
+        ask(model, composition, (lambda text: None) if stream else None)
+    return caught.value
+
+
+def ended(said: str, format: str | None, size: int) -> TextToolCalls:
+    inside = TextToolCalls(SCHEMAS, format)
+    shown = "".join([inside.add(said[at : at + size]) for at in range(0, len(said), size)])
+    shown += inside.end(at_limit=True)
+    assert said.startswith(shown) or inside.calls
+    return inside
+
+
+@pytest.mark.parametrize("any_format", [False, True])
+@pytest.mark.parametrize(("format", "said"), [*DOCUMENTED, *RICH])
+def test_wherever_a_call_is_cut_it_is_read_or_said_to_be_cut(format: str, said: str, any_format: bool) -> None:
+    blank = len(said) - len(said.lstrip())
+    # A list of calls alone is known by the name of a tool.
+    first = said.index("(") + 1 if said[blank] == "[" else blank + NO_OPENING
+    for end in range(first, len(said)):
+        inside = ended(said[:end], None if any_format else format, 7)
+        assert inside.is_cut or inside.calls, said[:end]
+
+
+@pytest.mark.parametrize(("format", "said"), [*DOCUMENTED, *RICH])
+def test_whole_calls_are_not_cut(format: str, said: str) -> None:
+    assert not ended(said, format, 1000).is_cut
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Hello, I am",
+        "<tool_call> opens a call, and then",
+        "Write `<tool_call>` in front and `</tool_call>` behind it, so that",
+        "<tool_call>add(2, 3)</tool_call> is no call, because",
+        '{"answer": [1, 2',
+        '{"name": "Be',
+        "[1, 2, 3",
+        "a < b and b <",
+        "[TOOL_CALLS] is what Mistral writes, while",
+        "<think>I could write <tool_call>",
+        '<tool_call>{"name": 7} cannot be',
+        "functools[0] is",
+    ],
+)
+def test_half_a_text_is_no_half_call(said: str) -> None:
+    for size in (1, 1000):
+        inside = TextToolCalls(SCHEMAS)
+        shown = "".join([inside.add(said[at : at + size]) for at in range(0, len(said), size)])
+        assert shown + inside.end(at_limit=True) == said
+        assert not inside.is_cut
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"name": "get_time", "arguments": {"city',
+        '[{"type": "function", "function": {"name": "get_time", "arguments": {"city": "</tool_call>',
+        "[get_time(city='Li",
+        '<tool_call>{"name": "get_time", "arguments": {"city": "</tool_call>',
+        '<tool_call>{"name": "get_time", "arguments": {"city": "<tool_call>',
+        "<tool_call>",
+        "Well. <tool_c",
+        '<tool_call>{"name": "get_time", "arguments": {}}</tool_call><tool_call>{"na',
+        '[TOOL_CALLS]get_time[ARGS]{}[TOOL_CALLS]get_weather[ARGS]{"ci',
+    ],
+)
+def test_half_a_call_is_told_in_whatever_pieces_it_came(said: str) -> None:
+    for size in (1, 3, 1000):
+        assert ended(said, None, size).is_cut
+
+
+def test_a_message_of_harmony_is_read_or_said_to_be_cut() -> None:
+    for end in range(HARMONY.index("to=") + 4, len(HARMONY) + 1):
+        inside = HarmonyReply()
+        shown = inside.add(HARMONY[:end]) + inside.end(at_limit=True)
+        assert shown == ""
+        assert inside.is_cut == (end < len(HARMONY))
+
+
+def test_a_message_of_functionary_is_read_or_said_to_be_cut() -> None:
+    for end in range(FUNCTIONARY.index(">>>") + 4, len(FUNCTIONARY) + 1):
+        inside = FunctionaryReply(SCHEMAS)
+        shown = inside.add(FUNCTIONARY[:end]) + inside.end(at_limit=True)
+        assert shown == "Let me see."
+        assert inside.is_cut == (end < len(FUNCTIONARY))
+
+
+@both
+def test_a_reply_that_ends_inside_a_call_is_an_error_as_that_of_a_chat_is(server: ChatServer, stream: bool) -> None:
+    name = server.on("half-call", completes("Let me see." + CALL[:40], "length"))
+    error = cut(raw_model(server, name), composed(tools=[add.spec]), stream=stream)
+    assert error.text == "Let me see."
+    assert "inside a tool call" in str(error) and "max_tokens" in str(error)
+
+
+@both
+def test_half_a_call_is_not_heard_as_text(server: ChatServer, stream: bool) -> None:
+    name = server.on("half-heard", completes("Let me see." + CALL[:40], "length"))
+    heard: list[str] = []
+    with pytest.raises(ModelReplyCut):
+        ask(raw_model(server, name), composed(tools=[add.spec]), heard.append if stream else None)
+    assert "".join(heard) == ("Let me see." if stream else "")
+
+
+def test_a_call_that_is_whole_at_the_limit_is_called(server: ChatServer) -> None:
+    name = server.on("whole-call", completes(CALL.removesuffix("\n</tool_call>"), "length"))
+    reply = ask(raw_model(server, name), composed(tools=[add.spec]))
+    assert [call.arguments for call in reply.message.tool_calls] == ['{"a": 2, "b": 3}']
+
+
+def test_a_broken_call_that_was_not_cut_stays_text(server: ChatServer) -> None:
+    name = server.on("broken-call", completes(CALL[:40]))
+    assert ask(raw_model(server, name), composed(tools=[add.spec])).message.text == CALL[:40]
+
+
+def test_a_run_ends_with_the_error_and_not_with_half_a_call(server: ChatServer) -> None:
+    name = server.on("half-run", completes(CALL[:40], "length"))
+    agent = Agent(CompletionModel(name, "qwen2d5", base_url=server.url), tools=[add])
+    with pytest.raises(ModelReplyCut):
+        agent.run_sync("2 + 3?")
+
+
+OPENING = JinjaChatTemplate(
+    "{{ tools or '' }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    "{% if add_generation_prompt %}[A]<think>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "said", "is_cut"),
+    [
+        (ChatML(), "<think>\nTwo and", True),
+        (ChatML(), "\n[THINK]Two and", True),
+        (ChatML(), "<think>Two.</think>It is", False),
+        (ChatML(), "It is <think>", False),
+        (OPENING, "Two and", True),
+        (OPENING, "Two.\n</think>\n\nIt is", False),
+    ],
+)
+@pytest.mark.parametrize("tools", [[], [add.spec]], ids=["", "tools"])
+def test_a_reply_that_is_nothing_but_half_a_thought_is_cut(
+    server: ChatServer, template: Any, said: str, is_cut: bool, tools: list[Any]
+) -> None:
+    model = raw_model(server, server.on("half-thought", completes(said, "length")), chat_template=template)
+    if is_cut:
+        error = cut(model, composed(tools=tools))
+        assert "thinking" in str(error) and error.text == said
+    else:
+        reply = ask(model, composed(tools=tools))
+        assert (reply.message.text, reply.finish_reason) == (said, "length")
+    whole = raw_model(server, server.on("thought", completes(said)), chat_template=template)
+    assert ask(whole, composed(tools=tools)).message.text == said
