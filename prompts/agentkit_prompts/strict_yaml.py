@@ -33,6 +33,13 @@ def strict_loader() -> Any:
             self.depth -= 1
             return node
 
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            try:
+                return super().construct_object(node, deep=deep)
+            except (ArithmeticError, LookupError, ValueError):  # which may show the value: a key, in some files
+                what = f"the value is no {node.tag.rpartition(':')[2][:40]}"
+                raise yaml.MarkedYAMLError(None, None, what, node.start_mark) from None
+
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             mapping = super().construct_mapping(node, deep=deep)
             if len(mapping) < len(node.value):
@@ -60,6 +67,6 @@ def strict_loader() -> Any:
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:bool", re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF")
+        "tag:yaml.org,2002:bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), list("tTfF")
     )
     return Loader

@@ -75,3 +75,11 @@ def test_of_thousands_of_problems_the_first_are_named(tmp_path: Path) -> None:
     with pytest.raises(AgentFileError, match=r"and [0-9,]+ more$") as caught:
         load_agent(tmp_path / "agent.yaml")
     assert len(caught.value.problems) > 3_000 and len(str(caught.value)) < 100_000
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "bool"])
+def test_a_key_whose_tag_says_that_it_is_something_else_is_in_no_error(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "agent.yaml").write_text(f"model: {{provider: openai, model: x, api_key: !!{kind} secret-9}}")
+    with pytest.raises(AgentFileError, match=f"the value is no {kind}") as found:
+        load_agent(tmp_path / "agent.yaml")
+    assert "secret-9" not in str(found.value)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
+from agentkit_prompts.ranking.folded_text import folded
 
 __all__ = ["count_terms", "find_terms", "split_words"]
 
@@ -70,7 +71,7 @@ def split_words(text: str, *, heads: bool = False) -> list[str]:
     if text.isascii():
         return text.encode().translate(_ASCII).decode().split()  # in half the time of an expression
     words: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+    for word in _WORD.findall(folded(text)):
         if len(word) > 1 and _RUN.match(word):
             if heads and _SYLLABLE.match(word):
                 words.append(word[0])

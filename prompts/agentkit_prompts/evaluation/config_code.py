@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config_scope import Function, Scope, Unread, variables_of
+from agentkit_prompts.evaluation.config_sizes import Problem, apart, bounded, hashed, together, weigh
 from agentkit_prompts.evaluation.config_values import (
     COMPARE,
     FUNCTIONS,
@@ -20,15 +21,14 @@ from agentkit_prompts.evaluation.config_values import (
     TYPES,
     Imported,
     Opened,
-    Problem,
-    bounded,
     method,
-    weigh,
     written,
 )
 
 __all__ = ["Interpreter"]
 
+_MAX_SOURCE = 3_000_000
+"""Characters of all files of code together: a statement takes some hundred times its length of memory."""
 _MAX_STEPS = 2_000_000
 _MAX_DEPTH = 60
 _MAX_SECONDS = 20.0
@@ -57,6 +57,7 @@ class Interpreter:
         self._imported = imported
         self._opened = opened
         self._steps = 0
+        self._chars = 0
         self._depth = 0
         self._end = time.thread_time() + _MAX_SECONDS
 
@@ -66,6 +67,9 @@ class Interpreter:
         Raises:
             InContextError: It is not Python, or does too much.
         """
+        self._chars += len(source)
+        if self._chars > _MAX_SOURCE:
+            raise InContextError(f"{file}: the configuration has more than {_MAX_SOURCE:,} characters of code")
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -75,12 +79,19 @@ class Interpreter:
         for node in tree.body:
             try:
                 self._statement(node, scope)
+            except InContextError:
+                raise
             except (Problem, _Leave) as error:
-                for name in variables_of(node):
-                    scope[name] = Unread(f"{file}, line {node.lineno}: {_cannot(error)}")
+                self._unread(node, scope, file, error)
             except RecursionError as error:
                 raise InContextError(f"{file}, line {node.lineno}: is nested too deeply") from error
+            except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+                self._unread(node, scope, file, Problem(f"{type(error).__name__}: {error}"))
         return dict(scope)
+
+    def _unread(self, node: ast.stmt, scope: Scope, file: str, error: Exception) -> None:
+        for name in variables_of(node):
+            scope[name] = Unread(f"{file}, line {node.lineno}: {_cannot(error)}")
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
@@ -150,7 +161,7 @@ class Interpreter:
         named = {keyword.arg: self._value(keyword.value, scope) for keyword in call.keywords}
         if [*rest, *named.values()] and not {*rest, *named.values()} <= {"r", "rt", "utf-8", "utf8"}:
             raise Problem("a file is opened for reading text in UTF-8 only")
-        self._assign(item.optional_vars, Opened(self._opened(str(path))), scope)
+        self._assign(item.optional_vars, Opened(self._opened(written(path))), scope)
 
     def _for(self, node: ast.For, scope: Scope) -> None:
         for value in self._over(node.iter, scope):
@@ -195,7 +206,7 @@ class Interpreter:
                 if not isinstance(holder, list | dict):
                     raise Problem(f"setting an item of a {type(holder).__name__}")
                 weigh(value)
-                holder[self._value(target.slice, scope)] = value
+                holder[hashed(self._value(target.slice, scope))] = value
                 bounded(holder)
             case _:
                 raise Problem(f"assigning to a {type(target).__name__}")
@@ -233,17 +244,21 @@ class Interpreter:
             case ast.Tuple():
                 return tuple(self._items(node.elts, scope))
             case ast.Set():
-                return set(self._items(node.elts, scope))
+                items = self._items(node.elts, scope)
+                apart(items)
+                return set(map(hashed, items))
             case ast.Dict():
                 made: dict[Any, Any] = {}
                 for key, value in zip(node.keys, node.values, strict=True):
-                    if key is None:
-                        made.update(self._value(value, scope))
+                    if key is not None:
+                        made[hashed(self._value(key, scope))] = self._value(value, scope)
+                    elif isinstance(more := self._value(value, scope), dict):
+                        made.update(more)
                     else:
-                        made[self._value(key, scope)] = self._value(value, scope)
+                        raise Problem(f"** of a {type(more).__name__}")
                 return made
             case ast.JoinedStr():
-                return "".join([self._value(part, scope) for part in node.values])
+                return together(self._value(part, scope) for part in node.values)
             case ast.FormattedValue():
                 spec = self._value(node.format_spec, scope) if node.format_spec is not None else ""
                 return written(self._value(node.value, scope), spec, node.conversion)
@@ -263,7 +278,7 @@ class Interpreter:
             case ast.IfExp():
                 return self._value(node.body if self._value(node.test, scope) else node.orelse, scope)
             case ast.Subscript():
-                return self._value(node.value, scope)[self._value(node.slice, scope)]
+                return self._value(node.value, scope)[hashed(self._value(node.slice, scope))]
             case ast.Slice():
                 parts = (node.lower, node.upper, node.step)
                 return slice(*(None if part is None else self._value(part, scope) for part in parts))
@@ -277,10 +292,10 @@ class Interpreter:
             case ast.ListComp() | ast.GeneratorExp():
                 return [self._value(node.elt, inner) for inner in self._generated(node.generators, scope)]
             case ast.SetComp():
-                return {self._value(node.elt, inner) for inner in self._generated(node.generators, scope)}
+                return {hashed(self._value(node.elt, inner)) for inner in self._generated(node.generators, scope)}
             case ast.DictComp():
                 inners = self._generated(node.generators, scope)
-                return {self._value(node.key, inner): self._value(node.value, inner) for inner in inners}
+                return {hashed(self._value(node.key, inner)): self._value(node.value, inner) for inner in inners}
             case ast.Lambda():
                 return Function(node, scope)
         raise Problem(f"an expression of kind {type(node).__name__}")
@@ -359,7 +374,7 @@ class Interpreter:
 
     def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:
         wanted = args[1] if isinstance(args[1], tuple) else (args[1],)
-        kinds = [TYPES.get(str(one).removeprefix("builtins.")) for one in wanted]
+        kinds = [TYPES.get(one.removeprefix("builtins.")) if isinstance(one, Imported) else None for one in wanted]
         if None in kinds:
             raise Problem("isinstance() with a type that is not built in")
         return isinstance(args[0], tuple(kind for kind in kinds if kind))

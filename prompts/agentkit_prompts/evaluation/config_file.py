@@ -12,15 +12,21 @@ import yaml
 from agentkit_prompts.errors import InContextError, nearest
 from agentkit_prompts.evaluation.config_code import Interpreter
 from agentkit_prompts.evaluation.config_scope import Unread
-from agentkit_prompts.evaluation.config_values import Imported, Problem, weigh
+from agentkit_prompts.evaluation.config_sizes import Problem, apart, weigh
+from agentkit_prompts.evaluation.config_values import Imported
 from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.strict_yaml import strict_loader
 
 __all__ = ["load_config", "load_datasets", "root_of"]
 
 _MAX_FILE = 10_000_000
-"""Bytes of one file."""
+"""Bytes of a file that code opens."""
+_MAX_CODE = 500_000
+"""Bytes of one file of code: its statements take some thousand times as much memory."""
+_MAX_YAML = 1_000_000
+"""Bytes of one file of YAML: reading it takes some seconds."""
 _MAX_FILES = 2_000
+_MAX_PROBLEMS = 20
 _VALUES = (str, int, float, list, tuple, dict, set, type(None))
 _YAML = (".yaml", ".yml")
 
@@ -32,9 +38,13 @@ class _Variables(dict[str, Any]):
         super().__init__()
         self._file = file
         self._unread = {name: value.why for name, value in read.items() if isinstance(value, Unread)}
-        for name, value in read.items():
-            if isinstance(value, _VALUES) and not isinstance(value, Imported) and not name.startswith("__"):
-                self[name] = _plain(value)
+        held = {
+            name: value
+            for name, value in read.items()
+            if isinstance(value, _VALUES) and not isinstance(value, Imported) and not name.startswith("__")
+        }
+        weigh(held)
+        self.update(_copied(held))
 
     def __missing__(self, name: object) -> Any:
         raise InContextError(self._unread.get(str(name)) or f"{self._file}: no {name!r}{nearest(str(name), self)}")
@@ -108,20 +118,29 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     if not lists and _is_dataset(variables):
         lists = [[dict(variables)]]
     if problems := variables.unread():
-        raise InContextError("; ".join(problems))
+        raise InContextError(_some(problems))
     if not lists:
         listed = ", ".join(list(variables)[:10]) or "nothing"
         raise InContextError(f"{path}: no list of datasets with infer_cfg and reader_cfg; there is: {listed}")
     found = [entry for held in lists for entry in held]
     wrong = [
-        f"dataset {number} ({entry.get('abbr', 'without abbr')}) has no {key}"
+        f"dataset {number} ({entry['abbr'][:80] if _is_named(entry) else 'without abbr'}) has no {key}"
         for number, entry in enumerate(found)
         for key in ("infer_cfg", "reader_cfg")
         if not isinstance(entry.get(key), Mapping)
     ]
     if wrong:
-        raise InContextError(f"{path}: {'; '.join(wrong)}")
+        raise InContextError(f"{path}: {_some(wrong)}")
     return found
+
+
+def _is_named(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("abbr"), str)
+
+
+def _some(problems: list[str]) -> str:
+    more = len(problems) - _MAX_PROBLEMS
+    return "; ".join(problems[:_MAX_PROBLEMS]) + (f"; and {more:,} more" if more > 0 else "")
 
 
 def _is_dataset(value: object) -> bool:
@@ -154,14 +173,14 @@ class _Files:
         self._known[home] = None
         self._at.append(home)
         try:
-            found = self._code.run(_text(home, self._root), str(home))
+            found = self._code.run(_text(home, _MAX_CODE, self._root), str(home))
         finally:
             self._at.pop()
         self._known[home] = found
         return found
 
     def _opened(self, path: str) -> str:
-        return _text(self._inside(self._at[-1].parent / path), self._root)
+        return _text(self._inside(self._at[-1].parent / path), _MAX_FILE, self._root)
 
     def _inside(self, file: Path) -> Path:
         """Return where a file really is."""
@@ -197,9 +216,9 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _text(file: Path, folder: Path | None = None) -> str:
+def _text(file: Path, limit: int, folder: Path | None = None) -> str:
     try:
-        return read_regular_text(file, _MAX_FILE, folder=folder)
+        return read_regular_text(file, limit, folder=folder)
     except FileNotFoundError as error:
         raise InContextError(f"{file}: there is no such file; check the path") from error
     except (OSError, ValueError) as error:
@@ -207,7 +226,7 @@ def _text(file: Path, folder: Path | None = None) -> str:
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
-    text = _text(file)
+    text = _text(file, _MAX_YAML)
     try:
         found = yaml.load(text, strict_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -218,13 +237,10 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a value with containers of its own and imported names as texts."""
-    weigh(value)
-    return _copied(value)
-
-
 def _copied(value: Any) -> Any:
+    """Return a value with containers of its own and imported names as texts."""
+    if isinstance(value, dict | set):
+        apart(value)
     if isinstance(value, dict):
         return {(str(key) if isinstance(key, Imported) else key): _copied(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,10 @@ import string
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from agentkit_prompts.evaluation.config_sizes import MAX_SIZE, Problem, apart, bounded, room, weigh
 from agentkit_prompts.templates.engine.costs import cost
+from agentkit_prompts.templates.engine.operators import PERCENT, room_of
+from agentkit_prompts.templates.engine.values import Fault
 
 __all__ = [
     "COMPARE",
@@ -22,28 +25,15 @@ __all__ = [
     "TYPES",
     "Imported",
     "Opened",
-    "Problem",
-    "bounded",
     "method",
-    "weigh",
     "written",
 ]
 
-_MAX_SIZE = 1_000_000
-"""Items of a list, and characters of a text."""
-_MAX_VALUES = 1_000_000
-"""Values of a whole configuration, those that are shared counted each time."""
-_MAX_BITS = 4096
-_MAX_NESTING = 100
-"""Levels of containers: hashing a deep tuple recurses in C, where too many are the end of the process."""
 _MAX_CALL = 20_000_000
 """Steps of one call of a method, by the table of costs of templates: about a second."""
+_MAX_DIGITS = 1_000
+"""Digits that a number is rounded to: those in front of the point are worked out one by one."""
 _SPEC = re.compile(r"[<>=^]?[-+ ]?#?0?\d{0,3},?(?:\.\d{1,3})?[a-zA-Z%]?")
-_PERCENT = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d{0,3}(?:\.\d{1,3})?[a-zA-Z%]")
-
-
-class Problem(Exception):
-    """Why something of a configuration cannot be read, without its place."""
 
 
 class Imported(str):
@@ -67,37 +57,9 @@ class Opened:
         return self._text.splitlines(keepends=True)
 
 
-def bounded(value: Any) -> Any:
-    """Return a value that is not too large."""
-    if isinstance(value, str | bytes | list | tuple | dict | set) and len(value) > _MAX_SIZE:
-        raise Problem(f"a {type(value).__name__} of more than {_MAX_SIZE:,}")
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        raise Problem("a number of more than a thousand digits")
-    return value
-
-
-def weigh(*values: Any) -> None:
-    """Refuse values that nest deeply, or would be too many when written out, however often they share a part."""
-    left, level = _MAX_VALUES, [*values]
-    for _ in range(_MAX_NESTING):
-        left -= len(level)
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, Mapping):
-                inner += [*value.keys(), *value.values()]
-            elif isinstance(value, list | tuple | set | frozenset):
-                inner += value
-            if left < len(inner):
-                raise Problem(f"more than {_MAX_VALUES:,} values")
-        if not inner:
-            return
-        level = inner
-    raise Problem(f"values that nest more than {_MAX_NESTING} levels deep")
-
-
 def written(value: Any, spec: str = "", conversion: int = -1) -> str:
     """Return a value as an f-string writes it."""
-    weigh(value)
+    weigh(value, chars=MAX_SIZE)
     if not _SPEC.fullmatch(spec):
         raise Problem(f"the format {spec[:40]!r}")
     forms: Mapping[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
@@ -106,29 +68,37 @@ def written(value: Any, spec: str = "", conversion: int = -1) -> str:
 
 
 class _Formatter(string.Formatter):
-    """`str.format` without attributes and items."""
+    """`str.format` without attributes and items, for one text."""
+
+    def __init__(self) -> None:
+        self._made = 0
 
     def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
         if not re.fullmatch(r"\w*", field_name):
             raise Problem(f"the field {field_name[:40]!r} in format()")
         return super().get_field(field_name, args, kwargs)
 
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        return value if conversion is None else written(value, "", ord(conversion))
+
     def format_field(self, value: Any, format_spec: str) -> str:
-        return written(value, format_spec)
+        made = written(value, format_spec)
+        self._made += len(made)
+        room(self._made, "characters by format()")
+        return made
 
 
 def _added(one: Any, other: Any) -> Any:
     if isinstance(one, str | list | tuple) and isinstance(other, str | list | tuple):
-        if len(one) + len(other) > _MAX_SIZE:
-            raise Problem(f"more than {_MAX_SIZE:,} joined")
+        room(len(one) + len(other), "joined")
         return str(one) + str(other) if isinstance(one, str) and isinstance(other, str) else one + other  # type: ignore[operator]
     return one + other
 
 
 def _times(one: Any, other: Any) -> Any:
     for held, count in ((one, other), (other, one)):
-        if isinstance(held, str | list | tuple) and isinstance(count, int) and len(held) * count > _MAX_SIZE:
-            raise Problem(f"more than {_MAX_SIZE:,} by repetition")
+        if isinstance(held, str | bytes | list | tuple) and isinstance(count, int):
+            room(len(held) * count, "by repetition")
     return one * other
 
 
@@ -139,12 +109,25 @@ def _power(one: Any, other: Any) -> Any:
 
 
 def _percent(one: Any, other: Any) -> Any:
+    if isinstance(one, bytes):
+        raise Problem("filling in bytes")
     if not isinstance(one, str):
         return one % other
-    weigh(other)
-    if any(not _PERCENT.match(one, found.start()) for found in re.finditer("%", one.replace("%%", "  "))):
-        raise Problem(f"the format {one[:40]!r}")
-    return one % (tuple(other) if isinstance(other, tuple) else other)
+    weigh(other, chars=MAX_SIZE)
+    sizes: dict[str, int] = {}
+    made = len(one)
+    for field in PERCENT.finditer(one):
+        try:
+            made += room_of(field)
+        except Fault as error:
+            raise Problem(str(error)) from None
+        name = field["name"]
+        if name is not None and isinstance(other, Mapping):
+            if name not in sizes:
+                sizes[name] = len(written(other[name]))
+            made += sizes[name]
+        room(made, "characters by %")
+    return one % other
 
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -200,6 +183,10 @@ _METHODS: Mapping[type, frozenset[str]] = {
 }
 
 
+_COMPARING = frozenset(("count", "index", "remove", "sort"))
+"""Methods that compare what is held."""
+
+
 def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return what a method of a value gives."""
     kind = next((kind for kind in _METHODS if isinstance(holder, kind)), None)
@@ -211,35 +198,64 @@ def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> A
         if name == "format":
             return bounded(_Formatter().vformat(holder, args, kwargs))
         if name == "join":
-            texts = [str(one) for one in _listed(args[0])]
-            if sum(map(len, texts)) + len(holder) * len(texts) > _MAX_SIZE:
-                raise Problem(f"more than {_MAX_SIZE:,} characters joined")
+            given = _listed(args[0])
+            weigh(given, chars=MAX_SIZE)
+            texts = [str(one) for one in given]
+            room(sum(map(len, texts)) + len(holder) * len(texts), "characters joined")
             return str(holder).join(texts)
-        if name == "replace" and len(holder) + holder.count(args[0]) * len(args[1]) > _MAX_SIZE:
-            raise Problem(f"more than {_MAX_SIZE:,} characters by replacing")
+        if name == "replace":
+            room(len(holder) + holder.count(args[0]) * len(args[1]), "characters by replacing")
         if cost(f"str.{name}", (holder, *args), kwargs) > _MAX_CALL:
             raise Problem(f"the method {name!r} on texts as long as these")
         return getattr(str, name)(str(holder), *args, **kwargs)
     weigh(*args, *kwargs.values())
+    if name in _COMPARING:
+        weigh(holder)
+    if kind in (dict, set):
+        for one in args:
+            if isinstance(one, list | tuple):
+                apart([pair[0] for pair in one] if kind is dict and name == "update" else one)
     found = getattr(kind, name)(holder, *args, **kwargs)
     bounded(holder)
     return list(found) if name in ("keys", "values", "items") else found
 
 
 def _listed(values: Any) -> list[Any]:
-    if isinstance(values, range) and len(values) > _MAX_SIZE:
-        raise Problem(f"a range of more than {_MAX_SIZE:,}")
     if not isinstance(values, str | list | tuple | dict | set | frozenset | range):
         raise Problem(f"going over a {type(values).__name__}")
     return list(values)
 
 
+def _all_listed(held: Iterable[Any]) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    size = 0
+    for one in held:
+        found.append(_listed(one))
+        size += len(found[-1])
+        room(size, "values together")
+    return found
+
+
 def _sum(values: Any, start: Any = 0) -> Any:
-    if isinstance(start, list):
-        return bounded([*start, *itertools.chain.from_iterable(map(_listed, _listed(values)))])
+    if isinstance(start, list | tuple):
+        made = [*start, *itertools.chain.from_iterable(_all_listed(_listed(values)))]
+        return made if isinstance(start, list) else tuple(made)
     for value in _listed(values):
-        start = bounded(_added(start, value))
+        if not isinstance(value, int | float):
+            raise Problem(f"the sum of a {type(value).__name__}")
+        start = bounded(start + value)
     return start
+
+
+def _rounded(value: Any, digits: Any = None) -> Any:
+    if isinstance(digits, int) and abs(digits) > _MAX_DIGITS:
+        raise Problem(f"rounding to more than {_MAX_DIGITS:,} digits")
+    return round(value, digits)
+
+
+def _keyed(keys: list[Any]) -> list[Any]:
+    apart(keys)
+    return keys
 
 
 def _ordered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -257,7 +273,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dict": lambda *held, **named: {**(dict(_pairs(held[0])) if held else {}), **named},
     "list": lambda *held: _listed(*held) if held else [],
     "tuple": lambda *held: tuple(_listed(*held)) if held else (),
-    "set": lambda *held: set(_listed(*held)) if held else set(),
+    "set": lambda *held: set(_keyed(_listed(*held))) if held else set(),
     "str": lambda value="": written(value),
     "repr": lambda value: written(value, "", 114),
     "int": lambda value=0: bounded(int(value)),
@@ -266,10 +282,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "len": len,
     "range": range,
     "abs": abs,
-    "round": lambda value, digits=None: round(value, digits),
+    "round": _rounded,
     "chr": chr,
     "ord": ord,
-    "zip": lambda *held: [list(one) for one in zip(*map(_listed, held), strict=False)],
+    "zip": lambda *held: [list(one) for one in zip(*_all_listed(held), strict=False)],
     "enumerate": lambda held, start=0: [[number, one] for number, one in enumerate(_listed(held), start)],
     "reversed": lambda held: _listed(held)[::-1],
     "sorted": _ordered(lambda held: sorted(held)),
@@ -284,7 +300,11 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def _pairs(held: Any) -> Iterable[Any]:
-    return held.items() if isinstance(held, Mapping) else map(_listed, _listed(held))
+    if isinstance(held, Mapping):
+        return held.items()
+    pairs = [_listed(pair) for pair in _listed(held)]
+    apart([pair[0] for pair in pairs if pair])
+    return pairs
 
 
 def _copied(value: Any) -> Any:
@@ -295,9 +315,9 @@ def _copied(value: Any) -> Any:
 PURE: Mapping[str, Callable[..., Any]] = {
     "copy.deepcopy": _copied,
     "copy.copy": copy.copy,
-    "os.path.join": lambda *parts: posixpath.join(*map(str, parts)),
-    "os.path.dirname": lambda path: posixpath.dirname(str(path)),
-    "os.path.basename": lambda path: posixpath.basename(str(path)),
+    "os.path.join": lambda *parts: posixpath.join(*_texts(parts)),
+    "os.path.dirname": lambda path: posixpath.dirname(written(path)),
+    "os.path.basename": lambda path: posixpath.basename(written(path)),
     "os.getenv": lambda name, default=None: default,
     "os.environ.get": lambda name, default=None: default,
     "itertools.product": lambda *held: _product(held),
@@ -306,8 +326,12 @@ PURE: Mapping[str, Callable[..., Any]] = {
 """Imported functions that are known; of the environment they see nothing."""
 
 
+def _texts(values: tuple[Any, ...]) -> list[str]:
+    weigh(values, chars=MAX_SIZE)
+    return [str(one) for one in values]
+
+
 def _product(held: tuple[Any, ...]) -> list[list[Any]]:
-    lists = [_listed(one) for one in held]
-    if math.prod(map(len, lists)) * len(lists) > _MAX_SIZE:
-        raise Problem(f"more than {_MAX_SIZE:,} combinations")
+    lists = _all_listed(held)
+    room(math.prod(map(len, lists)) * len(lists), "combinations")
     return [list(one) for one in itertools.product(*lists)]

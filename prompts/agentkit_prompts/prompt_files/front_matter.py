@@ -23,6 +23,7 @@ _LOCALE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OPENING = re.compile(r"---[ \t]*(?:\n|\Z)")
 _CLOSING = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _MAX_CHARACTERS = 1 << 16
+_MAX_PROBLEMS = 20
 
 
 def _locale(value: str) -> str:
@@ -121,7 +122,10 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
         found.append((lines["locale"], f"the locale is {front.locale!r} here and {own!r} in the file name"))
     if found:
         found.sort(key=lambda item: item[0] or 0)
-        problems += [TemplateError(what, file=file, line=line) for line, what in found]
+        problems += [TemplateError(what, file=file, line=line) for line, what in found[:_MAX_PROBLEMS]]
+        if len(found) > _MAX_PROBLEMS:
+            what = f"the front matter has {len(found) - _MAX_PROBLEMS:,} more problems"
+            problems.append(TemplateError(what, file=file))
         return None
     first_line = text.count("\n", 0, closing.end()) + 1
     locale, body = front.locale or own, text[closing.end() :]

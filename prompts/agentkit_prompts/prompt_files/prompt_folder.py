@@ -194,9 +194,14 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
         for item in inside:
             if item.name.startswith("."):
                 continue
+            try:
+                is_folder = item.is_dir()
+            except (OSError, ValueError) as error:  # such as a path of more characters than the system takes
+                problems.append(TemplateError(f"cannot be read ({error!s:.300})", file=f"{name}/{item.name}"))
+                continue
             if isinstance(item, Path):
                 top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
-                if _leads_out(item, top) and (item.name.endswith(SUFFIX) or item.is_dir()):
+                if _leads_out(item, top) and (item.name.endswith(SUFFIX) or is_folder):
                     what = (
                         f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
                     )
@@ -211,7 +216,7 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     )
                     what = f"cannot be read ({error}); prompt files are UTF-8 text"
                     problems.append(TemplateError(what, file=f"{name}/{item.name}", line=line))
-            elif item.is_dir():
+            elif is_folder:
                 todo.append((f"{name}/{item.name}", item, top))
     return dict(sorted(texts.items()))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
+
+from agentkit_prompts.ranking.folded_text import folded
 
 __all__ = ["BM25", "words"]
 
@@ -26,9 +27,8 @@ _IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
 
 def words(text: str) -> list[str]:
     """Return the terms of `text`, in order: Unicode words, case and width folded; CJK runs as pairs of characters."""
-    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     found: list[str] = []
-    for run in _RUN.findall(folded):
+    for run in _RUN.findall(folded(text)):
         if len(run) > 1 and _IS_UNSPACED.match(run):
             found += [first + second for first, second in pairwise(run)]
         else:

@@ -9,8 +9,9 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
+from io import FileIO
 from threading import Lock, Timer
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from agentkit_prompts.errors import PromptError
 
@@ -21,9 +22,13 @@ R = TypeVar("R")
 _MAX_SECONDS = 10.0
 """Wall clock that one request may take, the start of the process included."""
 _MAX_ANSWER = 128_000_000
-"""Characters of an answer: the longest text under the usual limits, all of it escaped."""
+"""Bytes of an answer: the longest text under the usual limits, all of it escaped."""
+_AT_ONCE = 1 << 16
 _KEPT = ("SYSTEMROOT", "LANG", "LC_ALL")
 """Variables of the environment that the process sees; no keys are among them."""
+
+
+_PROCESSES: weakref.WeakSet[IsolatedProcess] = weakref.WeakSet()
 
 
 class IsolatedProcess:
@@ -31,7 +36,7 @@ class IsolatedProcess:
 
     The process has a limited address space, CPU time and wall clock, no environment, opens no files or connections
     and starts no processes (unless root runs it, whom the system lets). It ends on its own, too, where this one is
-    killed.
+    killed. Threads take turns; a process that is forked from this one starts its own.
 
     Args:
         worker: Module that it runs, which answers requests by `agentkit_prompts.templates.request_loop.serve`.
@@ -41,8 +46,12 @@ class IsolatedProcess:
     def __init__(self, worker: str, error: Callable[..., PromptError]) -> None:
         self._worker = worker
         self._error = error
+        self._reset()
+        _PROCESSES.add(self)
+
+    def _reset(self) -> None:
         self._lock = Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._end: Callable[[], object] = lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,8 +73,11 @@ class IsolatedProcess:
         except (TypeError, ValueError, RecursionError) as error:
             raise self._error(f"isolated=True passes JSON data to the template: {error}") from error
         with self._lock:
-            line, late = self._exchange(request)
-        if not line.endswith("\n"):
+            try:
+                line, late = self._exchange(request.encode())
+            except (OSError, RuntimeError) as error:  # such as too many open files, or threads
+                raise self._error(f"the process of the isolated template cannot be started: {error}") from error
+        if not line.endswith(b"\n"):
             why = (
                 f"took more than {_MAX_SECONDS:g} seconds"
                 if late
@@ -77,7 +89,7 @@ class IsolatedProcess:
             if "error" not in answer:
                 return read(answer["made"])
             failed = self._error(read_text(answer["error"]), **answer.get("place", {}))
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             self.close()
             raise self._error(
                 "the process of the isolated template gives no answer; do not use this template"
@@ -90,7 +102,12 @@ class IsolatedProcess:
             self._end()
             self._process = None
 
-    def _exchange(self, request: str) -> tuple[str, bool]:
+    def close_inherited(self) -> None:
+        """Let go of a process of the one that this one was forked from."""
+        self._end()
+        self._reset()
+
+    def _exchange(self, request: bytes) -> tuple[bytes, bool]:
         late = False
 
         def stop() -> None:
@@ -99,24 +116,22 @@ class IsolatedProcess:
             process.kill()
 
         process = self._running()
+        line = b""
         timer = Timer(_MAX_SECONDS, stop)
         timer.daemon = True
-        timer.start()
-        line = ""
         try:
-            cast("IO[str]", process.stdin).write(request)
-            cast("IO[str]", process.stdin).flush()
-            line = cast("IO[str]", process.stdout).readline(_MAX_ANSWER)
-        except (OSError, UnicodeDecodeError):  # it ended while it was written to, or writes no text
-            pass
+            timer.start()
+            with suppress(OSError):  # it ended while it was written to
+                _write(cast(FileIO, process.stdin), request)
+                line = _read(cast(FileIO, process.stdout))
         finally:
             timer.cancel()
-            if not line.endswith("\n"):
+            if not line.endswith(b"\n"):
                 self._end()
                 self._process = None
         return line, late
 
-    def _running(self) -> subprocess.Popen[str]:
+    def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
@@ -126,10 +141,10 @@ class IsolatedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            encoding="utf-8",
+            bufsize=0,  # buffers have locks and rests, which a process that is forked meanwhile would have too
             env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        self._end = weakref.finalize(self, _end, process)
+        self._end = weakref.finalize(self, _end, process, os.getpid())
         return process
 
 
@@ -145,9 +160,40 @@ def read_texts(made: Any) -> list[str]:
     return [read_text(one) for one in made]
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
+def _write(file: FileIO, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def _read(file: FileIO) -> bytes:
+    """Return an answer: all that comes until a line ends, or nothing comes any more, or it is too much."""
+    parts: list[bytes] = []
+    left = _MAX_ANSWER
+    while left > 0 and (part := file.read(_AT_ONCE)):
+        parts.append(part)
+        left -= len(part)
+        if part.endswith(b"\n"):
+            break
+    return b"".join(parts)
+
+
+def _end(process: subprocess.Popen[bytes], pid: int) -> None:
+    if pid == os.getpid():
+        process.kill()
+        process.wait()
+    else:
+        process.returncode = 0  # the process that this one was forked from waits for it
     for stream in (process.stdin, process.stdout):
-        with suppress(OSError):  # what was still to be written has nobody to read it
-            cast("IO[str]", stream).close()
+        with suppress(OSError):
+            cast(FileIO, stream).close()
+
+
+def _forget() -> None:
+    """Leave the processes to the one that this one was forked from, whose threads may hold the locks."""
+    for one in list(_PROCESSES):
+        one.close_inherited()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

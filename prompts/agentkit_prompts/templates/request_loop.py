@@ -12,11 +12,15 @@ from importlib import import_module
 from typing import Any
 
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.templates.engine.costs import CODECS
 
 __all__ = ["serve"]
 
 _ENGINE = "agentkit_prompts.templates.engine"
-_LATER = ("difflib", "jinja2.debug", f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.sites")
+_LATER = (
+    *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
+    *(f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.sites"),
+)
 """Modules that are imported where they are used: no file can be opened then."""
 _MAX_MEMORY = 1 << 30  # bytes of address space
 _MAX_CPU_SECONDS = 8
@@ -34,7 +38,8 @@ def serve(made: Callable[[dict[str, Any]], Any], place: Callable[[PromptError], 
     """
     for module in _LATER:
         import_module(module)
-    codecs.lookup("unicode_escape")
+    for codec in ("unicode_escape", *CODECS):
+        codecs.lookup(codec)
     output = sys.stdout
     sys.stdout = sys.stderr  # nothing but answers is written where they are
     for line in sys.stdin:

@@ -192,3 +192,9 @@ def test_what_a_text_holds_of_a_question_weighs_as_it_does_in_its_vector(text: s
     assert held_terms(text, wanted) == {
         term: times * weights[term] for term, times in wanted.items() if term in weights
     }
+
+
+def test_a_word_with_a_million_marks_has_the_terms_of_one_with_few() -> None:
+    few, many = ("caf" + "e\u0301\u0316" + "\u0301\u0316" * times + " open" for times in (29, 500_000))
+    assert split_words(many) == split_words(few)  # sorting so many marks takes minutes
+    assert split_words(many)[-1] == "open"

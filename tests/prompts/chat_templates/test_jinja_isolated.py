@@ -16,6 +16,7 @@ import pytest
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates import isolated_process
+from agentkit_prompts.templates.engine.costs import CODECS
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
 
 CHAT = (
@@ -120,3 +121,26 @@ def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
         IsolatedProcess(WORKER, ChatTemplateError).ask("render", str, given=object())
     assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
     assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess(WORKER, ChatTemplateError))), IsolatedProcess)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_template_that_was_used_can_be_copied_and_sent(isolated: bool) -> None:
+    used = JinjaChatTemplate(CHAT, bos_token="<s>", now=datetime(2031, 1, 2), isolated=isolated)
+    made = [used.render(HI), used.control_tokens, used.with_now(datetime(2032, 1, 2)).render(HI)]
+    for one in (copy.copy(used), copy.deepcopy(used), pickle.loads(pickle.dumps(used))):
+        assert one == used
+        assert [one.render(HI), one.control_tokens, one.with_now(datetime(2032, 1, 2)).render(HI)] == made
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "'a&lt;b'|striptags",
+        "[1, 'a']|pprint",
+        "'a'|safe|striptags",
+        *[f"'a'.encode('{name}')" for name in sorted(CODECS)],
+    ],
+)
+def test_what_imports_a_module_when_it_is_used_works_in_the_process(written: str) -> None:
+    here, away = (JinjaChatTemplate(f"{{{{ {written} }}}}", lossy=True, isolated=one) for one in (False, True))
+    assert away.render(HI) == here.render(HI)

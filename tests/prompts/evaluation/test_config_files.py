@@ -236,11 +236,112 @@ def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyP
         "t = []\nfor _ in range(10**4):\n    b = []\n    b.append(t)\n    t = b\nx = [t]",
         "x = ('a' * 900000).strip('b' * 900000 + 'a')",
         "x = sum([[0] * 900] * 900, [])\nfor _ in range(10**5):\n    x = x + []",
+        "x = '%1%%999999999d' % (1,)",
+        "x = '%1%%*d' % (1, 999999999, 2)",
+        "x = b'%999999999d' % 1",
+        "x = b'a' * 10**12",
+        "x = str(['x' * 10**6] * 10**6)",
+        "x = '{!r}'.format(['x' * 10**6] * 10**6)",
+        "x = '%r' % (['x' * 10**6] * 10**6,)",
+        "x = ','.join([['x' * 10**6] * 10**6])",
+        "import os\nx = os.path.join('a', ['x' * 10**6] * 10**6)",
+        "x = isinstance(1, (['x' * 10**6] * 10**6,))",
+        "with open(['x' * 10**6] * 10**6) as f:\n    x = f.read()",
+        "x = ('{0}' * 10**5).format('x' * 10**6)",
+        "x = ('%(a)s' * 10**5) % {'a': 'x' * 10**6}",
+        "x = ('%s' * 10**5) % tuple(['x' * 10**6] * 10**5)",
+        "y = 'x' * 10**6\nx = f'" + "{y}" * 10_000 + "'",
+        "x = round(10, -10**9)",
+        "x = 1.5 in range(10**12)",
+        "x = []\nx.extend(range(10**9))",
+        "x = []\nx[0:0] = range(10**9)",
+        "x = set()\nx.update(range(10**9))",
+        "x = sum([range(10**6)] * 10**6, [])",
+        "x = sum(['x'] * 10**6, '')",
+        "import itertools\nx = itertools.product(*[range(10**6)] * 10**3)",
+        "x = zip(*[range(10**6)] * 10**3)",
+        "a = [0] * 900_000\nx = ([[0] * 900_000] * 10**6).count(a)",
+        "x = ('x' * 999_998 + 'y') in ['x' * 999_999] * 10**6",
+        "x = ['x' * 999_998 + 'y', 'x' * 999_998 + 'z'] * 400_000\nx.sort()",
+        "x = set([n * (2**61 - 1) for n in range(20_000)])",
+        "a = [n * (2**61 - 1) for n in range(20_000)]\nx = {*a}",
+        "a = [n * (2**61 - 1) for n in range(20_000)]\nx = dict(zip(a, a))",
+        "a = [n * (2**61 - 1) for n in range(20_000)]\nx = set()\nx.update(a)",
+        "x = set([(1,) * 10**6] * 10**6)",
+        "t = (1,) * 10**6\nu = (t,) * 10**6\nx = {1: 1}[u]",
+        "x = {((1,) * 1000,) * 10**6: 1}",
+        "x = {((1,) * 1000,) * 10**6 for _ in [1]}",
+        "x = [0] * 900_000\n" + "a = " * 10 + "x",
     ],
 )
 def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> None:
     with pytest.raises(InContextError):
         read(tmp_path, source)["x"]
+
+
+@pytest.mark.parametrize(
+    "source", ["x = 1\nx += 'a'", "x = [1]\nx[5] = 1", "x = {}\nx[[]] = 1", "with open('a', []) as x:\n    pass"]
+)
+def test_what_python_refuses_is_an_error_of_its_variable(tmp_path: Path, source: str) -> None:
+    held = read(tmp_path, f"{source}\nb = 2")
+    assert held["b"] == 2
+    with pytest.raises(InContextError, match=r"line \d: cannot be read"):
+        held["x"]
+
+
+def test_why_a_variable_cannot_be_read_stays_short(tmp_path: Path) -> None:
+    held = read(tmp_path, "x0 = float('9x' * 400_000)\n" + "".join(f"x{n + 1} = x{n}\n" for n in range(2_000)))
+    for name in ("x0", "x1", "x2000"):
+        with pytest.raises(InContextError) as found:
+            held[name]
+        assert len(str(found.value)) < 1_000
+
+
+def test_a_file_of_code_or_yaml_is_not_longer_than_one_is(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text("a\n" * 300_000)
+    (tmp_path / "long.yaml").write_text("# \n" * 400_000)
+    for name, most in (("long.py", "500,000"), ("long.yaml", "1,000,000")):
+        with pytest.raises(InContextError, match=f"{most} bytes"):
+            load_config(tmp_path / name)
+    for number in range(20):
+        (tmp_path / f"part{number}.py").write_text("#" * 400_000)
+    with pytest.raises(InContextError, match="3,000,000 characters of code"):
+        read(tmp_path, "\n".join(f"from .part{number} import *" for number in range(20)))
+
+
+def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
+    held = read(
+        tmp_path,
+        """
+        import os
+        numbers = sum([range(3), [5]], [])
+        total = sum(range(4), 1.5)
+        pairs = dict([('a', 1), ['b', 2]])
+        found = 3 in range(10**5), 'a' in range(9)
+        text = '%5.1f|%-3s|%%|%(name)s' % {'name': 'n'} if 0 else '%5.1f|%-3s|%%' % (1.25, 'x')
+        named = '%(a)s-%(a)s' % {'a': [1]}
+        shown = '{!r:>5}{}'.format('a', 2)
+        path = os.path.join('a', 'b')
+        kinds = isinstance(1, (int, str)), isinstance('a', dict)
+        rounded = round(1234.567, 1), round(1234, -2), round(2.5)
+        keys = {(1, 2): 3}[1, 2]
+        many = len({(n, -n) for n in range(500)})
+        """,
+    )
+    assert {name: held[name] for name in held} == {
+        "numbers": [0, 1, 2, 5],
+        "total": 7.5,
+        "pairs": {"a": 1, "b": 2},
+        "found": (True, False),
+        "text": "  1.2|x  |%",
+        "named": "[1]-[1]",
+        "shown": "  'a'2",
+        "path": "a/b",
+        "kinds": (True, False),
+        "rounded": (1234.6, 1200, 2),
+        "keys": 3,
+        "many": 500,
+    }
 
 
 def test_a_value_that_is_shared_a_million_times_over_is_an_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -320,6 +321,13 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
         ("---\norder: 1\n---\n\n{% if %}", "a.prompt.j2:5: "),
         ("---\norder: 1\n---\n\n{{ usr_input }}", "a.prompt.j2:5: a: the context cannot supply 'usr_input' (line 5"),
         ("---\nengine: fstring\n---\n{user_input.text}", "a.prompt.j2:4: "),
+        ("---\nfence: trueish\n---\n", "a.prompt.j2:2: fence: expected true or false, got 'trueish'"),
+        (
+            "---\norder: 1\nfence: !!bool x\n---\n",
+            "a.prompt.j2:3: the front matter cannot be read: the value is no bool",
+        ),
+        ("---\norder: !!int ''\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no int"),
+        ("---\norder: !!float '-'\n---\n", "a.prompt.j2:2: the front matter cannot be read: the value is no float"),
         ("---\n# " + "x" * 70_000 + "\n---\n", "a.prompt.j2:1: the front matter has 70,003 characters"),
         ("---\norder: " + "9" * 5_000 + "\n---\n", "a.prompt.j2"),
         (
@@ -331,7 +339,7 @@ def test_spans_count_the_lines_of_the_file(folder: Path) -> None:
             "a.prompt.j2:2: the front matter cannot be read: nests deeper than 64",
         ),
     ],
-    ids=range(50),
+    ids=range(54),
 )
 def test_a_problem_in_a_file_is_reported_with_its_line(folder: Path, text: str, message: str) -> None:
     assert broken(folder, a=text).startswith(message)
@@ -349,6 +357,19 @@ def test_everything_that_is_wrong_with_one_front_matter_is_named_in_the_order_of
         "a.prompt.j2:7: the key 'kind' is here twice",
         "a.prompt.j2:8: fence: expected true or false",
     ]
+
+
+def test_text_that_begins_like_true_is_text(folder: Path) -> None:
+    schema = "{properties: {a: {description: true stories, default: falsehood}}}"
+    write(folder, a=f"---\nkind: info\nvolatility: session\nschema: {schema}\n---\n{{{{ a }}}}")
+    template = PromptFolder.load(folder)["a"].template
+    assert template.json_schema == {"properties": {"a": {"description": "true stories", "default": "falsehood"}}}
+
+
+def test_of_many_problems_with_one_front_matter_some_are_named(folder: Path) -> None:
+    found = broken(folder, a="---\n" + "a: 1\n" * 10_000 + "---\n").splitlines()
+    assert len(found) == 22
+    assert found[-1] == "a.prompt.j2: the front matter has 9,980 more problems"
 
 
 def test_a_yaml_bomb_is_refused_at_once(folder: Path) -> None:
@@ -433,6 +454,21 @@ def test_links_that_go_in_circles_and_pipes_are_named(folder: Path) -> None:
     assert "inner/up: a link leads to this folder a second time" in message
     for name in ("self", "dangling", "folder", "pipe"):
         assert f"{name}.prompt.j2: cannot be read (" in message
+
+
+@pytest.mark.skipif(os.open not in os.supports_dir_fd, reason="the system has no paths below an open folder")
+def test_a_folder_that_is_too_deep_for_a_path_is_named(folder: Path) -> None:
+    write(folder, a="x")
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(50):
+        os.mkdir("d" * 200, dir_fd=at)
+        deeper = os.open("d" * 200, os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = deeper
+    os.close(at)
+    with pytest.raises(PromptFilesError, match=r"cannot be read|expected a folder"):
+        PromptFolder.load(folder)
+    shutil.rmtree(folder)  # which later cleaning up could not
 
 
 def test_a_link_to_a_file_of_the_folder_is_followed(folder: Path, tmp_path: Path) -> None:

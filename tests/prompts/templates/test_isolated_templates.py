@@ -8,7 +8,9 @@ import pickle
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from agentkit_prompts import Document, Image, Message, PromptContext, TextPrompt, WrapPrompt
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
-from agentkit_prompts.templates.isolated_program import isolated_program
+from agentkit_prompts.templates.isolated_program import isolated_program, start_process
 from agentkit_prompts.templates.template import Template
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
@@ -102,13 +104,14 @@ def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatc
         *("[" * 100_000, "9" * 100_000, "[1]", "null", '"x"', "", "{}", '{"error": 5}', '{"error": "x", "place": [1]}'),
         *('{"error": "x", "place": {"nope": 1}}', '{"made": 5}', '{"made": NaN}', "\xff", compiled),
         *(compiled.replace("SITES", sites) for sites in ("5", "[[1]]", '[["x", 1, 2]]', "[[1, 2, 3]]")),
+        *(compiled.replace("SITES", sites) for sites in ("[[1e400, 1, []]]", '[]}}\n{"made": 1')),
     ):
         (tmp_path / "answer").write_bytes(answer.encode("latin-1"))
         with pytest.raises(TemplateError, match=r"gives no answer|ended"):
             isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
     (tmp_path / "answer").write_text(compiled.replace("SITES", '[[1, "x", ["x"]]]'))
     program = isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
-    for pieces in ("5", "[[0]]", '[["a", 0, "x"]]', '[[7, 0, "x"]]', "[null]"):
+    for pieces in ("5", "[[0]]", '[["a", 0, "x"]]', '[[7, 0, "x"]]', "[null]", '[[0, [Infinity], "x"]]'):
         (tmp_path / "answer").write_text(f'{{"made": {pieces}}}')
         with pytest.raises(TemplateError, match="gives no answer"):
             program.trace({"x": "1"})
@@ -131,6 +134,44 @@ def test_what_gets_out_of_a_template_can_open_nothing(act: str) -> None:
     code = f"import os, socket\nfrom agentkit_prompts.templates.request_loop import serve\nserve(lambda _: {act}, str)"
     done = subprocess.run([sys.executable, "-c", code], input="0\n", capture_output=True, text=True)
     assert "Too many open files" in done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_process_that_is_forked_while_a_thread_renders_has_one_of_its_own() -> None:
+    template = Template("{% for i in range(n) %}{% endfor %}{{ n }}", isolated=True)
+    is_over = Event()
+
+    def go_on() -> None:
+        while not is_over.is_set():
+            assert template.render({"n": 20_000}) == "20000"
+
+    with ThreadPoolExecutor(1) as threads:
+        busy = threads.submit(go_on)
+        ends = []
+        for _ in range(3):
+            forked = os.fork()
+            if not forked:
+                signal.alarm(60)
+                os._exit([template.render({"n": n}) for n in range(3)] != ["0", "1", "2"])
+            ends.append(os.waitpid(forked, 0)[1])
+        is_over.set()
+        busy.result()
+    assert ends == [0, 0, 0]
+    assert template.render({"n": 1}) == "1"
+
+
+def test_a_process_that_cannot_be_started_is_an_error() -> None:
+    resource = pytest.importorskip("resource")
+    process = start_process()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(TemplateError, match="cannot be started"):
+            isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert isolated_program("{{ x }}", process, syntax="jinja", file=None, first_line=1).names == {"x": 1}
 
 
 def children() -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
+import unicodedata
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +38,7 @@ from agentkit.prompts.example_selectors import (
     VectorSelector,
 )
 from agentkit_prompts.ranking.bm25 import BM25, words
+from agentkit_prompts.ranking.folded_text import folded
 from agentkit_prompts.ranking.mmr import mmr
 from tests.prompts.laws import law
 
@@ -471,3 +473,16 @@ def test_examples_stay_whole_under_any_budget() -> None:
     for budget in range(20, 90, 3):
         text = compose(only(prompt), ask("cook"), budget=budget).user.text
         assert text.count("Input:") == text.count("Output:")
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0301\uff9e", "\u0f73", "\u064c\u064b"])
+def test_a_character_with_a_million_marks_is_folded_as_one_with_few(marks: str) -> None:
+    few, many = (f"stra\u00dfe a{marks * times} End" for times in (30, 500_000))  # normalising many takes minutes
+    assert folded(f"STRASSE A{marks} END") == unicodedata.normalize("NFKC", f"strasse a{marks} end")
+    assert folded(many) == folded(few)
+    assert folded(many).startswith("strasse ") and folded(many).endswith(" end")
+
+
+@given(st.text())
+def test_a_usual_text_is_folded_as_unicode_says(text: str) -> None:
+    assert folded(text) == unicodedata.normalize("NFKC", text).casefold()

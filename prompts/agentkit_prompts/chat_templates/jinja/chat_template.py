@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -96,6 +96,11 @@ class JinjaChatTemplate:
             object.__setattr__(self, "tool_call_format", format_of_texts(texts))
         for name, source in {"": self.source, **self.named}.items():
             self._check(source, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields that were given: what was found out by rendering is found out again."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return {**given, "_probes": {}, "_dated_probes": {}}
 
     @classmethod
     def from_file(cls, path: str | Path, name: str | None = None, **fields: Any) -> JinjaChatTemplate:
