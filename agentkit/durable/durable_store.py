@@ -84,8 +84,8 @@ class DurableStore:
         except exc.SQLAlchemyError as error:
             what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
             raise DatabaseUnavailable(
-                f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it runs, "
-                f"can be reached and has room, {again}"
+                f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it "
+                f"runs, can be reached and has room, {again}"
             ) from error
 
     async def ask(self, work: Callable[[], T]) -> T:
