@@ -127,10 +127,10 @@ def _checked(item: Any, kind: type[Item], memory: RecallSource) -> Item:
     got, name = type(item).__name__, kind.__name__
     how = f"text becomes one with {name}(text)"
     if got == name:
-        got = f"those of {type(item).__module__.partition('.')[0]}"
+        got = f"one of {type(item).__module__.partition('.')[0]}"
     if kind is Document and isinstance(getattr(item, "page_content", None), str):
         how = 'write Document(one.page_content, source=one.metadata.get("source", "")) for each'
-    raise TypeError(f"{_name(memory)}: expected {name}s of agentkit, got {got}; {how}")
+    raise TypeError(f"{_name(memory)}: expected {name}s, got {got}; {how}")
 
 
 def _of_other_retriever(memory: object) -> str:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentkit import OfflineModel, Reply
+from agentkit import Agent, OfflineModel, Reply
 from agentkit.errors import AgentDefinitionError
+from agentkit.models import ModelRequestError
 from agentkit_prompts import (
     Composition,
     Conversation,
@@ -95,12 +96,18 @@ def test_a_chunk_that_is_recalled_but_not_in_the_prompt_is_not_quoted() -> None:
     assert ask("What do dogs do at night?", layers=Layers("No documents.")).message.text.startswith("Nothing")
 
 
-def test_recalled_messages_are_quoted_with_their_conversation_and_number() -> None:
+def test_recalled_messages_are_quoted_without_a_label_as_the_prompt_shows_none() -> None:
     message = RecalledMessage("The heron nests behind the weir.", "user", session="walk", position=3)
     ctx = PromptContext(user_input="Where does the heron nest?", recalled=[message])
     composition = compose(Layers(before_input=RecalledPrompt()), ctx)
     reply = asyncio.run(OfflineModel().request(composition))
-    assert reply.message.text.startswith("“The heron nests behind the weir.” [walk#3]")
+    assert reply.message.text.startswith("“The heron nests behind the weir.”\n")
+
+
+def test_a_typed_answer_needs_another_stand_in() -> None:
+    agent = Agent(OfflineModel(), "Count.", output=int)
+    with pytest.raises(ModelRequestError, match=r"no typed answer.*ScriptedModel"):
+        agent.run_sync("How many?")
 
 
 def test_chunks_shown_through_a_filter_are_found_by_their_text() -> None:

@@ -6,12 +6,13 @@ import warnings
 
 import pytest
 
-from agentkit import Agent, Chain, Layers, OfflineModel
+from agentkit import Agent, Chain, Layers, OfflineModel, UserInput
 from agentkit.errors import AgentDefinitionError, UnknownOption
-from agentkit.models import OpenAIModel
+from agentkit.models import CompletionModel, OpenAIModel
 from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
 from agentkit_prompts.errors import LiteralTextWarning
 from agentkit_prompts.tree.layers import VolatilityWarning
+from agentkit_prompts.tree.prompt import Volatility
 
 SHOP = "You sell {{ goods }} in {{ language }}."
 
@@ -82,3 +83,13 @@ def test_words_of_other_frameworks_name_ours() -> None:
 def test_no_settings_are_the_default() -> None:
     model = OpenAIModel("m", api_key="k", settings=None)
     assert model.settings == OpenAIModel("m", api_key="k").settings
+
+
+@pytest.mark.parametrize("volatility", ["static", "session"])
+def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatility) -> None:
+    layers = Layers(AdditionalInfoPrompt("You sell {{ goods }}.", volatility=volatility))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", VolatilityWarning)
+        agent = Agent(CompletionModel("m", "qwen"), layers, output=int)
+        composition = agent.compose(UserInput("How many?", additional_kwargs={"goods": "lamps"}))
+    assert "JSON Schema" in composition.text

@@ -135,7 +135,7 @@ def test_a_memory_that_fails_or_answers_nonsense_keeps_and_sends_nothing(open_se
     session, model = open_session("s"), ScriptedModel(["never"])
     with pytest.raises(InvalidArgument, match="no index"):
         Agent(model, memory=Broken()).run_sync("hi", session=session)
-    with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents of agentkit, got str"):
+    with pytest.raises(TypeError, match=r"Wrong.recall: expected Documents, got str"):
         Agent(model, memory=Wrong()).run_sync("hi", session=session)
     with pytest.raises(TypeError, match=r"Wrong.recall"):
         Agent(model, memory=Wrong()).compose("hi")
