@@ -8,7 +8,7 @@ import pytest
 
 from agentkit import Agent, Chain, Layers, OfflineModel, UserInput
 from agentkit.errors import AgentDefinitionError, UnknownOption
-from agentkit.models import CompletionModel, OpenAIModel
+from agentkit.models import OpenAIModel
 from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
 from agentkit_prompts.errors import LiteralTextWarning
 from agentkit_prompts.tree.layers import VolatilityWarning
@@ -90,6 +90,6 @@ def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatilit
     layers = Layers(AdditionalInfoPrompt("You sell {{ goods }}.", volatility=volatility))
     with warnings.catch_warnings():
         warnings.simplefilter("error", VolatilityWarning)
-        agent = Agent(CompletionModel("m", "qwen"), layers, output=int)
+        agent = Agent(OfflineModel(), layers, output=int)
         composition = agent.compose(UserInput("How many?", additional_kwargs={"goods": "lamps"}))
     assert "JSON Schema" in composition.text
