@@ -273,7 +273,7 @@ def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
     if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
         return layers
-    changes = max((one.changes for one in layers.system), key=RANKS.__getitem__, default=prompt.changes)
+    changes = max([one.changes for one in (prompt, *layers.system)], key=RANKS.__getitem__)
     asking = prompt.model_copy(update={"volatility": changes})  # what stands in front of it decides what a cache keeps
     return layers.model_copy(update={"system": (*layers.system, asking)})
 
