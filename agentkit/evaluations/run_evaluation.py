@@ -28,6 +28,7 @@ from agentkit.models.model_errors import (
     ModelUnavailable,
 )
 from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.output.json_in_text import behind_thinking
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
@@ -400,11 +401,18 @@ def _has_no_connection(error: ModelError) -> bool:
 
 
 def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
-    """Return the score of an answer; of a dialogue whose true answers are a list, the mean over its turns."""
+    """Return the score of an answer, without its thoughts; of a dialogue with a list of true ones the mean of turns."""
+    answers = tuple([_said(answer) for answer in answers])
     if is_dialogue and isinstance(gold, list | tuple):
         pairs = list(zip(answers, gold[-1:] if len(answers) == 1 else gold, strict=False))
         return sum(float(score(answer, true)) for answer, true in pairs) / len(answers)
     return float(score(answers[-1], gold))
+
+
+def _said(answer: str) -> str:
+    """Return an answer without the thoughts in front of it; as it is where there are none."""
+    said = behind_thinking(answer)
+    return answer if said == answer else said.lstrip()
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

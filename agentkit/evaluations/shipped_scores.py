@@ -8,20 +8,35 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match, score_of
+from agentkit.evaluations.shipped_answers import (
+    Reading,
+    ShippedScore,
+    as_it_is,
+    first_capital,
+    gold_number,
+    last_number,
+    last_option,
+)
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 
 __all__ = ["score_of_cfg", "score_of_rows"]
 
-_CHOICES = ("first_option_postprocess", "last_option_postprocess", "first_capital_postprocess")
+_CHOICES = ("last_option_postprocess", "first_capital_postprocess")
 _ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
 _EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
-_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess")
+_NUMBERS: Mapping[str | None, Reading] = {None: as_it_is, "gsm8k_postprocess": last_number}
+_GOLDS: Mapping[str | None, Reading] = {**_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
+_STANDS_IN = {
+    "match_answer_pattern": "takes the first match of a pattern of its own",
+    "first_option_postprocess": "tries some fifty phrases in turn",
+}
+"""What is refused, with how it finds a letter; `choice` finds the same in most answers."""
+_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_STANDS_IN)
 _LIKE = 0.88
 """How like a name another has to be: all of these end in the same word."""
 _OFF = "score='none' asks the rows without scoring them"
-_NUMBERS = ("gsm8k_postprocess", "gsm8k_dataset_postprocess", None)
 
 
 def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
@@ -47,7 +62,7 @@ def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, r
     if without:
         some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
         warn(f"{some}; they are asked and not scored", InContextWarning)
-    if found in (choice_match, numeric_match) and icl.inferencer.mode is None:
+    if (found in (choice_match, numeric_match) or isinstance(found, ShippedScore)) and icl.inferencer.mode is None:
         for number, row in enumerate(rows):
             _checked(found, number, row.get(column))
     return found
@@ -76,26 +91,40 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     if evaluator in _ACCURACY and answers is None and golds is None:
         return exact_match
     if evaluator in _ACCURACY and answers in _CHOICES and golds in (None, *_CHOICES):
-        return choice_match
+        return ShippedScore(
+            _letter(answers, eval_cfg["pred_postprocessor"]), _letter(golds, eval_cfg.get("dataset_postprocessor"))
+        )
     if evaluator == "EMEvaluator" and answers is None and golds is None:
         return _general_match
-    if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _NUMBERS:
-        return numeric_match
+    if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _GOLDS:
+        return ShippedScore(_NUMBERS[answers], _GOLDS[golds], is_number=True)
     known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
     named = ", ".join(name for name, _ in known if name is not None)
     wrong = [(name, names) for name, names in known if name is not None and name not in names]
     near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
-    if answers == "match_answer_pattern":
+    if answers in _STANDS_IN:
         raise InContextError(
-            "eval_cfg: match_answer_pattern: no pattern of a configuration is followed here: it takes the first match, "
-            "and score='choice' takes the last letter behind words such as `the answer is`, so the two may differ "
-            f"where an answer names several; give score='choice', or a function; {_OFF}"
+            f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
+            "last letter behind words such as `the answer is`, so the two may differ where an answer names several; "
+            f"give score='choice', or a function; {_OFF}"
         )
     meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InContextError(
         f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
         f"numeric, or a function; {_OFF}"
     )
+
+
+def _letter(name: str | None, cfg: Any) -> Reading:
+    """Return how a postprocessor finds a letter."""
+    if name is None:
+        return as_it_is
+    if name == "first_capital_postprocess":
+        return first_capital
+    options = cfg.get("options") if isinstance(cfg, Mapping) else None
+    if not isinstance(options, str) or not options:
+        raise InContextError(f"eval_cfg: {name} needs `options`, such as 'ABCD', got {options!r:.60}")
+    return last_option(options)
 
 
 def _type(cfg: object) -> str | None:

@@ -118,7 +118,7 @@ async def test_a_scoring_configuration_from_the_file_to_the_score(server: ChatSe
     [
         ({"evaluator": {"type": "AccEvaluator"}}, "A", 1.0),
         (
-            {"evaluator": {"type": "x.AccEvaluator"}, "pred_postprocessor": {"type": "first_option_postprocess"}},
+            {"evaluator": {"type": "x.AccEvaluator"}, "pred_postprocessor": {"type": "first_capital_postprocess"}},
             "(A)",
             1,
         ),
@@ -156,6 +156,6 @@ def test_a_pattern_for_answers_is_refused_and_what_stands_in_for_it_is_told() ->
         "evaluator": {"type": "AccEvaluator"},
         "pred_postprocessor": {"type": "match_answer_pattern", "answer_pattern": r"ANSWER: ([A-D])"},
     }
-    with pytest.raises(InContextError, match=r"takes the first match, and score='choice' takes the last letter"):
+    with pytest.raises(InContextError, match=r"takes the first match of a .* score='choice' takes the last letter"):
         score_of_cfg(cfg)
     assert choice_match("ANSWER: A, or no: ANSWER: B", "B") == 1.0
