@@ -48,6 +48,9 @@ _ROWS_AT_A_TIME = 64
 """Rows after which others have their turn, for models that answer without waiting."""
 _MAX_UNREACHABLE = 3
 """Rows in succession that found no connection, after which no other is asked."""
+_MAX_REFUSED = 20
+"""Rows that are refused before any is answered, after which no other is asked."""
+_NOT_FOUND = 404
 
 
 async def run(
@@ -187,7 +190,9 @@ class _Running:
         template = getattr(asker.model, "chat_template", None) if asker.is_text else None
         self._session_len: int | None = getattr(template, "session_len", None)
         self._usage = NO_USAGE
-        self._answered = self._done = self._unreachable = 0
+        self._answered = self._done = self._unreachable = self._refused = 0
+        self._ended: ModelError | None = None
+        """Why no other row is asked; those that a file holds are still found in it."""
         self._reused: set[int] = set()
 
     async def all(self, concurrency: int) -> Evaluation:
@@ -210,15 +215,11 @@ class _Running:
             try:
                 self._results[number] = await self._row(number)
             except ModelError as error:
-                if isinstance(error, ModelAuthError) or (isinstance(error, ModelRequestError) and not self._answered):
-                    raise  # it would be the same for every row
                 self._failures[number] = error
-                if self._is_unreachable(error):
-                    if not self._answered:
+                if self._ended is None and self._is_for_all(error):
+                    if not self._has_answers:
                         raise
-                    others = [*waiting]  # which are not asked
-                    self._failures |= dict.fromkeys(others, error)
-                    self._done += len(others)
+                    self._ended = error
             except InContextError as error:
                 raise InContextError(f"row {number}: {error}") from error
             except Exception as error:  # such as that of a score function
@@ -230,8 +231,17 @@ class _Running:
             if count % _ROWS_AT_A_TIME == 0:
                 await asyncio.sleep(0)
 
-    def _is_unreachable(self, error: ModelError) -> bool:
-        """Return whether so many rows in succession found no connection that no other is to be asked."""
+    @property
+    def _has_answers(self) -> bool:
+        return bool(self._answered or (self._file is not None and self._file.known))
+
+    def _is_for_all(self, error: ModelError) -> bool:
+        """Return whether an error would be the same for every other row, so that none is to be asked."""
+        if isinstance(error, ModelAuthError):
+            return True
+        if isinstance(error, ModelRequestError) and not self._answered:
+            self._refused += 1
+            return error.status == _NOT_FOUND or self._refused >= min(_MAX_REFUSED, len(self._rows))
         self._unreachable = self._unreachable + 1 if _has_no_connection(error) else 0
         return self._unreachable >= min(_MAX_UNREACHABLE, len(self._rows))
 
@@ -371,7 +381,10 @@ class _Running:
     async def _tried(self, send: Callable[[], Awaitable[T]]) -> T:
         attempt = 0
         while True:
-            await self._pace.turn()
+            if self._ended is None:
+                await self._pace.turn()
+            if self._ended is not None:  # maybe since
+                raise self._ended.with_traceback(None)
             try:
                 found = await send()
             except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:
