@@ -15,7 +15,15 @@ from rich.text import Text
 
 from agentkit.cli.agent_option import ModelName
 from agentkit.cli.default_agent import choose_model
-from agentkit.cli.eval_inputs import chosen_datasets, meta_template_for, rows_of, with_model_entry
+from agentkit.cli.eval_inputs import (
+    chosen_datasets,
+    meta_template_for,
+    named_datasets,
+    rows_of,
+    score_for,
+    scores_by_dataset,
+    with_model_entry,
+)
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.errors import AgentDefinitionError
@@ -23,7 +31,7 @@ from agentkit.evaluations.asking import Asker
 from agentkit.evaluations.configured_dataset import configured
 from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
 from agentkit.evaluations.run_evaluation import run_sync
-from agentkit.evaluations.scores import Score, score_of
+from agentkit.evaluations.scores import Score
 from agentkit.evaluations.shipped_scores import score_of_rows
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
@@ -84,11 +92,12 @@ def evaluate(
         ),
     ] = None,
     score: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="NAME",
+            metavar="[DATASET=]NAME",
             help="exact, choice (the letter that is chosen, the last one behind words such as `the answer is`), "
-            "numeric (the last number) or none, in place of the `eval_cfg`. It follows no pattern of the file.",
+            "numeric (the last number) or none, where the `eval_cfg` is missing or not followed here; of DATASET in "
+            "its place. It follows no pattern of the file.",
         ),
     ] = None,
     concurrency: Annotated[
@@ -119,9 +128,10 @@ def evaluate(
 
     Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
     """
-    score_of(score)
-    chosen = chosen_datasets(load_datasets(config, root=root), dataset)
-    held = rows_of(rows, chosen, config, root_of(config, root))
+    every = named_datasets(load_datasets(config, root=root))
+    scores = scores_by_dataset(score, every)
+    chosen = chosen_datasets(every, dataset)
+    held = rows_of(rows, chosen, every, config, root_of(config, root))
     listed = dict(load_config(config, root=root)).get("models")
     models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     has_labels = any(_scores_labels(one) for one in chosen.values())
@@ -134,7 +144,7 @@ def evaluate(
     vectors = embedder_named(utf8(embedder)) if embedder is not None else None
     is_shown = show is not None
     prepared = _checked(
-        chosen, held, asked, vectors, score, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
+        chosen, held, asked, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
     )
     if show is not None:
         _show(prepared, show, as_json=as_json)
@@ -188,7 +198,7 @@ def _checked(
     rows: Mapping[str, Any],
     model: Model,
     embedder: Embedder | None,
-    score: str | None,
+    given: Mapping[str | None, str],
     *,
     meta_template: Any,
     settings: ModelSettings,
@@ -203,7 +213,8 @@ def _checked(
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", InContextWarning)
-                icl, asked = configured(one, rows[name], embedder, "none" if is_shown else score)
+                score = "none" if is_shown else score_for(name, one.get("eval_cfg"), given)
+                icl, asked = configured(one, rows[name], embedder, score)
                 icl.reader.check((), asked)
                 asked = asked[:limit]
                 chosen = settings if icl.inferencer.asks in ("gen", "dialogue") else NO_SETTINGS
@@ -218,7 +229,8 @@ def _checked(
         problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
     if problems:
         text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
-        raise InContextError(text.replace("score='none'", "--score none"))
+        text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
+        raise InContextError(re.sub(r"score='(\w+)'", r"--score \1", text))
     return found
 
 

@@ -13,11 +13,21 @@ from agentkit.cli.screen import note
 from agentkit.errors import AgentDefinitionError
 from agentkit.evaluations.asking import TextModel
 from agentkit.evaluations.row_files import load_rows
+from agentkit.evaluations.scores import score_of
+from agentkit.evaluations.shipped_scores import score_of_cfg
 from agentkit.models.model import Model
 from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.errors import InContextError, nearest
 
-__all__ = ["chosen_datasets", "meta_template_for", "rows_of", "with_model_entry"]
+__all__ = [
+    "chosen_datasets",
+    "meta_template_for",
+    "named_datasets",
+    "rows_of",
+    "score_for",
+    "scores_by_dataset",
+    "with_model_entry",
+]
 
 _SAMPLING = ("temperature", "top_p", "top_k")
 _SPLITS = ("train", "test")
@@ -27,19 +37,56 @@ _NAMES = ("type", "abbr", "meta_template")
 """Keys of a model that say what it is, and the one that is followed elsewhere."""
 
 
-def chosen_datasets(datasets: Sequence[Mapping[str, Any]], names: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
-    """Return the datasets that are asked, by name."""
+def named_datasets(datasets: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Return the datasets of a configuration by name."""
     found: dict[str, Mapping[str, Any]] = {}
     for number, one in enumerate(datasets):
         name = str(one.get("abbr") or f"dataset-{number}")
         if name in found:
             raise InContextError(f"several datasets are called {name!r}; give each an `abbr` of its own")
         found[name] = one
+    return found
+
+
+def chosen_datasets(
+    every: Mapping[str, Mapping[str, Any]], names: Sequence[str] | None
+) -> dict[str, Mapping[str, Any]]:
+    """Return the datasets that are asked, by name."""
     wanted = [utf8(name) for name in names or ()]
-    unknown = [f"there is no dataset {name!r}{nearest(name, found)}" for name in wanted if name not in found]
+    unknown = [f"there is no dataset {name!r}{nearest(name, every)}" for name in wanted if name not in every]
     if unknown:
         raise InContextError(f"--dataset: {'; '.join(unknown)}")
-    return {name: one for name, one in found.items() if not wanted or name in wanted}
+    return {name: one for name, one in every.items() if not wanted or name in wanted}
+
+
+def scores_by_dataset(given: Sequence[str] | None, every: Mapping[str, Any]) -> dict[str | None, str]:
+    """Return the scores of `--score` by dataset; at None the one that names no dataset."""
+    found: dict[str | None, str] = {}
+    for text in given or ():
+        named, mark, score = utf8(text).rpartition("=")
+        name = named if mark else None
+        if name is not None and name not in every:
+            raise InContextError(f"--score {text}: there is no dataset {name!r}{nearest(name, every)}")
+        if name in found:
+            raise InContextError(f"--score {text}: there is one already; for one dataset write DATASET={score}")
+        score_of(score)
+        found[name] = score
+    return found
+
+
+def score_for(name: str, eval_cfg: object, given: Mapping[str | None, str]) -> str | None:
+    """Return the score that is asked for a dataset; None where its `eval_cfg` is followed."""
+    plain = given.get(None)
+    if name in given or plain in (None, "none"):
+        return given.get(name, plain)
+    try:
+        is_followed = score_of_cfg(eval_cfg) is not None
+    except InContextError:
+        return plain
+    if is_followed:
+        note(f"{name}: scored as its eval_cfg says; --score {name}={plain} would take its place")
+        return None
+    return plain
 
 
 def meta_template_for(models: Sequence[Mapping[str, Any]], model: Model) -> Any:
@@ -97,12 +144,16 @@ def with_model_entry(models: Sequence[Mapping[str, Any]], model: Model) -> Model
 
 
 def rows_of(
-    given: Sequence[str] | None, datasets: Mapping[str, Mapping[str, Any]], config: Path, root: Path
+    given: Sequence[str] | None,
+    datasets: Mapping[str, Mapping[str, Any]],
+    every: Mapping[str, Mapping[str, Any]],
+    config: Path,
+    root: Path,
 ) -> dict[str, Any]:
     """Return the rows of each dataset, or its splits by name: those of `--rows`, or else of its `path`.
 
     A folder that has one with the name of a dataset holds the rows of each in such a folder. A `path` has to lead into
-    `root`.
+    `root`. Rows of those among `every` that are not asked are left aside.
     """
     named: dict[str, dict[str, Any]] = {}
     plain_files: list[str] = []
@@ -113,8 +164,11 @@ def rows_of(
             plain_files.append(text)
             continue
         dataset, _, split = name.rpartition(":")
-        if dataset and dataset not in datasets:
-            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, datasets)}")
+        if dataset and dataset not in every:
+            raise InContextError(f"--rows {text}: there is no dataset {dataset!r}{nearest(dataset, every)}")
+        whose = dataset or (name if name not in _SPLITS else "")
+        if whose in every and whose not in datasets:
+            continue
         found = load_rows(path)
         if name in datasets and name not in _SPLITS:
             if name in named:

@@ -109,7 +109,7 @@ class Asker:
         sent = self.sent_settings
         shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
         if self._scores:
-            return ", ".join(["log probabilities of texts, nothing generated", *shown])
+            return ", ".join(["log probabilities of texts; of each one token is written and not read", *shown])
         shown += [
             f"{name}={value!r} (chat template)"
             for name, value in own.items()

@@ -407,7 +407,7 @@ def test_a_misspelt_column_is_named_before_anything_is_asked(run: Run, sums: Pat
         assert "the input column 'question' is not in it; did you mean `{question}`?" in done.stderr
 
 
-def test_what_scores_texts_names_that_nothing_is_generated(
+def test_what_scores_texts_names_the_token_that_is_written_and_not_read(
     run: Run, folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "mood.yaml").write_text(MOOD)
@@ -416,7 +416,8 @@ def test_what_scores_texts_names_that_nothing_is_generated(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     command = ("eval", "mood.yaml", "--model", "quiet", "--chat-template", "qwen")
     done = run(*command)
-    assert "model quiet: log probabilities of texts, nothing generated\n" in done.stderr and "0.8" not in done.stderr
+    shown = "model quiet: log probabilities of texts; of each one token is written and not read\n"
+    assert shown in done.stderr and "0.8" not in done.stderr
     assert [int(number) > 0 for number in done.stdout.splitlines()[1].split()[-2:]] == [True, True]
     refused = run(*command, "--temperature", "0.3")
     assert refused.exit_code == 1 and "--temperature: texts are scored and none is generated" in refused.stderr
@@ -434,8 +435,3 @@ def test_labels_without_a_server_are_not_sent_to_a_model_that_scores_none(
     done = run("eval", "mood.yaml", *named)
     assert done.exit_code == 1 and "--model http://localhost:8000/v1#NAME --chat-template base" in done.stderr
     assert "`--model offline` scores no labels" in done.stderr and "stand-in" not in done.stderr
-
-
-def test_the_help_says_what_each_score_takes(run: Run) -> None:
-    told = " ".join(run("eval", "--help").stdout.replace("│", " ").split())
-    assert "the last one behind words such as" in told and "follows no pattern of the file" in told
