@@ -40,9 +40,9 @@ async def test_a_refused_row_is_named_in_every_run(
     server: ChatServer, tmp_path: Path, refused: tuple[int, ...]
 ) -> None:
     asked = model(server, f"refuses {refused}", refusing(*refused))
-    for run in range(3):
+    for run, concurrency in enumerate((1, 16, 1)):
         with pytest.raises(EvaluationFailed, match=f"{len(refused)} of 40 rows could not be asked: ") as caught:
-            await evaluation.run(CFG, ROWS, asked, score="exact", out=tmp_path / "kept.jsonl", concurrency=1)
+            await evaluation.run(CFG, ROWS, asked, score="exact", out=tmp_path / "kept.jsonl", concurrency=concurrency)
         found = caught.value.evaluation
         assert tuple(caught.value.failures) == refused
         assert (len(found.rows), found.score, found.reused) == (40 - len(refused), 1.0, 40 - len(refused) if run else 0)
