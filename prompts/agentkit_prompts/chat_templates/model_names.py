@@ -24,7 +24,7 @@ _KNOWN = re.compile(
     r"|gguf|ggml|awq|gptq|exl[23]|mlx|mlc|onnx|openvino|ov|hqq|aqlm|marlin|torchao|bnb|bitsandbytes|unsloth|imat|imatrix"
     r"|i1|ud|quantized|quant|dynamic|static|block|kv|qat|spinquant|qlora|dwq|eo8|autoround|nvfp4|mxfp4|delta|safetensors"
     r"|(bf|fp|f|int|nf|uint)\d+|w\d+a\d+(kv\d+)?|q\d+f\d+|i?q\d+|\d*bpw|\d+bits?|h\d+|g\d+|\d+g|gs\d+|bin|pth|of"
-    r"|k|s|m|l|xs|xl|xxs|xxl|nl"
+    r"|k|s|m|l|xs|xl|xxs|xxl|nl|ggmlv\d|\d+x\d+|pytorch|litert|lm|cuda|cpu|directml|unquantized"
     # where it is kept, and what a server calls it
     r"|models?|main|latest|text|free|turbo|final|merged|checkpoint|ckpt|snapshots?|output|weights|epoch|step"
     # the same words, but for its refusals

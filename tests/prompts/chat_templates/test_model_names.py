@@ -10,6 +10,7 @@ from agentkit_prompts.chat_templates.template_finder import find_chat_template
 
 OFFICIAL = {
     "llama2": """
+        llama-2-7b-chat.ggmlv3.q4_0.bin ISTA-DASLab/Llama-2-7b-AQLM-2Bit-1x16-hf
         meta-llama/Llama-2-7b-chat-hf meta-llama/Llama-2-70b-chat TheBloke/Llama-2-7B-Chat-GGUF
         TheBloke/Llama-2-13B-chat-GPTQ TheBloke/Llama-2-13B-chat-AWQ
     """,
@@ -48,6 +49,7 @@ OFFICIAL = {
         Qwen_Qwen3-8B-Q4_K_M.gguf qwen3:30b-a3b-q4_K_M
     """,
     "phi-3": """
+        microsoft/Phi-3-medium-4k-instruct-onnx-cuda
         microsoft/Phi-3.5-vision-instruct microsoft/Phi-3-mini-4k-instruct
         microsoft/Phi-3-mini-4k-instruct-gguf microsoft/Phi-3-medium-128k-instruct
         microsoft/Phi-3-mini-4k-instruct-onnx microsoft/Phi-3-vision-128k-instruct
@@ -94,6 +96,7 @@ OFFICIAL = {
         TheBloke/Mixtral-8x7B-Instruct-v0.1-GPTQ mixtral:8x7b
     """,
     "gemma": """
+        google/gemma-3-4b-it-qat-int4-unquantized google/gemma-7b-it-quant-pytorch google/gemma-3n-E2B-it-litert-lm
         google/gemma-2b-it google/gemma-1.1-7b-it google/gemma-2-9b-it google/gemma-2-2b-jpn-it
         google/gemma-3-27b-it google/gemma-3-1b-pt google/gemma-3n-E4B-it google/gemma-3-12b-it-qat-q4_0-gguf
         google/codegemma-7b-it google/medgemma-4b-it google/recurrentgemma-2b-it unsloth/gemma-3-4b-it-GGUF
@@ -133,6 +136,7 @@ OFFICIAL = {
         OpenGVLab/InternVL2-4B
     """,
     "internvl2_5": """
+        OpenGVLab/InternVL3_5-38B-Flash OpenGVLab/InternVL3-1B-Pretrained
         OpenGVLab/InternVL2_5-8B-MPO OpenGVLab/InternVL3-78B OpenGVLab/InternVL3-8B-Instruct
         OpenGVLab/InternVL3_5-30B-A3B
     """,
@@ -140,6 +144,7 @@ OFFICIAL = {
         deepseek-ai/DeepSeek-V3 deepseek-ai/DeepSeek-V3-0324 deepseek-ai/DeepSeek-V3-Base
     """,
     "deepseek-r1": """
+        deepseek-r1:7b-qwen-distill-q4_K_M
         deepseek-ai/DeepSeek-R1 deepseek-ai/DeepSeek-R1-Zero deepseek-ai/DeepSeek-R1-0528
         deepseek-ai/DeepSeek-R1-0528-Qwen3-8B deepseek-ai/DeepSeek-R1-Distill-Llama-70B
         unsloth/DeepSeek-R1-Distill-Qwen-7B-GGUF unsloth/DeepSeek-R1-Distill-Llama-8B-unsloth-bnb-4bit
