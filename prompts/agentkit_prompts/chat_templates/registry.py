@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
+from agentkit_prompts.chat_templates.model_names import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
@@ -15,7 +16,6 @@ TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
 """A class or function that makes a template; its keywords override fields."""
 
 Maker = TypeVar("Maker", bound=Callable[..., object])
-_SEPARATOR = re.compile(r"[/\\]+")
 
 
 class ChatTemplateRegistry:
@@ -74,21 +74,41 @@ class ChatTemplateRegistry:
         """Return the name of the template that fits a model's name or path, such as `Qwen/Qwen2.5-7B-Instruct`.
 
         The name of the model decides, never the organisation in front of it; of a path on disk, the last part that
-        any template knows. The template that recognises most of it fits.
+        says more than `checkpoint-500`. The template that recognises most of it fits. A name with a word beside that
+        is not of the maker, as in `Hermes-3-Llama-3.1-8B`, fits none: such a model often has a template of its own.
 
         Raises:
-            ChatTemplateError: No template knows the model.
+            ChatTemplateError: No template is known to fit the model; says which words of its name are not known.
         """
-        known = self._known()
-        parts = _parts(str(model))
-        for part in parts:
-            found = {name: length for name in known if (length := self._fit(name, part))}
+        found = self.closest(model)
+        if found is None:
+            names = parts_of(str(model))
+            raise ChatTemplateError(
+                f"no chat template is known to fit the model {str(model)!r}"
+                f"{nearest(names[0] if names else '', self._known())}. Take one by name, or the Jinja template that "
+                "the model ships"
+            )
+        name, others = found
+        if others:
+            raise ChatTemplateError(
+                f"no chat template is known to fit the model {str(model)!r:.100}: {of_another(name, others)}"
+            )
+        return name
+
+    def closest(self, model: str) -> tuple[str, list[str]] | None:
+        """Return the template that fits the name of a model if no other word in it matters, and these other words.
+
+        None where no template recognises any of it.
+        """
+        others: list[str] = []
+        for part in parts_of(str(model)):
+            found = {name: span for name in self._known() if (span := self._fit(name, part)) is not None}
             if found:
-                return max(found, key=lambda name: found[name])
-        raise ChatTemplateError(
-            f"no chat template is known to fit the model {str(model)!r}{nearest(parts[0] if parts else '', known)}. "
-            f"Take one by name, or the Jinja template that the model ships"
-        )
+                best = max(found, key=lambda name: found[name][1] - found[name][0])
+                return best, others + other_words(part, *found[best])
+            if not has_only_known(part):
+                others.append(part)
+        return None
 
     def __contains__(self, name: object) -> bool:
         return name in self._known()
@@ -100,13 +120,13 @@ class ChatTemplateRegistry:
     def __len__(self) -> int:
         return len(self._known())
 
-    def _fit(self, name: str, part: str) -> int:
-        """Return how many characters of a part of a path the template recognises."""
+    def _fit(self, name: str, part: str) -> tuple[int, int] | None:
+        """Return where what the template recognises of a part of a path begins and ends."""
         pattern = self._matches.get(name)
         if pattern is None:
-            return len(name) if part == name.lower() else 0
+            return (0, len(part)) if part == name.lower() else None
         found = pattern.search(part)
-        return len(found[0]) if found else 0
+        return found.span() if found else None
 
     def _known(self) -> dict[str, TemplateMaker]:
         if self._load is not None:
@@ -115,17 +135,6 @@ class ChatTemplateRegistry:
             self._matches = {**matches, **self._matches}
             self._load = None
         return self._makers
-
-
-def _parts(model: str) -> list[str]:
-    """Return what may be the name of the model, in lower case and the likeliest first."""
-    parts = [part for part in _SEPARATOR.split(model.lower()) if part]
-    for part in parts:
-        if part.startswith("models--"):  # a folder of the Hugging Face cache
-            return [part.rsplit("--", 1)[1]]
-    if len(parts) == 2 and model[0] not in "/\\.~":  # organisation/name
-        return parts[1:]
-    return parts[::-1]
 
 
 def _whose(maker: object) -> str:

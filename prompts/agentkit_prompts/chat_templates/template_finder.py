@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit_prompts.chat_templates.model_names import of_another
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.errors import ChatTemplateError, check_types, similar
@@ -74,16 +75,18 @@ def _of_model(model: str, problem: str) -> ChatTemplate:
     """Return the template that fits a model: the one in its folder, or a registered one."""
     if model and _exists(model):
         return _of_path(Path(model))
-    try:
-        name = CHAT_TEMPLATES.best_match(model)
-    except ChatTemplateError:
+    found = CHAT_TEMPLATES.closest(model)
+    if found is None:
         last = model.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
         family = [name for name in CHAT_TEMPLATES if len(name) > 2 and _family(name) in last]
         fit = f" (of the same family: {', '.join(family)})" if family else ""
         raise ChatTemplateError(
             f"{problem}{fit}. Give a registered name (CHAT_TEMPLATES has them, `agentkit templates` lists them), or "
             "the folder or file of the template that the model ships"
-        ) from None
+        )
+    name, others = found
+    if others:
+        raise ChatTemplateError(f"{problem}: {of_another(name, others)}")
     return CHAT_TEMPLATES.get(name)()
 
 

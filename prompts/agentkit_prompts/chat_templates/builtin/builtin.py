@@ -1,7 +1,8 @@
 """The models whose templates are rows of `role_markers.json`, each made into a class.
 
 A row names the class in code it needs, or the row it is like, and the fields that differ; `match` is a regular
-expression for the names of its models, and has to end where a word of the name does: `llama-3b` is no Llama 3. A
+expression for the names of its models, and has to end where a word of the name does: `llama-3b` is no Llama 3. All
+else in a name has to be words that `model_names` knows; a word of this family alone is a part of its `match`. A
 `replaceable` row is one that the LMDeploy document derives as an example, so that a class of your own may take its
 name. The special tokens of the models are those of `special_tokens.json`, each list with the file of the model that has
 them, and with what is uncertain about it. `{0..9}` stands for the numbers from 0 to 9; a token without its end, such as
