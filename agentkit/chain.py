@@ -273,8 +273,8 @@ def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     """Return the layers with the prompt that asks for the answer at the end of `system`, unless one has its name."""
     if prompt is None or any(known.name == prompt.name for _, known in layers.walk()):
         return layers
-    changes = max((one.changes for one in layers.system), key=RANKS.__getitem__, default=prompt.changes)
-    asking = prompt.model_copy(update={"volatility": changes})  # what stands in front of it decides what a cache keeps
+    latest = max((prompt, *layers.system), key=lambda one: RANKS[one.changes])
+    asking = prompt.model_copy(update={"volatility": latest.changes})  # what stands in front of it decides caching
     return layers.model_copy(update={"system": (*layers.system, asking)})
 
 

@@ -56,6 +56,9 @@ class ModelPart(_Part):
     control_tokens: Literal["escape", "reject", "allow"] | None = Field(
         default=None, description="With a chat template: what happens to untrusted text that forms its control tokens."
     )
+    template_kwargs: dict[str, Any] = Field(
+        default={}, description="With a chat template: what else it reads, such as `enable_thinking: false`."
+    )
 
 
 class MCPTool(_Part):

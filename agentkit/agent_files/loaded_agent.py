@@ -170,7 +170,8 @@ def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplat
         before = getattr(before, "writer", before)
         session_len = getattr(before, "session_len", None) if chat_template is None else None
         own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
-        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy))
+        read = getattr(before, "template_kwargs", {})
+        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
     return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
 
 
@@ -294,7 +295,9 @@ class _Building:
         settings = ModelSettings(**part.settings)
         model = part.name if self._model is None else self._model
         try:
-            return _model(model, self._chat_template, own, part.session_len, settings, part.control_tokens)
+            return _model(
+                model, self._chat_template, own, part.session_len, settings, part.control_tokens, part.template_kwargs
+            )
         except _ERRORS as error:
             is_template = self._chat_template is not None and (
                 self._model is None or isinstance(error, ChatTemplateError)
@@ -386,6 +389,7 @@ def _model(
     session_len: int | None,
     settings: ModelSettings,
     control_tokens: Policy | None,
+    template_kwargs: Mapping[str, Any],
 ) -> Model:
     """Return the model of an agent.
 
@@ -396,6 +400,7 @@ def _model(
         session_len: That of the agent.
         settings: Those of the agent.
         control_tokens: What the agent does with them.
+        template_kwargs: What the chat template of the agent reads.
     """
     if isinstance(model, str):
         return model_names.model(
@@ -404,6 +409,7 @@ def _model(
             chat_template=own if given is None else given,
             session_len=session_len,
             control_tokens=control_tokens,
+            template_kwargs=template_kwargs or None,
         )
     if given is not None:
         raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from agentkit.agent import Agent
 from agentkit.cli.options import own_session
-from agentkit.cli.run_command import result_form
+from agentkit.cli.run_command import note_cut, result_form
 from agentkit.cli.screen import LIBRARY_ERRORS, complain, degraded_note, layer_table, layers_form, note, put, why_form
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
@@ -209,6 +209,8 @@ class Chat:
                 put(json.dumps({"session": self.session.id, **result_form(result)}))
             elif self.agent.chain.output is not str:
                 put(json.dumps(output_form(result.output), ensure_ascii=False, indent=2))
+            if not self._as_json:
+                note_cut(result)
             return
 
     def _decision(self, call: ToolCall) -> Decision:

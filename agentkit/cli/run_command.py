@@ -34,7 +34,7 @@ from agentkit.run.loop import RunResult
 from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["WAITS", "kwargs_of", "result_form", "run_once"]
+__all__ = ["WAITS", "kwargs_of", "note_cut", "result_form", "run_once"]
 
 WAITS = 3
 """Exit code of a run that waits for a decision."""
@@ -147,11 +147,19 @@ def _ask(
         raise typer.Exit(WAITS) from None
     if as_json:
         put_json(result_form(result))
-    elif shown:
+        return
+    if shown:
         put("")
     else:
         output = output_form(result.output)
         put(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2))
+    note_cut(result)
+
+
+def note_cut(result: RunResult[Any]) -> None:
+    """Say so where the answer is not whole."""
+    if result.finish_reason == "length":
+        note("the answer was cut: it is as long as max_tokens of the settings, or the server, allows")
 
 
 def _of_tool(event: ToolStarted | ToolFinished) -> str:

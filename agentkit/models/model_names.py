@@ -46,6 +46,7 @@ def model(
     chat_template: GivenTemplate | None = None,
     session_len: int | None = None,
     control_tokens: Policy | None = None,
+    template_kwargs: Mapping[str, Any] | None = None,
 ) -> Model:
     """Return the model of a name.
 
@@ -58,6 +59,7 @@ def model(
         session_len: With a chat template, the tokens that the server has for prompt and reply together.
         control_tokens: With a chat template, what happens to untrusted text that forms its control tokens; `escape`
             when not given.
+        template_kwargs: With a chat template, what else it reads, such as `enable_thinking`.
 
     Raises:
         AgentDefinitionError: There is no such provider, the name has none, or the model cannot do one of the settings.
@@ -66,17 +68,22 @@ def model(
     """
     if not isinstance(name, str):
         raise AgentDefinitionError(f"model: expected a name such as 'openai:gpt-5-mini', got {name!r:.60}")
-    made = _made(name, chat_template, session_len, control_tokens)
+    made = _made(name, chat_template, session_len, control_tokens, template_kwargs)
     given = checked_settings(settings)
     return made if given is NO_SETTINGS else with_settings(made, given)
 
 
 def _made(
-    name: str, chat_template: GivenTemplate | None, session_len: int | None, control_tokens: Policy | None
+    name: str,
+    chat_template: GivenTemplate | None,
+    session_len: int | None,
+    control_tokens: Policy | None,
+    template_kwargs: Mapping[str, Any] | None,
 ) -> Model:
-    if chat_template is None and (session_len is not None or control_tokens is not None):
-        what = "session_len" if control_tokens is None else "control_tokens"
-        advice = ", or limit the prompt of the agent by its budget" if control_tokens is None else ""
+    given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs or None}
+    if chat_template is None and (named := [what for what, value in given.items() if value is not None]):
+        what = named[0]
+        advice = ", or limit the prompt of the agent by its budget" if what == "session_len" else ""
         raise AgentDefinitionError(f"model {_shown(name)!r:.80}: {what} needs a chat_template: give that too{advice}")
     if chat_template is not None and not is_address(name) and name != "offline":
         raise AgentDefinitionError(
@@ -98,11 +105,12 @@ def _made(
                 base_url=url,
                 session_len=session_len,
                 control_tokens=control_tokens or "escape",
+                template_kwargs=template_kwargs,
             )
         return _kind("openai")(served.strip(), base_url=url)
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:
-        return _kind(provider)(chat_template, session_len=session_len, control_tokens=control_tokens)
+        return _kind(provider)(chat_template, **given)
     if colon and provider not in _PROVIDERS:
         shown = _shown(name)
         raise AgentDefinitionError(

@@ -308,6 +308,23 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
     assert problem.startswith("1: model") and "completes text" in problem
 
 
+THINKS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>{{ '<think>' if thinks else '' }}"
+
+
+def test_what_a_chat_template_reads_is_said_in_the_file_and_holds_for_another_model(folder: Path) -> None:
+    (folder / "mine.jinja").write_text(THINKS)
+    part = "{name: 'http://h/v1#own', chat_template: mine.jinja, template_kwargs: {thinks: true}}"
+    file = written(folder, f"model: {part}\n")
+    for name in (None, "http://h/v1#other", "offline"):
+        agent = load_agent(file, model=name).agent
+        model: Any = agent.chain.model
+        assert (
+            getattr(model, "writer", model).request_body(agent.compose("Hi"))["prompt"].endswith("<assistant><think>")
+        )
+    (problem,) = problems(written(folder, "model: {name: 'openai:gpt-5-mini', template_kwargs: {thinks: true}}\n"))
+    assert problem.startswith("1: model") and "template_kwargs needs a chat_template" in problem
+
+
 @pytest.mark.parametrize("name", ["http://h/v1#other", "offline"])
 def test_another_model_of_a_module_does_with_control_tokens_what_its_own_did(folder: Path, name: str) -> None:
     (folder / "local.py").write_text(

@@ -16,7 +16,7 @@ import pytest
 from agentkit.memory import Memory
 from agentkit.prompts import Message
 from tests.cli.conftest import MAIN, Run, Start
-from tests.servers import Asked, ChatServer, chunk, in_turn, says, sends, streams
+from tests.servers import Asked, ChatServer, chunk, completion, in_turn, says, sends, streams
 
 QUESTION = "When does the barn owl hunt?"
 KEY = "sk-secret-0123456789"
@@ -283,3 +283,13 @@ def test_the_labels_a_model_is_shown_are_those_of_the_chunks(run: Run, ingested:
     (label,) = re.findall(r"\[(docs/owls\.md#\d+)\]", done.stdout)
     with Memory.open(".agentkit") as memory:
         assert label in [document.label for document in memory.recall(QUESTION).documents]
+
+
+def test_an_answer_that_was_cut_is_said_to_be(run: Run, endpoint: ChatServer) -> None:
+    endpoint.on("cuts", sends(completion("Half of an", finish_reason="length")))
+    for command in (("chat", "--once", "Tell."), ("run", "Tell.")):
+        done = run(*command, "--model", "openai:cuts")
+        assert done.exit_code == 0 and "Half of an" in done.stdout
+        assert "the answer was cut" in done.stderr
+    whole = run("run", "Tell.", "--model", "openai:cuts", "--json")
+    assert json.loads(whole.stdout)["finish_reason"] == "length" and "was cut" not in whole.stderr

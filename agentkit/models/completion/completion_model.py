@@ -111,13 +111,14 @@ class CompletionModel(EndpointModel):
         self._format = checked_format(getattr(template, "tool_call_format", None))
         self.control_tokens: Policy = control_tokens
         """What happens to untrusted text that forms control tokens of the chat template."""
-        self._template_kwargs = dict(template_kwargs or {})
+        self.template_kwargs: Mapping[str, Any] = dict(template_kwargs or {})
+        """What else the chat template reads."""
         super().__init__(model, client=client, **options)
 
     @cached_property
     def has_place_for_tools(self) -> bool:
         """Whether the chat template writes tools; where it does not, a prompt has to show them."""
-        return has_place_for_tools(self.chat_template, **self._template_kwargs)
+        return has_place_for_tools(self.chat_template, **self.template_kwargs)
 
     @property
     def stop_words(self) -> tuple[str, ...]:
@@ -148,7 +149,7 @@ class CompletionModel(EndpointModel):
     def prompt(self, composition: Composition) -> str:
         """Return the text that is sent for a composition that is `fitted`. Raises like `Composition.to_text`."""
         return clean(
-            composition.to_text(self.chat_template, control_tokens=self.control_tokens, **self._template_kwargs)
+            composition.to_text(self.chat_template, control_tokens=self.control_tokens, **self.template_kwargs)
         )
 
     def fitted(self, composition: Composition) -> Composition:
@@ -189,7 +190,7 @@ class CompletionModel(EndpointModel):
 
     def _text_tokens(self, composition: Contents) -> int:
         """Count the text that is sent for a composition."""
-        return text_tokens(composition, self.chat_template, control_tokens=self.control_tokens, **self._template_kwargs)
+        return text_tokens(composition, self.chat_template, control_tokens=self.control_tokens, **self.template_kwargs)
 
     async def complete(self, text: str) -> Reply:
         """Send a text as it is, without the chat template and its guard, and return how the model goes on.
@@ -241,7 +242,7 @@ class CompletionModel(EndpointModel):
     def _opens_thought(self) -> bool:
         """Whether the chat template opens a thought, which the model goes on with."""
         try:
-            return opens_thought(self.chat_template.render([{"role": "user", "content": "a"}], **self._template_kwargs))
+            return opens_thought(self.chat_template.render([{"role": "user", "content": "a"}], **self.template_kwargs))
         except ChatTemplateError:
             return False
 
@@ -251,8 +252,8 @@ class CompletionModel(EndpointModel):
         asked = [{"role": "user", "content": "a"}]
         replied = [*asked, {"role": "assistant", "content": _REPLY}]
         try:
-            before = self.chat_template.render(asked, **self._template_kwargs)
-            after = self.chat_template.render(replied, None, False, **self._template_kwargs)
+            before = self.chat_template.render(asked, **self.template_kwargs)
+            after = self.chat_template.render(replied, None, False, **self.template_kwargs)
         except ChatTemplateError:
             return ""
         space = after[len(before) : after.find(_REPLY, len(before))]
@@ -264,7 +265,7 @@ class CompletionModel(EndpointModel):
         for shown in (message, calls_as_text(message)):
             try:
                 asked = [template_message(one) for one in (Message("user", "a"), shown)]
-                written = self.chat_template.render(asked, None, False, **self._template_kwargs)
+                written = self.chat_template.render(asked, None, False, **self.template_kwargs)
             except ChatTemplateError:  # it has no place for calls
                 continue
             end = text.rpartition("\n")[2]  # the template may leave out a thought in front of it

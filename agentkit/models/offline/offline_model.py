@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OnDelta, Reply
@@ -64,8 +64,8 @@ class OfflineModel:
       share most with the question, those of chunks with their label, `[source#chunk]`. When none fits, it says so.
     - It writes no JSON, so an agent with a typed output is tried with `ScriptedModel`.
 
-    In place of a model that completes text it takes the `chat_template`, the `session_len` and what happens to
-    `control_tokens` of that one: the prompt is written with them, and what they refuse is refused.
+    In place of a model that completes text it takes the `chat_template`, its `template_kwargs`, the `session_len` and
+    what happens to `control_tokens` of that one: the prompt is written with them, and what they refuse is refused.
 
     Raises:
         ChatTemplateError: There is no such chat template.
@@ -81,6 +81,7 @@ class OfflineModel:
         *,
         session_len: int | None = None,
         control_tokens: Policy | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.writer: CompletionModel | None = None
         """Writes the prompt; None where nothing is written."""
@@ -88,10 +89,15 @@ class OfflineModel:
             from agentkit.models.completion.completion_model import CompletionModel
 
             self.writer = CompletionModel(
-                self.name, chat_template, session_len=session_len, control_tokens=control_tokens or "escape"
+                self.name,
+                chat_template,
+                session_len=session_len,
+                control_tokens=control_tokens or "escape",
+                template_kwargs=template_kwargs,
             )
-        elif session_len is not None or control_tokens is not None:
-            what = "control_tokens" if session_len is None else "session_len"
+            return
+        given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
+        for what in [name for name, value in given.items() if value is not None]:
             raise AgentDefinitionError(f"OfflineModel: {what} needs a chat_template: give that too")
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:

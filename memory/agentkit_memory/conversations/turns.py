@@ -151,10 +151,11 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
                 break
             except StoreCorrupt:  # reported when the conversation is opened
                 continue
-            for part, fields in enumerate(_parts(message)):
+            parts = [*_parts(message)]
+            for part, fields in enumerate(parts):
                 rows.append(
                     {
-                        **stored_fields(fields, row.body),
+                        **(stored_fields(fields, row.body) if len(parts) == 1 else fields),
                         "id": _turn_id(branch, row.seq, part),
                         "scope_id": branch.scope_id,
                         "branch_id": branch.id,

@@ -85,6 +85,7 @@ CASES = [
     ("documents", "chunks = 'x'", FILE),
     ("images", f"content = {NO_UTF_8}", f"document_id IN (SELECT id FROM documents WHERE scope_id = {ITS})"),
     ("items", f"scope_id = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
+    ("items", "id = x'ff'", f"kind = 'fact' AND text = 'zebra fact' AND scope_id = {ITS}"),
     ("items", f"valid_from = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
     ("chunk_moves", f"position = {NO_UTF_8}", "true"),
     ("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}"),
