@@ -82,6 +82,17 @@ _READER = f"a reader kept the log of the database from being emptied: {_LATER}"
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
+_OWNED = (
+    (branches, branches.c.conversation_id, conversations.c.id),
+    (messages, messages.c.branch_id, branches.c.id),
+    (tool_calls, tool_calls.c.branch_id, branches.c.id),
+    (branch_notes, branch_notes.c.branch_id, branches.c.id),
+    (item_sources, item_sources.c.item_id, items.c.id),
+    (images, images.c.document_id, documents.c.id),
+    (chunk_moves, chunk_moves.c.document_id, documents.c.id),
+)
+"""Tables whose rows have an owner, the column that names it, and the column of the owner."""
+_WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000
 _MAX_LEFT = 20
 """Points that are left for each that was removed, up to which the files of an index are rewritten at once."""
@@ -116,6 +127,7 @@ def resume(database: Database, indexes: Indexes) -> list[Erasure]:
 def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasure:
     database.deferred.settle()  # logs of the subject that are not written yet
     removed = _clear(database, request)
+    _remove_ownerless(database)
     notes: list[str] = []
     spaces = indexes.spaces("active", "building")
     with database.read() as connection:
@@ -306,20 +318,31 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
         found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
-    orphans = (
-        (branches, branches.c.conversation_id, conversations.c.id),
-        (messages, messages.c.branch_id, branches.c.id),
-        (tool_calls, tool_calls.c.branch_id, branches.c.id),
-        (branch_notes, branch_notes.c.branch_id, branches.c.id),
-        (item_sources, item_sources.c.item_id, items.c.id),
-        (images, images.c.document_id, documents.c.id),
-        (chunk_moves, chunk_moves.c.document_id, documents.c.id),
-    )
-    for table, reference, owner in orphans:
+    for table, reference, owner in _OWNED:
         found[table.name] = _number(connection, table, reference.not_in(select(owner)))
-    without_branch = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
-    found["items"] += _number(connection, items, without_branch)
+    found["items"] += _number(connection, items, _WITHOUT_BRANCH)
     return found, numbers
+
+
+def _remove_ownerless(database: Database) -> None:
+    """Delete rows whose owner is gone, as in a damaged store: nobody can read them, and they may be the subject's."""
+    removed: Counter[str] = Counter()
+    with database.read() as connection:
+        left = [each for each in _OWNED if _number(connection, each[0], each[1].not_in(select(each[2])))]
+        is_left = bool(left) or _number(connection, items, _WITHOUT_BRANCH) > 0
+    if not is_left:
+        return
+    with database.write() as connection:
+        for table, reference, owner in _OWNED:
+            removed[table.name] += connection.execute(delete(table).where(reference.not_in(select(owner)))).rowcount
+    more = True
+    while more:
+        with database.write() as connection:
+            some = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
+            more = bool(some) and forget_items(connection, some) > 0
+        removed["items"] += len(some)
+    counts = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
+    _LOG.warning("%s: rows whose owner is gone were deleted: %s", database.where, counts)
 
 
 def _number(connection: Connection, table: object, where: object) -> int:

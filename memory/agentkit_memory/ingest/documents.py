@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -9,7 +10,8 @@ from itertools import chain, islice
 
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from agentkit_memory.errors import IngestError
+from agentkit_memory.checks import is_whole
+from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.ingest.images import image_chunk
 from agentkit_memory.ingest.staging import (
@@ -20,33 +22,43 @@ from agentkit_memory.ingest.staging import (
     DocumentRow,
     Staging,
     forget_document,
+    is_generation,
     item_row,
     place_of,
+    shown_generation,
 )
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_row
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
+from agentkit_memory.store.readable_rows import is_name, rows_as_they_are
 from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.tables import chunk_moves, documents, images, items
 from agentkit_prompts.context.parts import Image
 
 __all__ = ["MAX_WHOLE", "DocumentStore"]
 
+_LOG = logging.getLogger("agentkit.memory")
+
 MAX_WHOLE = 2000
 """Chunks of a document that is held in memory and written in one transaction; a longer one is staged."""
 
 _PAGE = 1000
 
-_FIND = select(documents.c.content_hash, documents.c.stamp).where(
+_FIND = select(*documents.c["id", "content_hash", "stamp", "source", "generation"]).where(
     documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("uri"), documents.c.content_hash != ""
 )
-_OF_DOCUMENT = select(items.c.id).where(items.c.document_id == bindparam("document"))
+_IN_ITS_PLACE = (
+    documents.c.scope_id == bindparam("scope"),
+    documents.c.uri == bindparam("named"),
+    documents.c.id != bindparam("document"),
+)
+_OF_DOCUMENT = select(items.c.id, items.c.first_generation).where(items.c.document_id == bindparam("document"))
 _SETTLE = PLACE.values(last_generation=None)
 _DROP_MOVES = delete(chunk_moves).where(chunk_moves.c.document_id == bindparam("document"))
 _ADD = insert(items)
-_GENERATION = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("document"))
+_KNOWN = select(documents.c.content_hash).where(documents.c.id == bindparam("document"))
 _SOURCE = select(documents.c.source).where(documents.c.id == bindparam("document"), documents.c.generation >= 0)
 _STAMP = update(documents).where(documents.c.scope_id == bindparam("scope"), documents.c.uri == bindparam("named"))
 
@@ -59,7 +71,7 @@ class DocumentStore:
         self.scope_id = scope_id
         self._scope_key = scope_key
         new = database.insert(documents)
-        names = ("source", "content_hash", "stamp", "chunks", "ingested_at", "stage", "meta")
+        names = ("scope_id", "uri", "source", "content_hash", "stamp", "chunks", "ingested_at", "stage", "meta")
         self._put = new.on_conflict_do_update(index_elements=["id"], set_={name: new.excluded[name] for name in names})
 
     def id_of(self, uri: str) -> str:
@@ -67,10 +79,14 @@ class DocumentStore:
         return str(uuid.uuid5(NAMESPACE, f"{self._scope_key}\0{uri}"))
 
     def find(self, uri: str) -> tuple[str, str]:
-        """Return the hash and the stamp of a document; empty if it was never stored as a whole."""
+        """Return the hash and the stamp of a document; empty if it was never stored as a whole, or is damaged."""
         with self.database.read() as connection:
-            row = connection.execute(_FIND, {"scope": self.scope_id, "uri": uri}).one_or_none()
-        return ("", "") if row is None else (row.content_hash, row.stamp)
+            rows = rows_as_they_are(connection, _FIND, {"scope": self.scope_id, "uri": uri})
+        for row in rows:
+            whole = all(map(is_name, (row.content_hash, row.stamp, row.source))) and row.id == self.id_of(uri)
+            if whole and is_generation(row.generation):
+                return row.content_hash, row.stamp
+        return "", ""
 
     def put_stamp(self, uri: str, stamp: str) -> None:
         """Store the stamp of a file that was found unchanged."""
@@ -90,13 +106,13 @@ class DocumentStore:
         """Store a document, replacing its former content; return whether it is new, and how many chunks it has.
 
         Its former content is recalled until all of it is stored. A long one takes several transactions; after an
-        interruption, the next call goes on.
+        interruption, the next call goes on. Where its row is damaged, it is written anew.
 
         If the chunks raise, everything stays as it was. `seal` is called after the last one, and returns the hash and
         the stamp to store it under. Of a long one, `on_queued` is called whenever enough was put into the outbox to be
         worth indexing, and `on_staged` with the number of chunks after every batch.
         """
-        document = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
+        document = self._row(uri, source, meta)
         rest = iter(chunks)
         head = list(islice(rest, MAX_WHOLE + 1))
         if len(head) <= MAX_WHOLE and not self._is_long(document.id):
@@ -124,7 +140,7 @@ class DocumentStore:
 
         `sealed` is the hash and the stamp to store it under.
         """
-        document = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
+        document = self._row(uri, source, meta)
         if self._is_long(document.id):
             forget_document(self.database, document.id)
         return self._replace(document, *sealed, [image_chunk(image, alt, title, meta)], image)
@@ -144,34 +160,48 @@ class DocumentStore:
         last = ""
         while True:
             with self.database.read() as connection:
-                rows = connection.execute(page.where(documents.c.uri > last).limit(_PAGE)).all()
-            for row in rows:
+                rows = rows_as_they_are(connection, page.where(documents.c.uri > last).limit(_PAGE), {})
+            sound = [row for row in rows if is_name(row.uri)]
+            for row in sound:
                 folder = row.uri[: len(below)]
                 if folder not in same:
                     same[folder] = is_same_folder(folder, below)
-                if same[folder] and is_gone(row.uri):
-                    forget_document(self.database, row.id)
-                    removed.append(row.source)
-            if len(rows) < _PAGE:
+                if is_name(row.id) and same[folder] and is_gone(row.uri):
+                    try:
+                        forget_document(self.database, row.id)
+                    except StoreCorrupt as error:  # it is hidden, and keeps nobody from the others
+                        _LOG.warning("a document could not be removed: %s", error)
+                    removed.append(row.source if is_name(row.source) else row.uri)
+            if len(rows) < _PAGE or not sound:
                 return removed
-            last = rows[-1].uri
+            last = sound[-1].uri
 
     def remove_at(self, uri: str, is_gone: Callable[[str], bool]) -> list[str]:
         """Remove the document with an address if it `is_gone`; return its name."""
         document = self.id_of(uri)
         with self.database.read() as connection:
-            source = connection.scalar(_SOURCE, {"document": document})
-        if source is None or not is_gone(uri):
+            rows = rows_as_they_are(connection, _SOURCE, {"document": document})
+        if not rows or not is_gone(uri):
             return []
         forget_document(self.database, document)
-        return [source]
+        return [row.source if is_name(row.source) else uri for row in rows]
+
+    def _row(self, uri: str, source: str, meta: str) -> DocumentRow:
+        """Return the row of a document; one in its place whose id is damaged is removed."""
+        row = DocumentRow(self.id_of(uri), self.scope_id, uri, source, meta)
+        bound = {"scope": self.scope_id, "named": uri, "document": row.id}
+        with self.database.read() as connection:
+            damaged = connection.scalar(select(documents.c.scope_id).where(*_IN_ITS_PLACE), bound) is not None
+        if damaged:
+            with self.database.write() as connection:
+                connection.execute(delete(documents).where(*_IN_ITS_PLACE), bound)
+        return row
 
     def _is_long(self, document: str) -> bool:
         """Return whether too much is stored of it to be replaced in one transaction."""
         with self.database.read() as connection:
             stored = connection.scalars(_OF_DOCUMENT.limit(MAX_WHOLE + 1), {"document": document}).all()
-            row = connection.execute(_GENERATION, {"document": document}).one_or_none()
-        return len(stored) > MAX_WHOLE or (row is not None and row.generation < 0)
+            return len(stored) > MAX_WHOLE or shown_generation(connection, document) < 0
 
     def _replace(
         self, document: DocumentRow, digest: str, stamp: str, chunks: Sequence[Chunk], image: Image | None = None
@@ -185,11 +215,14 @@ class DocumentStore:
         now = self.database.clock()
         with self.database.write() as connection:
             hold_scope(connection, self.scope_id)
-            old = set(connection.scalars(_OF_DOCUMENT, {"document": document.id}))
-            known = connection.execute(_GENERATION, {"document": document.id}).one_or_none()
+            shown = shown_generation(connection, document.id)
+            rows = connection.execute(_OF_DOCUMENT, {"document": document.id}).all()
+            old = {row.id for row in rows if is_whole(row.first_generation, 0, shown)}
+            known = rows_as_they_are(connection, _KNOWN, {"document": document.id})
             connection.execute(self._put, document.values(digest, stamp, len(chunks), now))
-            forget_items(connection, old.difference(ids))
-            if known is not None:  # an interrupted attempt to store a long version may have left some
+            kept = old.intersection(ids)
+            forget_items(connection, [row.id for row in rows if row.id not in kept])
+            if known:  # an interrupted attempt to store a long version may have left some, as it may chunks
                 connection.execute(_DROP_MOVES, {"document": document.id})
                 connection.execute(DROP_IMAGE, {"this": document.id})
             if image is not None:
@@ -204,4 +237,4 @@ class DocumentStore:
                 enqueue(connection, [item for item, _ in added], self.scope_id)
             failpoint("items.enqueued")
         failpoint("items.committed")
-        return known is None or not known.content_hash
+        return not known or not known[0].content_hash

@@ -105,7 +105,8 @@ class Documents:
         cut = [CHUNKER, kind, title, meta, hashlib.blake2b(data, digest_size=24).hexdigest()]
         cut += [image.id] if image is not None else []
         digest = hashlib.blake2b("\0".join(cut).encode(), digest_size=24).hexdigest()
-        is_new = store.find(uri)[0] != digest
+        shown = self._rows(_FIND, named=source, only=store.id_of(uri))
+        is_new = not shown or store.find(uri)[0] != digest
         if is_new and image is not None:
             store.write_image(uri, source, image, alt, (digest, ""), title, meta)
         elif is_new:

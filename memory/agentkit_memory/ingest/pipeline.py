@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from agentkit_memory.checks import MAX_BYTES, expanded
-from agentkit_memory.errors import IngestError
+from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_folder, is_gone, is_same_folder
@@ -119,6 +119,8 @@ class _Run:
                 self._on_stored()
         except IngestError as error:
             self._errors.append(error)
+        except StoreCorrupt as error:  # a damaged row of one document keeps nobody from the others
+            self._errors.append(IngestError(file.source, f"cannot be stored: {error}"))
         self._done += 1
         self._done_bytes += size
         self._read = self._staged = 0

@@ -15,13 +15,14 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Select, bindparam, delete, insert, select, tuple_, update
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import CHANGE, CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
-from agentkit_memory.store.readable_rows import readable_rows
+from agentkit_memory.store.readable_rows import readable_rows, rows_as_they_are
 from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
 __all__ = [
@@ -33,14 +34,17 @@ __all__ = [
     "Staging",
     "finish_removals",
     "forget_document",
+    "is_generation",
     "item_row",
     "place_of",
+    "shown_generation",
 ]
 
 _LOG = logging.getLogger("agentkit.memory")
 
 BATCH = 512
 """Chunks of one transaction."""
+_MAX_GENERATION = 2**31 - 2
 
 _Row: TypeAlias = Any  # of the columns below, by their names
 
@@ -103,11 +107,12 @@ _ANY = select(items.c.id).where(_this_document).limit(BATCH)
 _STAY = update(items).where(_this_document, items.c.last_generation.is_not(None)).values(last_generation=None)
 _LAST = CHANGE.values(last_generation=bindparam("generation"))
 _ADD = insert(items)
-_FIND = select(documents.c.generation, documents.c.content_hash).where(documents.c.id == bindparam("this"))
+_GENERATION = select(documents.c.generation).where(documents.c.id == bindparam("this"))
+_WHOLE = select(documents.c.id).where(documents.c.id == bindparam("this"), documents.c.content_hash != "")
 _CLAIM = update(documents).where(documents.c.id == bindparam("this")).values(stage=bindparam("mine"))
 _LOCK = select(documents.c.generation).where(documents.c.id == bindparam("this")).with_for_update()
 _HOLD = (
-    select(documents.c.generation)
+    select(documents.c.id)
     .where(documents.c.id == bindparam("this"), documents.c.stage == bindparam("mine"))
     .with_for_update()
 )
@@ -254,8 +259,9 @@ class Staging:
             new = self._database.insert(documents).on_conflict_do_nothing()
             connection.execute(new, self._document.values("", "", 0, self._database.clock()))
             connection.execute(_CLAIM, {"this": self._document.id, "mine": self._mine})
-            generation, digest = connection.execute(_FIND, {"this": self._document.id}).one()
-        if generation < 0:  # its removal was interrupted
+            generation = shown_generation(connection, self._document.id)
+            new_document = connection.scalar(_WHOLE, {"this": self._document.id}) is None
+        if generation < 0:  # its removal was interrupted, or nobody can say what is shown
             forget_in_batches(self._database, _ANY, self._document.id, generation, self._hold)
             with self._database.write() as connection:
                 self._hold(connection)
@@ -266,7 +272,7 @@ class Staging:
         with self._database.write() as connection:  # what is left is of an interrupted attempt
             self._hold(connection)
             connection.execute(_DROP_MOVES, {"this": self._document.id})
-        return generation, not digest
+        return generation, new_document
 
     def _move(self, item: str, chunk: Chunk) -> dict[str, object]:
         place = {name: getattr(chunk, name) for name in ("position", "start", "end", "line", "meta")}
@@ -308,6 +314,17 @@ class Staging:
             if self._on_queued is not None and queued >= WORTH_INDEXING:
                 queued = 0
                 self._on_queued()
+
+
+def is_generation(value: object) -> bool:
+    """Whether this may be the generation of a document that is shown; there is room for another one behind it."""
+    return is_whole(value, 0, _MAX_GENERATION)
+
+
+def shown_generation(connection: Connection, document: str) -> int:
+    """Return which generation of a document is shown: 0 for a new one, -1 if it is being removed or damaged."""
+    rows = rows_as_they_are(connection, _GENERATION, {"this": document})
+    return next((row.generation if is_generation(row.generation) else -1 for row in rows), 0)
 
 
 def forget_in_batches(

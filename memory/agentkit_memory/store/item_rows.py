@@ -384,7 +384,7 @@ def forget_items(connection: Connection, ids: Collection[str], forgotten: Forgot
     total, ahead = 0, set(ids)
     while ahead:
         derived: set[str] = set()
-        for batch in in_batches(sorted(ahead)):
+        for batch in in_batches(sorted(ahead, key=str)):  # a damaged id may be of any type
             withdraw(connection, batch)
             forget_embeddings(connection, batch, forgotten)
             total += connection.execute(_DELETE, {"ids": batch}).rowcount
@@ -396,7 +396,7 @@ def forget_items(connection: Connection, ids: Collection[str], forgotten: Forgot
 
 def forget_embeddings(connection: Connection, ids: Collection[str], forgotten: Forgotten | None = None) -> None:
     """Delete the kept vectors of the texts of these items, a cache: other items with such a text are embedded again."""
-    for batch in in_batches(sorted(ids)):
+    for batch in in_batches(sorted(ids, key=str)):
         hashes = set()
         for title, text, stored in rows_as_they_are(connection, _TEXTS, {"ids": batch}):
             if isinstance(stored, str) and is_text(stored):

@@ -146,7 +146,7 @@ def enqueue(connection: Connection, item_ids: Sequence[str], scope: int, *, turn
 def withdraw(connection: Connection, item_ids: Sequence[str]) -> None:
     """Queue items for removal from every index: they are deleted, superseded or no longer to be found."""
     if item_ids:
-        connection.execute(_WITHDRAW, [{"item": item} for item in sorted(item_ids)])
+        connection.execute(_WITHDRAW, [{"item": item} for item in sorted(item_ids, key=str)])
 
 
 def pending(database: Database) -> int:

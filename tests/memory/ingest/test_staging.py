@@ -427,3 +427,14 @@ def test_killed_at_any_moment_it_goes_on(home: Path, docs: Path) -> None:
 
 def test_batches_are_bounded() -> None:
     assert staging.BATCH <= 1000
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9 is POSIX's")
+def test_a_document_that_became_short_after_an_interruption_is_shown_as_a_whole(home: Path, docs: Path) -> None:
+    (docs / "a.md").write_text(manual("zebra"))
+    assert child(str(home), docs, "", "document.staged").wait() == -signal.SIGKILL
+    (docs / "a.md").write_text(manual("zebra", 5))
+    with Memory.open(home) as memory:
+        assert memory.ingest(docs).errors == ()
+        assert texts(memory) == ["zebra"] * 5
+        assert len(memory.recall("zebra", limit=20)) == 5

@@ -85,6 +85,7 @@ CASES = [
     ("documents", "chunks = 'x'", FILE),
     ("images", f"content = {NO_UTF_8}", f"document_id IN (SELECT id FROM documents WHERE scope_id = {ITS})"),
     ("items", f"scope_id = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
+    ("items", "id = x'ff'", f"kind = 'fact' AND text = 'zebra fact' AND scope_id = {ITS}"),
     ("items", f"valid_from = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
     ("chunk_moves", f"position = {NO_UTF_8}", "true"),
     ("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}"),
@@ -150,6 +151,26 @@ def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, damage: str)
     alter(home, f"UPDATE erasures SET finished_at = NULL, {damage}")
     with Memory.open(home) as memory:
         assert memory.within(GOOD).erase(GOOD).complete
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        f"UPDATE branches SET id = 999999 WHERE id = {MAIN}",
+        f"UPDATE branches SET conversation_id = x'ff' WHERE id = {MAIN}",
+        f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
+        f"DELETE FROM conversations WHERE id = {TALK}",
+        "UPDATE chunk_moves SET document_id = 'x'",
+        "UPDATE images SET document_id = 'x' WHERE document_id = (SELECT min(document_id) FROM images)",
+    ],
+)
+def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, damage: str) -> None:
+    alter(home, MOVED, damage)
+    with Memory.open(home, embedder=Words()) as memory:
+        good = memory.within(GOOD)
+        assert memory.within(BAD).erase(BAD).complete
+        assert found(good) >= ALL - {"zebra image"}
+        assert good.erase(GOOD).complete
 
 
 def test_a_damaged_fact_is_listed_with_its_problem_and_can_be_removed(home: Path) -> None:
