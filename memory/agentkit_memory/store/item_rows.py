@@ -327,7 +327,7 @@ _NUMBER, _WHOLE = (int, float), (int,)
 _TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
     *(
         (name, (str,))
-        for name in ("text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
+        for name in ("id", "text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
     ),
     *((name, _WHOLE) for name in ("position", "start", "end", "line")),
     ("branch_id", (int, type(None))),
