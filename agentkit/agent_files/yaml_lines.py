@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -98,6 +99,18 @@ class YamlFile:
                 made.append(self.problem(place, what + got))
             problems += sorted(made, key=lambda one: one.line or 0)
             return None
+
+    def sound_part(self, model: type[M]) -> M | None:
+        """Return the data without the keys that something is wrong with; None where it cannot be without them."""
+        if not isinstance(self.data, Mapping):
+            return None
+        try:
+            return model.model_validate(self.data)
+        except ValidationError as error:
+            wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
+        with suppress(ValidationError):
+            return model.model_validate({key: value for key, value in self.data.items() if key not in wrong})
+        return None
 
     def _of(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:
         """Return where a value is wrong, what is wrong with it, and whether the value is worth showing."""

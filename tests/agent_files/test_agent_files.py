@@ -308,6 +308,16 @@ def test_a_model_that_completes_text_is_asked_through_its_chat_template(folder: 
     assert problem.startswith("1: model") and "completes text" in problem
 
 
+def test_what_the_file_names_is_reported_beside_what_it_says(folder: Path) -> None:
+    text = "model: offline\ntools:\n- ./tools.py:prise\n- ./none.py:x\nlayers: nowhere\nlimts: {}\nlimits: {steps: 0}\n"
+    found = problems(written(folder, text))
+    assert [one.partition(":")[0] for one in found] == ["6", "7", "5", "3", "4"]
+    assert "no 'prise'" in found[3] and "there is no file" in found[4]
+    folders = sorted(one.name for one in folder.iterdir() if one.is_dir())
+    assert problems(written(folder, "model: offline\nmemory: true\nlimts: {}\n"))[0].startswith("3: limts")
+    assert sorted(one.name for one in folder.iterdir() if one.is_dir()) == folders, "a memory was made"
+
+
 THINKS = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>{{ '<think>' if thinks else '' }}"
 
 

@@ -46,7 +46,8 @@ class IngestReport:
     chunks: int = 0
     """Chunks of the added and changed files."""
     pending: int = 0
-    """Items the index does not hold yet: another process owns it and will index them."""
+    """Items of the store the index does not hold yet: another process owns it, or they are of other scopes. They are
+    indexed later, and found by their words until then."""
 
     @property
     def files(self) -> int:
