@@ -328,7 +328,7 @@ class Worker:
                 if worker.id != self.id and silent > worker.lease and tables.end_worker(worker.id, "dead", beat):
                     _log.warning("worker %s: silent for %.0f s, others go on with its runs", worker.id, silent)
                     ended.append(worker.id)
-            else:
+            elif worker.id != self.id:  # this one will hear of its own end, and begins nothing anew
                 ended.append(worker.id)
         self._hand_over(ended)
 

@@ -18,6 +18,7 @@ __all__ = [
     "ModelUnavailable",
     "NetworkRefused",
     "ScriptExhausted",
+    "ToolsTwiceWarning",
     "Where",
 ]
 
@@ -124,3 +125,7 @@ class ModelReplyCut(_PartialReply):
 
 class ScriptExhausted(ModelError):
     """A scripted model was asked more often than it has replies."""
+
+
+class ToolsTwiceWarning(UserWarning):
+    """Tools that are sent twice: the chat template has a place for them, and a `ToolPrompt` shows them too."""

@@ -30,7 +30,6 @@ __all__ = [
     "SchemaConflict",
     "TemplateError",
     "ToolFormWarning",
-    "ToolsTwiceWarning",
     "brief",
     "check_types",
     "nearest",
@@ -199,10 +198,6 @@ class InContextWarning(UserWarning):
 
 class ToolFormWarning(UserWarning):
     """A tool that a provider does not take as it is: its description is cut, or it is not strict there."""
-
-
-class ToolsTwiceWarning(UserWarning):
-    """Tools that are sent twice: the chat template has a place for them, and a `ToolPrompt` shows them too."""
 
 
 class LiteralTextWarning(UserWarning):

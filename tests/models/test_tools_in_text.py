@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, CompletionModel, Layers, Message, PromptContext, ToolCall, tool
-from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, ToolsTwiceWarning, WrapPrompt, compose
+from agentkit.models import ToolsTwiceWarning
+from agentkit.prompts import PromptError, TextPrompt, ToolPrompt, WrapPrompt, compose
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written

@@ -16,7 +16,7 @@ from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
-from agentkit.models.model_errors import ModelRequestError
+from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
 from agentkit.models.openai.openai_chat import usage_options, without_usage
 from agentkit.models.settings import Fields, ModelSettings, patched
 from agentkit.unknown_options import check_names
@@ -36,7 +36,7 @@ from agentkit_prompts.composition.targets.tools_in_text import (
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.errors import ChatTemplateError, ToolsTwiceWarning, warn
+from agentkit_prompts.errors import ChatTemplateError, warn
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
