@@ -50,7 +50,7 @@ def main() -> int:
         print(f"WRONG: {problem}")
     if not problems:
         print(f"the tool returned {RESULT}, and the answer says so")
-        print("\nnext: . .venv/bin/activate && agentkit new ~/shop && cd ~/shop && agentkit chat --agent agent.yaml")
+        print("\nnext: an agent of your own, as `For your own work` in README.md says")
     return 1 if problems else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -116,4 +117,5 @@ def new(
         return
     for path in files:
         put(str(folder / path))
-    note(f"next: cd {folder} && agentkit chat --agent agent.yaml; its test: python -m pytest")
+    test = "python -m pytest" if find_spec("pytest") else "pip install pytest && python -m pytest"
+    note(f"next: cd {folder} && agentkit chat --agent agent.yaml; its test: {test}")
