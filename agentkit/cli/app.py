@@ -186,7 +186,7 @@ def _show_report(report: IngestReport, place: str) -> None:
     if files:
         put(f"{files}; {report.chunks} chunks written to {place}")
     if report.pending:
-        note(f"{report.pending} chunks and messages are not indexed yet: until they are, they are found by their words")
+        note(f"{report.pending} chunks and messages wait to be indexed, and are found by their words until then")
     for error in (*report.repaired, *report.errors):
         complain(str(error))
     if not files and not report.errors:

@@ -105,9 +105,7 @@ def test_what_is_stored_while_another_process_owns_the_index_waits_for_it(run: R
         assert memory.recall("owl") == ()  # from now on this process owns the index
         done = start("ingest", "docs")
         assert (done.returncode, done.stdout) == (0, "2 new; 3 chunks written to .agentkit\n")
-        assert done.stderr == (
-            "3 chunks and messages are not indexed yet: until they are, they are found by their words\n"
-        )
+        assert done.stderr == ("3 chunks and messages wait to be indexed, and are found by their words until then\n")
         assert [document.source for document in memory.recall("barn owl")] == ["docs/owls.md"]
 
 
