@@ -24,9 +24,9 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are forked
 @pytest.mark.parametrize(
     ("store", "kills"),
     [
-        pytest.param("sqlite+edge", 12, marks=pytest.mark.long),
-        pytest.param("postgresql+edge", 12, marks=pytest.mark.long),
-        pytest.param("sqlite+qdrant", 12, marks=pytest.mark.long),
+        pytest.param("sqlite+edge", 5, marks=pytest.mark.long),
+        pytest.param("postgresql+edge", 5, marks=pytest.mark.long),
+        pytest.param("sqlite+qdrant", 5, marks=pytest.mark.long),
     ],
 )
 def test_a_process_killed_between_any_two_writes_leaves_a_store_that_is_whole(
