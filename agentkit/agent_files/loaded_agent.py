@@ -301,17 +301,13 @@ class _Building:
                 model, self._chat_template, own, part.session_len, settings, part.control_tokens, part.template_kwargs
             )
         except _ERRORS as error:
-            is_template = self._chat_template is not None and (
-                self._model is None or isinstance(error, ChatTemplateError)
-            )
-            if not is_template and (self._model is None or isinstance(error, ChatTemplateError)):
+            is_of_file = self._model is None or isinstance(error, ChatTemplateError)
+            is_template = self._chat_template is not None and is_of_file
+            if is_of_file and not is_template:
                 raise
-            # It is not the file alone that is wrong.
-            keeps = (
-                ""
-                if is_template or isinstance(wanted, str)
-                else f"; it keeps what {file.name}, line {file.line(('model',))} says"
-            )
+            keeps = ""  # it is not the file alone that is wrong
+            if not is_template and not isinstance(wanted, str):
+                keeps = f"; it keeps what {file.name}, line {file.line(('model',))} says"
             self._problems.append(Problem("chat_template" if is_template else "model", None, f"{error}{keeps}"))
             return None
 

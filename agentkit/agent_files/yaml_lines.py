@@ -101,15 +101,15 @@ class YamlFile:
             return None
 
     def sound_part(self, model: type[M]) -> M | None:
-        """Return the data without the keys that something is wrong with; None where it cannot be without them."""
-        if not isinstance(self.data, Mapping):
-            return None
+        """Return data that is not valid without the keys that are wrong; None where it cannot be without them."""
+        data = self.data if isinstance(self.data, Mapping) else {}
         try:
-            return model.model_validate(self.data)
+            model.model_validate(data)
         except ValidationError as error:
             wrong = {item["loc"][0] for item in error.errors(include_url=False) if item["loc"]}
+            data = {key: value for key, value in data.items() if key not in wrong}
         with suppress(ValidationError):
-            return model.model_validate({key: value for key, value in self.data.items() if key not in wrong})
+            return model.model_validate(data)
         return None
 
     def _of(self, error: ErrorDetails, model: type[BaseModel]) -> tuple[Place, str, bool]:

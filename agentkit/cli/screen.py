@@ -65,7 +65,7 @@ def prepare() -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-    """Print a warning of ours as a remark, without the line of code, which is none of the user's."""
+    """Print a warning of ours as a remark, without the line of code that it came from."""
     if category.__module__.partition(".")[0].startswith("agentkit"):
         note(f"warning: {message}")
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from agentkit_prompts.composition.composition import Composition
 from tests.models.asking import ask, both, composed
 from tests.models.raw import ChatML, raw_model
 from tests.models.test_tool_call_formats import DOCUMENTED, RICH, SCHEMAS
-from tests.servers import ChatServer, completes, serve
+from tests.servers import ChatServer, completes
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>'
 HARMONY = (
@@ -33,12 +32,6 @@ NO_OPENING = 5
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ChatServer]:
-    with serve() as running:
-        yield running
 
 
 def cut(model: CompletionModel, composition: Composition, *, stream: bool = False) -> ModelReplyCut:

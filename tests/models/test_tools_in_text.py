@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit.prompts.evaluation import MetaTemplate
 from agentkit_prompts.composition.targets.tools_in_text import calls_as_text, with_written
 from agentkit_prompts.context.messages import MESSAGES
-from tests.servers import ChatServer, completes, in_turn, serve
+from tests.servers import ChatServer, completes, in_turn
 
 META = {
     "round": [
@@ -33,12 +32,6 @@ ASKING = "Call a tool by writing <tool_call>JSON with name and arguments</tool_c
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ChatServer]:
-    with serve() as running:
-        yield running
 
 
 def shown(*, wrapped: bool = False) -> Layers:
