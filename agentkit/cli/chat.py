@@ -30,7 +30,7 @@ __all__ = ["Chat"]
 
 _HELP = {
     "/layers": "shows what was sent last",
-    "/why": "PLACE says which layer shows it, or what is in it, such as /why documents[0]",
+    "/why": "PLACE says which layer shows it, where it is from, or what is in it, such as /why documents[0]",
     "/undo": "takes the last turn back",
     "/fork": "NAME goes on in a copy; the conversation stays as it is",
     "/cost": "shows what this chat took",

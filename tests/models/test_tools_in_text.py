@@ -76,7 +76,7 @@ def test_an_agent_calls_its_tools_through_such_a_template(server: ChatServer, te
     ("text", "call"),
     [
         ("", '{"name":"add","arguments":{"a":2,"b":3}}'),
-        ("<think>So.</think>  \n", '[{"name":"add","arguments":{"a":2,"b":3}}]'),
+        ("", '[{"name":"add","arguments":{"a":2,"b":3}}]'),
         ("Let me see.", '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>\n'),
         (
             "Let me see.\n\n",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
+from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
@@ -24,7 +25,7 @@ from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
-from agentkit_prompts.chat_templates.tool_calls.thoughts import is_open_thought, opens_thought
+from agentkit_prompts.chat_templates.tool_calls.thoughts import opens_thought
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import (
@@ -235,7 +236,7 @@ class CompletionModel(EndpointModel):
             self._space_before,
             opening=self._space_of_reply,
             keeps_text=keeps_text,
-            is_thought_open=self._opens_thought,
+            leading=LeadingThoughts(is_open=self._opens_thought),
         )
 
     @cached_property
@@ -285,11 +286,13 @@ class _CompletionReader(ReplyReader):
         *,
         opening: str = "",
         keeps_text: bool = False,
-        is_thought_open: bool | None = None,
+        leading: LeadingThoughts | None = None,
     ) -> None:
         super().__init__()
-        self._is_thought_open = is_thought_open
-        """Whether the prompt has opened a thought; None where half a thought is as good as any text."""
+        self._leading = leading
+        """Takes out the thoughts that the text begins with; None where they are as good as any text."""
+        self._is_thought_cut = False
+        """Whether the reply reached its limit of tokens inside a thought."""
         self._opening = opening
         """White space that the template writes in front of every reply."""
         self._space_before = space_before
@@ -298,8 +301,10 @@ class _CompletionReader(ReplyReader):
         self._space: list[str] = []
         """White space at the end of the text, until it is known what follows."""
         self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
+        self._thoughts: LeadingThoughts | HarmonyReply | None = leading
+        """What knows the thoughts of the reply."""
         if format == HARMONY:
-            self._inside = HarmonyReply()
+            self._inside = self._thoughts = HarmonyReply()
         elif format == FUNCTIONARY:
             self._inside = FunctionaryReply(schemas)
         elif schemas:
@@ -312,12 +317,18 @@ class _CompletionReader(ReplyReader):
         return {"content": text}
 
     def _spoken(self, text: str, *, last: bool) -> str:
+        at_limit = self.finish_reason == "length"
+        if self._leading is not None:
+            text = self._leading.add(text)
+            if last and at_limit and self._leading.is_open:
+                self._is_thought_cut = True
+            elif last:
+                text += self._leading.end()
         if self._inside is None:
             return text
         if self._written is not None:
             self._written.append(text)
         text = self._inside.add(text)
-        at_limit = self.finish_reason == "length"
         if not isinstance(self._inside, TextToolCalls):
             return text + self._inside.end(at_limit=at_limit) if last else text
         if not last:
@@ -343,25 +354,23 @@ class _CompletionReader(ReplyReader):
 
     def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
         new = super()._take_text(text, last=last)
-        if self._inside is None:
-            return new
-        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.new_thinking()):
+        if self._thoughts is not None and (thought := self._thoughts.new_thinking()):
             new.insert(0, Delta(thought, "thinking"))
-        for call in self._inside.calls:
-            new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
-        self._inside.calls.clear()
+        if self._inside is not None:
+            for call in self._inside.calls:
+                new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
+            self._inside.calls.clear()
         return new or [Delta("")] if text else new  # something new came, though it is held back
 
     def reply(self, model: str) -> Reply:
         self.end()
-        if isinstance(self._inside, HarmonyReply) and (thought := self._inside.thinking):
-            self._kept[REASONING[0]] = thought
+        if self._is_thought_cut:
+            raise IncompleteCall("while the model was thinking")
         if self._inside is not None and self._inside.is_cut:
             raise IncompleteCall("inside a tool call")
+        if self._thoughts is not None and (thought := self._thoughts.thinking):
+            self._kept[REASONING[0]] = thought
         reply = super().reply(model)
-        opened = self._is_thought_open if self.finish_reason == "length" and not reply.message.tool_calls else None
-        if opened is not None and is_open_thought(self.text, is_opened=opened):
-            raise IncompleteCall("while the model was thinking")
         if self._written is None or not reply.message.tool_calls:
             return reply
         return replace(reply, message=with_written(reply.message, clean("".join(self._written))))

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import layer_table, names_read
+from agentkit_prompts.context.items import Document, Fact
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.errors import PromptError, nearest, similar
 from agentkit_prompts.templates.spans import Span
@@ -68,7 +69,8 @@ def why(composition: Contents, pointer: str) -> Why:
         spans = tuple([span for span, paths in shown if any(_is_below(one, path) for one in paths)])
         value = _value(composition.context.view, path)
         if spans or value is not _MISSING or path in _declared(composition):
-            return Why(pointer, spans, _reason(composition, path, spans, value, shown))
+            reason = _reason(composition, path, spans, value, shown)
+            return Why(pointer, spans, f"{reason}{_source(composition.context.view, path)}")
     row = _of_row(composition, pointer)
     if row is not None:
         return Why(pointer, *row)
@@ -221,6 +223,14 @@ def _reason(composition: Contents, path: _Path, spans: Sequence[Span], value: An
     if value is None or (isinstance(value, Sequence | Mapping) and not value):
         return f"not sent: it is empty, though {', '.join(readers)} reads {root}"
     return f"not in the text, though {', '.join(readers)} reads {root}"
+
+
+def _source(view: Mapping[str, Any], path: _Path) -> str:
+    """Return where the item is from that a path leads to, or into."""
+    item = _value(view, path[:2])
+    if not isinstance(item, Document | Fact) or not item.source:
+        return ""
+    return f"; from {item.label if isinstance(item, Document) else item.source[-_MAX_SHOWN:]}"
 
 
 def _of_messages(composition: Contents, path: _Path) -> str | None:

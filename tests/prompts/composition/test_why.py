@@ -17,11 +17,14 @@ from agentkit.prompts import (
     Document,
     Example,
     ExamplesPrompt,
+    Fact,
+    KnowledgePrompt,
     Layers,
     MemoPrompt,
     Message,
     PromptContext,
     PromptError,
+    Size,
     TextPrompt,
     ToolCall,
     ToolSpec,
@@ -185,6 +188,19 @@ def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> N
     texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[2]").spans]
     assert texts == ["in2", "out2"]
     assert composition.why("examples[1]").spans == ()
+
+
+def test_it_says_where_an_item_is_from() -> None:
+    items = [Document("Green tea: 80 degrees.", source="tea.md", position=3), Document("x" * 5000, source="milk.md")]
+    facts = [Fact("Tea is a plant.", source="flora"), "Milk is white."]
+    layers = Layers(before_input=(MemoPrompt(size=Size(max=100, cut="items")), KnowledgePrompt()))
+    composition = composed(layers, documents=items, knowledge=facts)
+    assert composition.why("documents[0].text").reason.endswith("; from tea.md#3")
+    assert composition.why("documents[1]").reason.startswith("not sent; ")
+    assert "; from milk.md#" in composition.why("documents[1]").reason
+    assert composition.why("knowledge[0]").reason.endswith("; from flora")
+    for pointer in ("knowledge[1]", "knowledge", "documents"):
+        assert "; from" not in composition.why(pointer).reason, pointer
 
 
 def test_a_kwarg_is_known_by_every_way_a_template_reads_it() -> None:

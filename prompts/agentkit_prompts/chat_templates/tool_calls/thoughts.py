@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["THOUGHT_TAGS", "is_open_thought", "opens_thought"]
+__all__ = ["THOUGHT_TAGS", "opens_thought"]
 
 THOUGHT_TAGS = (
     ("<think>", "</think>"),
@@ -19,10 +19,3 @@ THOUGHT_TAGS = (
 def opens_thought(prompt: str) -> bool:
     """Return whether a prompt ends in what opens a thought."""
     return prompt.rstrip().endswith(tuple([opening for opening, _ in THOUGHT_TAGS]))
-
-
-def is_open_thought(text: str, *, is_opened: bool = False) -> bool:
-    """Return whether a reply is nothing but a thought without an end; `is_opened` where the prompt has opened it."""
-    if any(closing in text for _, closing in THOUGHT_TAGS):
-        return False
-    return is_opened or text.lstrip().startswith(tuple([opening for opening, _ in THOUGHT_TAGS]))
