@@ -384,6 +384,7 @@ def main() -> None:
     parser.add_argument(
         "--only", nargs="*", help="stores, of sqlite+edge, postgresql+edge, sqlite+qdrant, postgresql+qdrant"
     )
+    parser.add_argument("--part", default="1/1", help="which failpoints: 2/3 is the second of every three")
     parser.add_argument(
         "--postgres", default="", help="address of a server with an empty database; else one is started"
     )
@@ -396,6 +397,7 @@ def main() -> None:
         return
     from failpoints import FAILPOINTS  # beside this file
 
+    part, parts = map(int, options.part.split("/"))
     shares = {"sqlite+edge": 0.35, "postgresql+edge": 0.35, "sqlite+qdrant": 0.15, "postgresql+qdrant": 0.15}
     stores = {name: share for name, share in shares.items() if not options.only or name in options.only}
     start = time.monotonic()
@@ -408,7 +410,7 @@ def main() -> None:
             for store, share in stores.items():
                 database, index = store.split("+")
                 groups = GROUPS if index == "edge" else GROUPS[1:]
-                names = [name for name in FAILPOINTS if name.split(".")[0] in groups]
+                names = [name for name in FAILPOINTS if name.split(".")[0] in groups][part - 1 :: parts]
                 home = Path(folder, store)
                 kills = round(options.kills * share / sum(stores.values()))
                 with postgres(options.postgres) if database == "postgresql" else nothing(str(home)) as target:

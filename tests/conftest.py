@@ -57,8 +57,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless all tests are asked for or a test is named."""
+    """Leave out what takes long, unless all tests are asked for or a test is named; or begin with it.
+
+    So no process waits at the end for another that has just begun with it.
+    """
     if config.getoption("--all") or any("::" in argument for argument in config.args):
+        items.sort(key=lambda item: item.get_closest_marker("long") is None)
         return
     long = [item for item in items if item.get_closest_marker("long")]
     if long:
