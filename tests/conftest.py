@@ -29,14 +29,15 @@ ENDPOINT_VARIABLES = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run the long laws and campaigns too, as CI does")
+    parser.addoption("--every", type=int, default=1, help="run one test of every so many of those that are named")
     parser.addoption("--fresh", action="store_true", help="draw new cases for the laws, not those of this commit")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two processes more than there are cores: while a test waits for a server or a time limit, another one runs."""
+    """One process more than there are cores: while a test waits for a server or a time limit, another one runs."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return cores + 2
+    return cores + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,6 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     So no process waits at the end for another that has just begun with it.
     """
+    items[:] = items[:: config.getoption("--every")]
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         items.sort(key=lambda item: item.get_closest_marker("long") is None)
         return
@@ -68,6 +70,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
+
+
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over what stays until the end: a million objects, hundreds of times."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

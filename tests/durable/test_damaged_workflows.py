@@ -32,14 +32,10 @@ def damage(url: str, table: str, change: str, run_id: str) -> None:
     [
         ("workflow_status", f"authenticated_user = {NO_UTF_8}"),
         ("workflow_status", "authenticated_roles = 'x'"),
-        ("workflow_status", "attributes = 'x'"),
         ("workflow_status", "updated_at = 'x'"),
         ("workflow_status", "created_at = 9223372036854775807"),
-        ("workflow_status", f"priority = {NO_UTF_8}"),
-        ("workflow_input", "inputs = 'x'"),
         ("workflow_input", 'inputs = \'{"positionalArgs": [{"agent": 1}]}\''),
         ("workflow_output", "output = '[]'"),
-        ("workflow_output", f"output = {NO_UTF_8}"),
     ],
 )
 async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, table: str, change: str) -> None:
@@ -99,7 +95,7 @@ async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs
         assert (await runs.handle("taken").result(timeout=30)).output == "x"
 
 
-@pytest.mark.parametrize("change", ["schedule = 'x'", "context = '['", "cron_timezone = 'x'", f"context = {NO_UTF_8}"])
+@pytest.mark.parametrize("change", ["schedule = 'x'", f"context = {NO_UTF_8}"])
 async def test_a_damaged_schedule_hides_no_other(runs: Runs, url: str, change: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)

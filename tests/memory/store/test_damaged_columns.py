@@ -75,22 +75,16 @@ CASES = [
     ("scopes", "session = x'ff'", f"id = {ITS}"),
     ("scopes", "id = -1", f"id = {ITS}"),
     ("conversations", f"name = {NO_UTF_8}", f"id = {TALK}"),
-    ("conversations", f"expires_at = {NO_UTF_8}", f"id = {TALK}"),
     ("branches", "head_seq = 'x'", f"id = {MAIN}"),
     ("messages", f"body = {NO_UTF_8}", f"branch_id = {MAIN} AND seq = 2"),
-    ("messages", "body = CAST(body AS BLOB)", f"branch_id = {MAIN} AND seq = 2"),
     ("messages", "format = 'x'", f"branch_id = {MAIN} AND seq = 2"),
-    ("messages", "created_at = x'ff'", f"branch_id = {MAIN} AND seq = 2"),
     ("documents", f"uri = {NO_UTF_8}", FILE),
-    ("documents", "chunks = 'x'", FILE),
     ("images", f"content = {NO_UTF_8}", f"document_id IN (SELECT id FROM documents WHERE scope_id = {ITS})"),
     ("items", f"scope_id = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
     ("items", "id = x'ff'", f"kind = 'fact' AND text = 'zebra fact' AND scope_id = {ITS}"),
-    ("items", f"valid_from = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
     ("chunk_moves", f"position = {NO_UTF_8}", "true"),
     ("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}"),
     ("embeddings", "vector = 9223372036854775807", "true"),
-    ("embeddings", f"vector = {NO_UTF_8}", "true"),
 ]
 
 
@@ -142,9 +136,7 @@ def test_what_is_damaged_is_left_out_of_an_export_with_what_belongs_to_it_and_lo
     assert said.endswith("(its name is b'\\xff', expected text)")
 
 
-@pytest.mark.parametrize(
-    "damage", ["counts = '['", "counts = x'ff'", "counts = '7'", f"tenant = {NO_UTF_8}", "user = x'ff'"]
-)
+@pytest.mark.parametrize("damage", ["counts = '['", "counts = '7'", f"tenant = {NO_UTF_8}"])
 def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, damage: str) -> None:
     with Memory.open(home) as memory:
         memory.within(BAD).erase(BAD)
@@ -157,7 +149,6 @@ def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, damage: str)
     "damage",
     [
         f"UPDATE branches SET id = 999999 WHERE id = {MAIN}",
-        f"UPDATE branches SET conversation_id = x'ff' WHERE id = {MAIN}",
         f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
         f"DELETE FROM conversations WHERE id = {TALK}",
         "UPDATE chunk_moves SET document_id = 'x'",
