@@ -44,7 +44,9 @@ def composition_view(composition: Composition) -> Json:
     `unsent` lists what the context holds and no message shows.
     """
     budget = composition.budget
-    walked = list(composition.walk())
+    count = _count(composition)
+    shown = list(_ends(count))
+    walked = list(composition.walk(set(shown)))
     prefix_hash, prefix_tokens = prefix(composition)
     return {
         "tokens": composition.tokens,
@@ -59,16 +61,16 @@ def composition_view(composition: Composition) -> Json:
             for tool in composition.tools
         ],
         "output": composition.output_schema,
-        "count": len(walked),
-        "messages": _messages(composition, walked, _ends(len(walked)), MAX_PIECE),
+        "count": count,
+        "messages": _messages(composition, walked, shown, MAX_PIECE),
         "unsent": _unsent(composition, [segment for _, segments in walked for segment in segments]),
     }
 
 
 def messages_view(composition: Composition, start: int) -> list[Json]:
     """Return the messages behind the first `start` as in `composition_view`, at most `MAX_MESSAGES` of them."""
-    walked = list(composition.walk())
-    return _messages(composition, walked, range(start, min(start + MAX_MESSAGES, len(walked))), MAX_PIECE)
+    shown = range(start, min(start + MAX_MESSAGES, _count(composition)))
+    return _messages(composition, list(composition.walk(shown)), shown, MAX_PIECE)
 
 
 def message_view(composition: Composition, number: int) -> Json:
@@ -77,7 +79,7 @@ def message_view(composition: Composition, number: int) -> Json:
     Raises:
         PromptError: There is no message of this number.
     """
-    for at, (message, segments) in enumerate(composition.walk()):
+    for at, (message, segments) in enumerate(composition.walk({number})):
         if at == number:
             return _message(composition, number, message, segments, _points(composition).get(number, ()), None)
     raise PromptError(f"message: there is no message {number}, the composition has {len(composition.messages)}")
@@ -128,6 +130,11 @@ def _points(composition: Composition) -> dict[int, list[Json]]:
 _Walked = Sequence[tuple[Message, Sequence[Segment]]]
 
 
+def _count(composition: Composition) -> int:
+    own = composition.sends_system + composition.sends_user + bool(composition.closing.text)
+    return own + len(composition.conversation) + len(composition.intermediate)
+
+
 def _ends(count: int) -> Iterable[int]:
     return range(count) if count <= MAX_MESSAGES else joined(range(_FIRST), range(count - _LAST, count))
 
@@ -137,13 +144,17 @@ def _messages(composition: Composition, walked: _Walked, numbers: Iterable[int],
     return [_message(composition, at, *walked[at], points.get(at, ()), max_piece) for at in numbers]
 
 
-def _first_messages(walked: _Walked) -> dict[str, int]:
+def _first_messages(composition: Composition, walked: _Walked) -> dict[str, int]:
     """Return the first message that shows each layer."""
     first: dict[str, int] = {}
     for number, (_, segments) in enumerate(walked):
-        for prompt in {segment.prompt for segment in segments if segment.text}:
-            if prompt not in first:
-                first[prompt] = number
+        if segments:
+            for prompt in {segment.prompt for segment in segments if segment.text}:
+                first.setdefault(prompt, number)
+    before = int(composition.sends_system)  # of stored messages some have no segments here
+    with_text = next((at for at, message in enumerate(composition.conversation, before) if message.text), None)
+    if with_text is not None:
+        first["conversation"] = with_text
     layers: dict[str, int] = {}
     for prompt, number in first.items():
         if (layer := _LAYER.match(prompt)) is not None:
@@ -153,7 +164,7 @@ def _first_messages(walked: _Walked) -> dict[str, int]:
 
 def _layers(composition: Composition, walked: _Walked) -> list[Json]:
     """Return the rows of the layer table in the order in which a provider reads them, and what of them is cached."""
-    first = _first_messages(walked)
+    first = _first_messages(composition, walked)
     rows = [
         {
             **row,

@@ -217,7 +217,7 @@ export class LayersView {
     });
     if (before) {
       scroller.scrollTop = before.top;
-      this.rows.update();
+      this.rows.measure();
     }
     this.list.addEventListener("keydown", (event) => this.move(event));
     this.list.addEventListener("mouseover", (event) => this.hover(event));

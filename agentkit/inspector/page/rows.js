@@ -12,18 +12,19 @@ export class Rows {
     this.offsets = new Float64Array(count + 1);
     this.nodes = new Map();
     this.beyond = 0;
+    this.isFresh = at <= 0; // at its top and not painted: what would be measured is worked out twice then
     this.above = document.createElement("div");
     this.below = document.createElement("div");
     for (const spacer of [this.above, this.below]) spacer.setAttribute("role", "presentation");
     list.replaceChildren(this.above, this.below);
     this.sum(0);
     this.observer = new ResizeObserver((entries) => this.measured(entries));
-    this.onScroll = () => this.update();
+    this.onScroll = () => this.measure();
     scroller.addEventListener("scroll", this.onScroll, { passive: true });
     this.resized = new ResizeObserver(() => {
       this.next = requestAnimationFrame(() => {
         this.beyond = BEYOND;
-        this.update();
+        this.measure();
       });
     });
     this.resized.observe(scroller);
@@ -77,11 +78,18 @@ export class Rows {
     return top;
   }
 
+  // Draw what is seen where the list stands now.
+  measure() {
+    this.isFresh = false;
+    this.update();
+  }
+
   update() {
     if (!this.count) return;
-    const top = this.scroller.scrollTop - this.start;
+    const top = this.isFresh ? 0 : this.scroller.scrollTop - this.start;
+    const height = this.isFresh ? innerHeight : this.scroller.clientHeight;
     const first = this.find(Math.max(0, top - this.beyond));
-    const last = this.find(Math.max(0, top + this.scroller.clientHeight + this.beyond));
+    const last = this.find(Math.max(0, top + height + this.beyond));
     for (const [at, node] of this.nodes) {
       if (at >= first && at <= last) continue;
       if (node.contains(document.activeElement)) this.list.focus({ preventScroll: true });
@@ -113,11 +121,11 @@ export class Rows {
     if (at < 0 || at >= this.count) return null;
     if (!this.nodes.has(at)) {
       this.scroller.scrollTop = this.start + this.offsets[at] - (block === "start" ? 0 : this.scroller.clientHeight / 3);
-      this.update();
+      this.measure();
     }
     const node = this.nodes.get(at);
     node?.scrollIntoView({ block });
-    this.update();
+    this.measure();
     return node;
   }
 

@@ -113,7 +113,7 @@ export class Side {
     });
     if (!jump) {
       this.scroller.scrollTop = top;
-      this.rows.update();
+      if (top) this.rows.measure();
     }
     if (hadFocus) this.box.focus({ preventScroll: true });
     this.select(jump);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -198,20 +198,26 @@ class Contents:
             self._texts = tuple(_marked(segments) for _, segments in self.walk())
             return self._texts[message]
 
-    def walk(self) -> Iterator[tuple[Message, list[Segment]]]:
-        """Yield each message with the segments of its text."""
+    def walk(self, stored: Container[int] | None = None) -> Iterator[tuple[Message, list[Segment]]]:
+        """Yield each message with the segments of its text; of messages that are stored, only for these numbers."""
         if self.sends_system:
             yield _message("system", self.system), list(self.system.segments())
-        for message, index in self.placed("conversation"):
-            yield message, _message_segments(message, f"conversation[{index}]")
+        yield from self._stored("conversation", int(self.sends_system), stored)
         user = self.user
         if self.sends_user:
             yield _message("user", user), list(user.segments())
-        for message, index in self.placed("intermediate"):
-            yield message, _message_segments(message, f"intermediate[{index}]")
+        before = len(self.conversation) + self.sends_system + self.sends_user
+        yield from self._stored("intermediate", before, stored)
         closing = self.closing
         if closing.text:
             yield _message("user", closing), list(closing.segments())
+
+    def _stored(
+        self, name: Literal["conversation", "intermediate"], first: int, shown: Container[int] | None
+    ) -> Iterator[tuple[Message, list[Segment]]]:
+        for number, (message, index) in enumerate(self.placed(name), first):
+            is_shown = shown is None or number in shown
+            yield message, _message_segments(message, f"{name}[{index}]") if is_shown else []
 
     def placed(self, name: Literal["conversation", "intermediate"]) -> Iterator[tuple[Message, int]]:
         """Yield the messages that are sent, each with its index in the context."""
