@@ -26,10 +26,12 @@ __all__ = [
     "AgentSource",
     "AgentSources",
     "ModelName",
+    "apart",
     "existing_memory",
     "loaded_agent",
     "memory_of",
     "opened_agent",
+    "scope_of",
     "store_of",
 ]
 
@@ -190,3 +192,11 @@ def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: s
         return
     with open_memory(home, scope.narrow(agent=loaded.name)) as memory, suppress(GeneratorExit):
         yield memory
+
+
+def apart(loaded: LoadedAgent, tenant: str | None = None, user: str | None = None) -> list[str]:
+    """Return the names of conversations that the agent had before it had a memory: they stay its own."""
+    if loaded.memory is None:
+        return []
+    scope = scope_of(loaded.memory, tenant, user)
+    return [] if scope.agent else [one.name for one in loaded.memory.within(scope.narrow(agent=loaded.name)).sessions()]

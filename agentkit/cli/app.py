@@ -14,7 +14,7 @@ from rich.progress import DownloadColumn
 from typer.core import TyperGroup
 
 import agentkit
-from agentkit.cli.agent_option import AgentSource, ModelName, memory_of, opened_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, ModelName, apart, memory_of, opened_agent, scope_of, store_of
 from agentkit.cli.chat import Chat
 from agentkit.cli.eval_command import evaluate
 from agentkit.cli.inspect_command import inspect
@@ -238,6 +238,8 @@ def chat(
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
+        if not before and name in apart(loaded, user=user):
+            note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")
         note(f"session {talk.session.id}{f', {before} messages so far' if before else ''}")

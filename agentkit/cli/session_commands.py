@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentkit.agent import Agent
-from agentkit.cli.agent_option import AgentSource, loaded_agent, opened_agent, scope_of, store_of
+from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, opened_agent, scope_of, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
 from agentkit.server.served_runs.event_form import message_form
@@ -31,6 +31,7 @@ __all__ = ["export_rows", "sessions_app"]
 
 sessions_app = typer.Typer(no_args_is_help=True, help="Conversations that are stored: list, show, export.")
 _PAGE = 200
+_NAMED = 5
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversation.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there; stdout otherwise.")]
 
@@ -61,8 +62,9 @@ def list_sessions(
     if found:
         Console(highlight=False).print(table)
     else:
-        whose = "no user's" if user is None else f"of the user {user}"
-        note(f"there is no conversation, {whose}; --user NAME shows those of a user, --agent those of an agent")
+        whose = "without a user" if user is None else f"of the user {user}"
+        others = "--user NAME shows those of a user" + (", --agent those of an agent" if agent is None else "")
+        note(f"no conversation {whose} is stored; {others}")
 
 
 @sessions_app.command()
@@ -195,6 +197,12 @@ def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None)
         closing.callback(loaded.close)
         if loaded.memory is None:  # which makes no store to look into one
             closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
+        if names := apart(loaded, tenant, user):
+            more = ", ..." if len(names) > _NAMED else ""
+            note(
+                f"not here, from before {loaded.name} had a memory: {', '.join(map(plain, names[:_NAMED]))}{more}; "
+                "without `memory` in its file they are shown"
+            )
         yield closing.enter_context(store_of(loaded, home, tenant, user))
 
 

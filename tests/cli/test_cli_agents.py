@@ -163,6 +163,22 @@ def test_a_chat_undoes_forks_counts_and_denies_what_nobody_approves(run: Run, sh
     assert denied.exit_code == 0 and "it is denied" in denied.stderr and denied.stdout == "Done.\n"
 
 
+def test_chats_from_before_an_agent_had_a_memory_are_said_to_be_apart(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("new", "mine")
+    monkeypatch.chdir(folder / "mine")
+    file = Path("agent.yaml")
+    chat = ("chat", "--agent", str(file), "--session", "s", "--once", "Hi.")
+    assert run(*chat).exit_code == 0 and "apart" not in run(*chat).stderr
+    file.write_text(file.read_text() + "memory: true\n")
+    listed = run("sessions", "list", "--agent", str(file))
+    assert "not here, from before mine had a memory: s; " in listed.stderr and "--agent" not in listed.stderr
+    assert "stays apart: this conversation is a new one" in run(*chat).stderr
+    assert "stays apart" not in run(*chat).stderr  # it is there by now
+    assert run("sessions", "list", "--agent", str(file)).stdout.split()[3:5] == ["s", "4"]
+
+
 def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Path) -> None:
     run("chat", "--agent", f"{shop}:hello", "--session", "s", stdin="Hi\nAgain\n")
     own = ("--agent", f"{shop}:hello")
