@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 _MAX_LISTED = 1_000
-_FIRST_LISTED = 100
+_FIRST_LISTED = 50
 """Of them, those that the page is given at first."""
 _MAX_NAME = 200
 
