@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,9 @@ def postgres_server(folder: Path) -> Iterator[str]:
         server.psql(f"ALTER SYSTEM SET {setting} = off")
     server.psql("SELECT pg_reload_conf()")
     yield server.get_uri()
+    # As root it runs as another user, for whom a folder above it may have been closed meanwhile.
+    if (reached := getattr(pgserver.utils, "ensure_prefix_permissions", None)) is not None and os.geteuid() == 0:
+        reached(server.bin_path)
     server.cleanup()
 
 

@@ -36,13 +36,15 @@ def private_folder(path: Path) -> None:
 def private_file(path: Path) -> None:
     """Make an empty file for its owner alone, or take the rights of others from one that exists, where that is ours.
 
-    What cannot be made or changed is left to whoever opens it, who reports it; a device or a pipe keeps its rights.
+    What cannot be made or changed is left to whoever opens it, who reports it; a folder, a device or a pipe keeps its
+    rights.
     """
     with suppress(OSError, ValueError):
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE))
             path.chmod(_FILE)
-        _take_from_others(path)
+        if not path.is_dir():
+            _take_from_others(path)
 
 
 def keep_private(folder: Path) -> None:

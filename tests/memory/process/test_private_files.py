@@ -11,6 +11,7 @@ import pytest
 
 from agentkit.memory import Memory
 from agentkit.prompts import Message
+from agentkit_memory.process.private_files import private_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
 
@@ -84,3 +85,11 @@ def test_a_link_in_an_index_folder_changes_nothing_elsewhere(tmp_path: Path) -> 
     with Memory.open(tmp_path / "home") as memory:
         fill(memory, "violin")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+
+
+def test_a_folder_in_the_place_of_a_file_keeps_its_rights(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o755)
+    private_file(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
