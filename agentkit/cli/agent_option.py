@@ -194,9 +194,14 @@ def store_of(loaded: LoadedAgent, home: Path, tenant: str | None = None, user: s
         yield memory
 
 
-def apart(loaded: LoadedAgent, tenant: str | None = None, user: str | None = None) -> list[str]:
-    """Return the names of conversations that the agent had before it had a memory: they stay its own."""
-    if loaded.memory is None:
+def apart(
+    loaded: LoadedAgent, tenant: str | None = None, user: str | None = None, *, name: str | None = None
+) -> list[str]:
+    """Return names of conversations that the agent had before it had a memory: they stay its own.
+
+    Those of one name, or the first page of all.
+    """
+    if loaded.memory is None or (scope := scope_of(loaded.memory, tenant, user)).agent:
         return []
-    scope = scope_of(loaded.memory, tenant, user)
-    return [] if scope.agent else [one.name for one in loaded.memory.within(scope.narrow(agent=loaded.name)).sessions()]
+    own = loaded.memory.within(scope.narrow(agent=loaded.name))
+    return [one.name for one in own.sessions(name=name)]

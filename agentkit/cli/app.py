@@ -238,7 +238,7 @@ def chat(
         name = session or f"{datetime.now().astimezone():%Y-%m-%d-%H%M%S}-{os.getpid()}"
         talk = Chat(loaded.agent, memory, utf8(name), kwargs_of(kwarg), as_json=as_json)
         before = len(talk.session.conversation)
-        if not before and name in apart(loaded, user=user):
+        if session and not before and apart(loaded, user=user, name=utf8(name)):
             note(f"{name} is from before {loaded.name} had a memory and stays apart: this conversation is a new one")
         if isinstance(loaded.agent.chain.model, OfflineModel) and loaded.agent.specs:
             note(f"try: {_call_of(loaded.agent.specs[0])}")

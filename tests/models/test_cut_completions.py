@@ -189,3 +189,15 @@ def test_a_reply_that_is_nothing_but_half_a_thought_is_cut(
     else:
         reply = ask(model, composed(tools=tools))
         assert (reply.message.text, reply.finish_reason) == (text, "length")
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [(ChatML(), "<think>\nTwo and"), (ChatML(), "\n[THINK]Two and"), (OPENING, "Two and"), (ChatML(), "It is <think>")],
+)
+@pytest.mark.parametrize("tools", [[], [add.spec]], ids=["", "tools"])
+def test_half_a_thought_of_a_reply_that_was_not_cut_is_its_text(
+    server: ChatServer, template: Any, said: str, tools: list[Any]
+) -> None:
+    whole = raw_model(server, server.on("thought", completes(said)), chat_template=template)
+    assert ask(whole, composed(tools=tools)).message.text == said
