@@ -152,9 +152,12 @@ def _first_messages(composition: Composition, walked: _Walked) -> dict[str, int]
             for prompt in {segment.prompt for segment in segments if segment.text}:
                 first.setdefault(prompt, number)
     before = int(composition.sends_system)  # of stored messages some have no segments here
-    with_text = next((at for at, message in enumerate(composition.conversation, before) if message.text), None)
-    if with_text is not None:
-        first["conversation"] = with_text
+    behind = before + len(composition.conversation) + composition.sends_user
+    for name, start in (("conversation", before), ("intermediate", behind)):
+        for number, message in enumerate(getattr(composition, name), start):
+            if message.content:
+                first[name] = number
+                break
     layers: dict[str, int] = {}
     for prompt, number in first.items():
         if (layer := _LAYER.match(prompt)) is not None:
