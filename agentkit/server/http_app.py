@@ -25,7 +25,7 @@ from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
-from agentkit.server.endpoints.exchange import error_answer
+from agentkit.server.endpoints.exchange import error_answer, stopped
 from agentkit.server.endpoints.http_endpoint import Endpoint
 from agentkit.server.endpoints.inspected import CallerSource, as_http
 from agentkit.server.endpoints.open_api import described
@@ -196,6 +196,8 @@ class Server:
             return await one.call(request, caller)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
+        except asyncio.CancelledError:
+            return error_answer(stopped())
         except TimeoutError:
             seconds = self.options.run_seconds
             return error_answer(ServerError(f"it took longer than {seconds:g} seconds", code="timeout"))

@@ -36,8 +36,8 @@ def taken(pieces: list[str], *, is_open: bool) -> tuple[str, str, str]:
     text, passed_on = [], []
     for piece in pieces:
         text.append(leading.add(piece))
-        passed_on.append(leading.new_thinking())
-    return "".join([*text, leading.end()]), leading.thinking, "".join(passed_on)
+        passed_on.append(leading.thoughts.new())
+    return "".join([*text, leading.end()]), leading.thoughts.text, "".join(passed_on)
 
 
 def cut_up(said: str, size: int) -> list[str]:

@@ -12,6 +12,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
+from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
@@ -301,10 +302,10 @@ class _CompletionReader(ReplyReader):
         self._space: list[str] = []
         """White space at the end of the text, until it is known what follows."""
         self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
-        self._thoughts: LeadingThoughts | HarmonyReply | None = leading
-        """What knows the thoughts of the reply."""
+        self._thoughts = ReplyThoughts() if leading is None else leading.thoughts
         if format == HARMONY:
-            self._inside = self._thoughts = HarmonyReply()
+            self._inside = harmony = HarmonyReply()
+            self._thoughts = harmony.thoughts
         elif format == FUNCTIONARY:
             self._inside = FunctionaryReply(schemas)
         elif schemas:
@@ -354,7 +355,7 @@ class _CompletionReader(ReplyReader):
 
     def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
         new = super()._take_text(text, last=last)
-        if self._thoughts is not None and (thought := self._thoughts.new_thinking()):
+        if thought := self._thoughts.new():
             new.insert(0, Delta(thought, "thinking"))
         if self._inside is not None:
             for call in self._inside.calls:
@@ -368,7 +369,7 @@ class _CompletionReader(ReplyReader):
             raise IncompleteCall("while the model was thinking")
         if self._inside is not None and self._inside.is_cut:
             raise IncompleteCall("inside a tool call")
-        if self._thoughts is not None and (thought := self._thoughts.thinking):
+        if thought := self._thoughts.text:
             self._kept[REASONING[0]] = thought
         reply = super().reply(model)
         if self._written is None or not reply.message.tool_calls:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit_prompts.chat_templates.tool_calls.reply_text import made_call
 from agentkit_prompts.context.messages import ToolCall
 
@@ -31,8 +32,7 @@ class HarmonyReply:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.is_cut = False
-        self._thoughts: list[str] = []
-        self._passed_on = 0
+        self.thoughts = ReplyThoughts()
         self._held = ""
         self._header: list[str] | None = []
         """What stands in front of `<|message|>`; None in the body of a message and behind it."""
@@ -44,17 +44,6 @@ class HarmonyReply:
         self._has_shown = False
         self._breaks = False
         self._breaks_thought = False
-
-    @property
-    def thinking(self) -> str:
-        """What was thought."""
-        return "".join(self._thoughts)
-
-    def new_thinking(self) -> str:
-        """Return what was thought since this was asked before."""
-        new = "".join(self._thoughts[self._passed_on :])
-        self._passed_on = len(self._thoughts)
-        return new
 
     def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it can be shown."""
@@ -135,7 +124,7 @@ class HarmonyReply:
         if self._kind in ("call", "foreign"):
             self._raw.append(text)
         if self._kind == "thought":
-            self._thoughts.append(f"\n\n{text}" if self._breaks_thought and self._thoughts else text)
+            self.thoughts.add(f"\n\n{text}" if self._breaks_thought and self.thoughts else text)
             self._breaks_thought = False
             return ""
         if self._kind == "call":

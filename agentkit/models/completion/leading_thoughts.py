@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, end_of
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
@@ -17,9 +18,8 @@ _BETWEEN = "\n\n"
 class LeadingThoughts:
     """Takes the thoughts out of the beginning of a reply: what stands between the tags of `THOUGHT_TAGS`.
 
-    `add` takes a piece of text and returns what is no thought, and `new_thinking` what was thought since it was asked
-    before. White space around a thought is left out in front of the text, and a blank thought is no thought. Tags
-    behind other text are text.
+    `add` takes a piece of text and returns what is no thought; `thoughts` has the rest. White space around a thought is
+    left out in front of the text, and a blank thought is no thought. Tags behind other text are text.
 
     Args:
         is_open: Whether the prompt ends in what opens a thought, so that the reply begins inside it.
@@ -40,26 +40,14 @@ class LeadingThoughts:
         """The thought that is being written, behind its tag."""
         self._is_blank = True
         """Whether it is white space so far."""
-        self._thoughts: list[str] = []
+        self.thoughts = ReplyThoughts()
         self._before = 0
-        """How many of these pieces are of the thoughts before it."""
-        self._passed_on = 0
+        """How many of their pieces are of the thoughts before it."""
 
     @property
     def is_open(self) -> bool:
         """Whether a thought has begun that has no end yet."""
         return self._end is not None or self._is_opened
-
-    @property
-    def thinking(self) -> str:
-        """What was thought."""
-        return "".join(self._thoughts)
-
-    def new_thinking(self) -> str:
-        """Return what was thought since this was asked before."""
-        new = "".join(self._thoughts[self._passed_on :])
-        self._passed_on = len(self._thoughts)
-        return new
 
     def add(self, text: str) -> str:
         """Take a piece of the reply, and return what of it is no thought."""
@@ -82,7 +70,7 @@ class LeadingThoughts:
         self._is_over = True
         if self._end is not None:
             text = "".join([*self._written, text])
-            del self._thoughts[self._before :]
+            self.thoughts.keep(self._before)
             self._end = None
         return text.lstrip() if self._has_ended else text
 
@@ -102,7 +90,7 @@ class LeadingThoughts:
 
     def _open(self, written: str, end: Marks, at: int) -> int:
         self._is_opened = False
-        self._end, self._written, self._is_blank, self._before = end, [written], True, len(self._thoughts)
+        self._end, self._written, self._is_blank, self._before = end, [written], True, len(self.thoughts)
         return at
 
     def _think(self, text: str, start: int, ends: Marks) -> int:
@@ -113,9 +101,9 @@ class LeadingThoughts:
         self._written.append(thought)
         if self._is_blank and thought.strip():
             self._is_blank = False
-            thought = "".join([_BETWEEN if self._thoughts else "", *self._written[1:]])
+            thought = "".join([_BETWEEN if self.thoughts else "", *self._written[1:]])
         if not self._is_blank:
-            self._thoughts.append(thought)
+            self.thoughts.add(thought)
         if end is None:
             self._held.append(text[stop:])
             return len(text)

@@ -17,12 +17,22 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agentkit.request_json import request_json
-from agentkit.server.server_errors import BadRequest, ServerError, TooLarge, Unprocessable, Unsupported
+from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
 from agentkit_prompts.errors import brief, nearest
 
-__all__ = ["EventStream", "JSONAnswer", "error_answer", "read_body", "read_json", "sse", "validated", "while_connected"]
+__all__ = [
+    "EventStream",
+    "JSONAnswer",
+    "error_answer",
+    "read_body",
+    "read_json",
+    "sse",
+    "stopped",
+    "validated",
+    "while_connected",
+]
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -189,22 +199,29 @@ class EventStream(Response):
         leaving = asyncio.ensure_future(_left(receive))
         watching = asyncio.ensure_future(writer.watch(self._options))
         tasks = (sending, leaving, watching)
-        failure: Exception | None = None
+        failure: ServerError | None = None
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                failure = sending.result()
+            failure = sending.result() if sending.done() else None
         except (ClientDisconnect, OSError):
             _log.debug("a client left its stream")
+        except asyncio.CancelledError:
+            failure = stopped()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        if failure is not None:
-            await error_answer(server_error(failure))(scope, receive, send)
+        if failure is None:
+            return
+        if not writer.has_begun:
+            await error_answer(failure)(scope, receive, send)
+            return
+        if self._ending is not None:
+            await writer.write(self._ending(failure))
+        await writer.write(b"", more=False)
 
-    async def _send_all(self, writer: _Writer) -> Exception | None:
-        """Send the events; return what went wrong where nothing was sent yet."""
+    async def _send_all(self, writer: _Writer) -> ServerError | None:
+        """Send the events; return what went wrong."""
         try:
             async with aclosing(self._events) as events:
                 async for piece in events:
@@ -212,11 +229,7 @@ class EventStream(Response):
         except OSError:
             raise
         except Exception as error:
-            if not writer.has_begun:
-                writer.has_begun = True  # no sign of life from now on
-                return error
-            if self._ending is not None:
-                await writer.write(self._ending(server_error(error)))
+            return server_error(error)
         await writer.write(b"", more=False)
         return None
 
@@ -256,10 +269,18 @@ class _Writer:
                     return
             elif now - self._wrote > options.idle_seconds:
                 beat = asyncio.ensure_future(self.write(_BEAT))
-                await asyncio.wait((beat,), timeout=options.write_seconds)
-                if not beat.done():
+                try:
+                    await asyncio.wait((beat,), timeout=options.write_seconds)
+                finally:
+                    is_taken = beat.done()
                     beat.cancel()
+                if not is_taken:
                     return
+
+
+def stopped() -> ServerFull:
+    """Return the error of a request that had not ended when the server did."""
+    return ServerFull("the server was stopped before this was done: ask again", code="stopped")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
