@@ -16,7 +16,7 @@ from agentkit.inspector.composition_view import composition_view, message_view, 
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view
-from agentkit.inspector.past_contexts import Turn, run_contexts, session_turns, turn_context
+from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_context
 from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
@@ -194,9 +194,9 @@ def _run_view(found: InspectedRun) -> Json:
 async def session_answer(source: InspectorSource, name: str, turn: int | None = None) -> Json:
     """Return a session with the turns around one, or its last ones, those of known runs with the id of the run."""
     session, newest = await asyncio.gather(_session(source, name), source.runs(limit=1, session=name))
-    turns = session_turns(session.conversation)
-    first = first_turn(len(turns), turn)
-    runs = await _runs(source, name, session, turns[first : first + MAX_TURNS])
+    bounds = turn_bounds(session.conversation)
+    first = first_turn(len(bounds) - 1, turn)
+    runs = await _runs(source, name, session, bounds[first : first + MAX_TURNS + 1])
     view = await in_thread(partial(session_view, session, runs=runs, turn=turn))
     return {**view, "session": name, "agents": [one.agent for one in newest]}
 
@@ -204,7 +204,7 @@ async def session_answer(source: InspectorSource, name: str, turn: int | None = 
 async def turns_answer(source: InspectorSource, name: str, start: int) -> Json:
     """Return the turns of a session from one on, as many as are shown at once."""
     session = await _session(source, name)
-    runs = await _runs(source, name, session, session_turns(session.conversation)[start : start + MAX_TURNS])
+    runs = await _runs(source, name, session, turn_bounds(session.conversation)[start : start + MAX_TURNS + 1])
     return {"turns": await in_thread(partial(turns_view, session, start, runs=runs))}
 
 
@@ -319,9 +319,9 @@ async def _session(source: InspectorSource, name: str) -> Session:
     return session
 
 
-async def _runs(source: InspectorSource, name: str, session: Session, turns: Sequence[Turn]) -> dict[int, str]:
+async def _runs(source: InspectorSource, name: str, session: Session, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs that turns are of, of those that are known: see `runs_begun`."""
-    begun = await in_thread(partial(runs_begun, session, turns))
+    begun = await in_thread(partial(runs_begun, session, bounds))
     ids = set(begun.values())
     known = {one.id for one in await source.runs(limit=len(ids), session=name, ids=ids)} if ids else set()
     return {at: run_id for at, run_id in begun.items() if run_id in known}
@@ -373,11 +373,11 @@ async def _of_turn(source: InspectorSource, name: str, asked_turn: int | Literal
     base = asked.base
     chosen = base.agent
     session = await _session(source, name)
-    turns = session_turns(session.conversation)
-    turn = len(turns) - 1 if asked_turn == "last" else asked_turn
+    bounds = turn_bounds(session.conversation)
+    turn = len(bounds) - 2 if asked_turn == "last" else asked_turn
     if chosen is None:
-        runs = await _runs(source, name, session, turns[turn : turn + 1] if turn >= 0 else ())
-        if runs and (run_id := runs.get(turns[turn].start)) is not None:
+        runs = await _runs(source, name, session, bounds[turn : turn + 2] if turn >= 0 else ())
+        if runs and (run_id := runs.get(bounds[turn])) is not None:
             return await _of_run(source, run_id, base.step)
         agents, newest = await asyncio.gather(source.agents(), source.runs(limit=_FIRST_LISTED, session=name))
         chosen = next((run.agent for run in newest if run.agent in agents), next(iter(agents), None))

@@ -6,7 +6,7 @@ Nothing is sent, no tool runs, and no memory is asked. The prompts are those tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from agentkit.agent import Agent
 from agentkit.errors import JournalError
@@ -19,26 +19,18 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import PromptError, brief
 
-__all__ = ["Turn", "run_contexts", "session_turns", "turn_context"]
+__all__ = ["run_contexts", "turn_bounds", "turn_context"]
 
 
-class Turn(NamedTuple):
-    """A turn of a conversation: what a user wrote, and what followed until the next one."""
+def turn_bounds(conversation: Conversation) -> list[int]:
+    """Return where each turn begins, and behind them the end: turn `n` is `conversation[bounds[n] : bounds[n + 1]]`.
 
-    start: int
-    """Index of the message of the user."""
-    stop: int
-    """Index behind its last message."""
-
-
-def session_turns(conversation: Conversation) -> list[Turn]:
-    """Return the turns of a conversation; what asked a model to repair its answer begins none."""
+    A turn is what a user wrote and what followed; what asked a model to repair its answer begins none.
+    """
     starts = [at for at, begins in enumerate(conversation.derive(_begins_turn)) if begins]
-    if not len(conversation):
-        return []
-    if not starts or starts[0] > 0:
+    if len(conversation) and (not starts or starts[0] > 0):
         starts.insert(0, 0)
-    return [Turn(start, stop) for start, stop in zip(starts, [*starts[1:], len(conversation)], strict=True)]
+    return [*starts, len(conversation)]
 
 
 def _begins_turn(message: Message) -> bool:
@@ -141,10 +133,11 @@ def turn_context(
         PromptError: There is no such turn or step.
     """
     conversation = session.conversation
-    turns = session_turns(conversation)
-    if not 0 <= turn < len(turns):
-        raise PromptError(f"turn: the session has {len(turns)} turns, from 0; there is no {brief(turn)}")
-    start, stop = turns[turn]
+    bounds = turn_bounds(conversation)
+    count = len(bounds) - 1
+    if not 0 <= turn < count:
+        raise PromptError(f"turn: the session has {count} turns, from 0; there is no {brief(turn)}")
+    start, stop = bounds[turn : turn + 2]
     asked = conversation[start]
     answers = [at for at in range(start + 1, stop) if conversation[at].role == "assistant"] or [stop]
     number = len(answers) if step is None else step

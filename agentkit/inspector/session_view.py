@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from agentkit.inspector.past_contexts import Turn, session_turns
+from agentkit.inspector.past_contexts import turn_bounds
 from agentkit.session import Session
 from agentkit_prompts.tokens.counter import ESTIMATE, message_tokens
 
@@ -40,15 +41,15 @@ def session_view(session: Session, *, runs: Mapping[int, str] | None = None, tur
         turn: A turn that is looked at, from 0; the last one when not given.
     """
     sizes = session.conversation.derive(_COUNT)
-    turns = session_turns(session.conversation)
+    bounds = turn_bounds(session.conversation)
     return {
         "session": session.id,
         "messages": len(session.conversation),
         "tokens": sum(sizes),
         "kwargs": dict(getattr(session, "additional_kwargs", None) or {}),
-        "count": len(turns),
-        "most": max([sum(sizes[start:stop]) for start, stop in turns], default=0),
-        "turns": turns_view(session, first_turn(len(turns), turn), runs=runs),
+        "count": len(bounds) - 1,
+        "most": max([sum(sizes[start:stop]) for start, stop in pairwise(bounds)], default=0),
+        "turns": turns_view(session, first_turn(len(bounds) - 1, turn), runs=runs),
     }
 
 
@@ -56,9 +57,9 @@ def turns_view(session: Session, first: int, *, runs: Mapping[int, str] | None =
     """Return the turns of a session from one on, at most `MAX_TURNS`, each with its `run` where there is one."""
     conversation = session.conversation
     sizes = conversation.derive(_COUNT)
-    shown = session_turns(conversation)[first : first + MAX_TURNS]
+    bounds = turn_bounds(conversation)[first : first + MAX_TURNS + 1]
     found = []
-    for number, (start, stop) in enumerate(shown, first):
+    for number, (start, stop) in enumerate(pairwise(bounds), first):
         messages = conversation[start:stop]
         answer = next((one.text for one in reversed(messages) if one.role == "assistant" and one.text), "")
         tools = [call.name for one in messages for call in one.tool_calls]
@@ -75,15 +76,19 @@ def turns_view(session: Session, first: int, *, runs: Mapping[int, str] | None =
     return found
 
 
-def runs_begun(session: Session, turns: Sequence[Turn]) -> dict[int, str]:
+def runs_begun(session: Session, bounds: Sequence[int]) -> dict[int, str]:
     """Return the ids of the runs that turns are of, by the index of the first message of the turn.
 
     They stand in the keys of the messages; whether these runs are still known is another question.
+
+    Args:
+        session: The conversation.
+        bounds: Of these turns, see `turn_bounds`.
     """
-    if not turns:
+    if len(bounds) < 2:
         return {}
     keys_of = getattr(session, "keys", None)  # a session of somebody's own may not know
-    keys: Mapping[int, str] = {} if keys_of is None else keys_of(turns[0].start, turns[-1].stop)
+    keys: Mapping[int, str] = {} if keys_of is None else keys_of(bounds[0], bounds[-1])
     return {at: key.removesuffix(_BEGUN) for at, key in keys.items() if key.endswith(_BEGUN)}
 
 

@@ -15,7 +15,7 @@ from agentkit.inspector.composition_view import MAX_PIECE, composition_view, mes
 from agentkit.inspector.diff_view import diff_view
 from agentkit.inspector.edits import edited_layers
 from agentkit.inspector.journal_view import journal_view, waiting_calls
-from agentkit.inspector.past_contexts import run_contexts, session_turns, turn_context
+from agentkit.inspector.past_contexts import run_contexts, turn_bounds, turn_context
 from agentkit.inspector.payload_view import payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import runs_begun, session_view, turns_view
@@ -149,15 +149,15 @@ def test_turns_begin_where_a_user_writes() -> None:
         Message("assistant", "b"),
         Message("user", "c"),
     ]
-    assert [tuple(turn) for turn in session_turns(Conversation(conversation))] == [(0, 1), (1, 3), (3, 4)]
-    assert session_turns(Conversation()) == []
+    assert turn_bounds(Conversation(conversation)) == [0, 1, 3, 4]
+    assert turn_bounds(Conversation()) == [0]
 
 
 def test_a_session_of_a_thousand_turns_is_a_line_each() -> None:
     session = talk(999)
     session.append(Message("user", "Again?"), key="r2:0")
     session.append(Message("assistant", "Again."), Message("user", "And now?"), key="r3:0")
-    runs = runs_begun(session, session_turns(session.conversation))
+    runs = runs_begun(session, turn_bounds(session.conversation))
     assert [*runs.values()] == ["r2", "r3"] and runs_begun(session, ()) == {}
     view = session_view(session, runs=runs)
     assert (view["count"], len(json.dumps(view)) < 15_000) == (1001, True)
