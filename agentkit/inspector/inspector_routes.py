@@ -26,11 +26,12 @@ from agentkit.inspector.page_files import page_files
 from agentkit.inspector.source import InspectorSource, SourceOf
 from agentkit.models.model_errors import ModelError
 from agentkit.request_json import request_json
+from agentkit.stopping.ended_requests import STOPPED, EndedRequests
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreError
 from agentkit_prompts.errors import ContextError, KwargsError, PromptError
 from agentkit_tools.errors import ToolError
 
-__all__ = ["PREFIX", "routes"]
+__all__ = ["PREFIX", "routes", "stopped"]
 
 PREFIX = "/inspector"
 _POLICY = "; ".join(
@@ -80,7 +81,10 @@ def routes(source: SourceOf) -> list[Route]:
     Args:
         source: Returns what the caller of a request may see, or raises `HTTPException` with status 401.
     """
-    packed = [Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3)]
+    packed = [
+        Middleware(EndedRequests, answer=stopped),
+        Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3),
+    ]
     files = page_files()
 
     async def file(request: Request) -> Response:
@@ -212,6 +216,11 @@ def _finite(data: object) -> object:
     if isinstance(data, list | tuple):
         return [_finite(value) for value in data]
     return data
+
+
+def stopped() -> Response:
+    """Return the answer of a request that had not ended when the server did."""
+    return _json({"error": {"kind": "Stopped", "message": STOPPED, "problems": [], "omitted": 0}}, 503)
 
 
 def _failed(error: Exception) -> Response:

@@ -14,13 +14,17 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 
-from agentkit.inspector.inspector_routes import PREFIX, routes
+from agentkit.inspector.inspector_routes import PREFIX, routes, stopped
 from agentkit.inspector.local_source import LocalSource
 from agentkit.inspector.source import InspectorSource
+from agentkit.stopping.ended_requests import EndedRequests
+from agentkit.stopping.stoppable_server import StoppableServer
 
 __all__ = ["local_app", "serve_locally"]
 
 _HOST = "127.0.0.1"
+_GRACE_SECONDS = 5
+"""What goes on when it is to end has so long."""
 
 
 def local_app(source: LocalSource, token: str, ready: Callable[[], object] = lambda: None) -> Starlette:
@@ -75,5 +79,12 @@ def serve_locally(
         place = f"&to={where}" if where else ""
         address = f"http://{_HOST}:{listening.getsockname()[1]}{PREFIX}/#token={token}{place}"
         app = local_app(source, token, lambda: on_ready(address))
-        config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", server_header=False)
-        uvicorn.Server(config).run(sockets=[listening])
+        config = uvicorn.Config(
+            EndedRequests(app, stopped, lambda: server.should_exit),
+            log_level="warning",
+            access_log=False,
+            ws="none",
+            server_header=False,
+        )
+        server = StoppableServer(config, _GRACE_SECONDS)
+        server.run(sockets=[listening])

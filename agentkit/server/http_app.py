@@ -44,6 +44,7 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.turn_errors import server_error
+from agentkit.stopping.ended_requests import EndedRequests
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 
@@ -125,7 +126,7 @@ class Server:
         self._tasks: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self.app = Starlette(
             routes=self._routes(),
-            middleware=[_cors(options)] if options.cors_origins else [],
+            middleware=[*([_cors(options)] if options.cors_origins else []), self._ended()],
             exception_handlers={HTTPException: _http_error, Exception: _error},
             lifespan=self._lifespan,
         )
@@ -136,7 +137,7 @@ class Server:
 
     def stop_listening(self) -> None:
         """End streams of events, so that their clients do not hold up a server that stops."""
-        self._operations.is_closing = True
+        self._operations.is_closing = self._turns.is_closing = True
         self.runs.stop_listening()
 
     def caller(self, request: Request) -> Caller:
@@ -173,6 +174,11 @@ class Server:
         except ServerError as error:
             raise as_http(error) from error
 
+    def _ended(self) -> Middleware:
+        return Middleware(
+            EndedRequests, answer=lambda: error_answer(stopped()), is_stopping=lambda: self._turns.is_closing
+        )
+
     def _endpoint(self, one: Endpoint) -> Callable[[Request], Any]:
         async def call(request: Request) -> Response:
             began = time.perf_counter()
@@ -181,6 +187,9 @@ class Server:
                 answer = await self._answered(one, request)
                 status = answer.status_code
                 return answer
+            except asyncio.CancelledError:
+                status = stopped().status
+                raise
             finally:
                 self.measures.count(one.method, one.path, status, time.perf_counter() - began)
 
@@ -196,8 +205,6 @@ class Server:
             return await one.call(request, caller)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
-        except asyncio.CancelledError:
-            return error_answer(stopped())
         except TimeoutError:
             seconds = self.options.run_seconds
             return error_answer(ServerError(f"it took longer than {seconds:g} seconds", code="timeout"))

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import math
 import socket
-import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -16,14 +13,12 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.http_app import Server
+from agentkit.stopping.stoppable_server import StoppableServer
 from agentkit_prompts.errors import check_types
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
 
 _BACKLOG = 2048
-_STEP = 0.1
-_ANSWER_SECONDS = 5
-"""For the answers of requests that were ended."""
 
 
 class _TimedProtocol(H11Protocol):
@@ -79,14 +74,12 @@ class _TimedProtocol(H11Protocol):
             self.transport.close()
 
 
-class RunningServer(uvicorn.Server):
+class RunningServer(StoppableServer):
     """A uvicorn server that ends streams of events as soon as it is to stop."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
-        super().__init__(config)
+        super().__init__(config, server.options.grace_seconds)
         self._served = server
-        self._waits = True
-        """Whether requests that go on are waited for at the end."""
         self.on_ready: Callable[[], object] = lambda: None
         """Is called once it listens."""
 
@@ -99,24 +92,7 @@ class RunningServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """See uvicorn."""
         self._served.stop_listening()
-        ending = asyncio.ensure_future(self._end_requests())
         await super().shutdown(sockets)
-        ending.cancel()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """See uvicorn; a signal behind the first one says that requests are not waited for."""
-        if self.should_exit:
-            self._waits = False
-        else:
-            super().handle_exit(sig, frame)
-
-    async def _end_requests(self) -> None:
-        """End the requests that are not done in time; each gets an answer that says so."""
-        last = time.monotonic() + self._served.options.grace_seconds
-        while self._waits and time.monotonic() < last:
-            await asyncio.sleep(_STEP)
-        for task in list(self.server_state.tasks):
-            task.cancel()
 
     @property
     def port(self) -> int:
@@ -167,7 +143,6 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         backlog=_BACKLOG,
         limit_concurrency=None,
         timeout_keep_alive=max(1, round(options.idle_seconds)),
-        timeout_graceful_shutdown=math.ceil(options.grace_seconds) + _ANSWER_SECONDS,
     )
     return RunningServer(config, server)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,11 @@ from ag_ui.core import Event, RunAgentInput, TextPart, Tool, ToolMessage, UserMe
 from pydantic import BaseModel, TypeAdapter
 
 from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
-from agentkit.models.offline.scripted_model import CutOff
+from agentkit.models.offline.scripted_model import CutOff, Delayed
 from agentkit.server.access import Access, add_token
 from agentkit.server.served_runs.stored_runs import StoredRuns
-from agentkit_prompts import AdditionalInfoPrompt, Template
+from agentkit.server.server_options import ServerOptions
+from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
 from tests.server.serving_agents import Client, served
 from tests.server.waiting import until
 
@@ -258,6 +261,34 @@ def test_an_answered_run_that_a_server_was_killed_under_is_finished_by_the_next_
     assert not store.put(record, was="waiting")
     with served(agent, store=store) as client:
         assert until(lambda: client.get(f"/runs/{record.id}").json()["status"] == "finished") and PAID == [3]
+    store.close()
+
+
+def test_an_answered_run_that_a_server_is_stopped_under_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    PAID.clear()
+    begun = threading.Event()
+
+    def late(_: Composition) -> Delayed:
+        begun.set()
+        return Delayed(300, "late")
+
+    paid = Reply(Message("assistant", "Paid."), usage=Usage(7, 1))
+    model = ScriptedModel([calls(ToolCall("c1", "pay", '{"francs": 3}')), late, paid])
+    agent = Agent(model, tools=[pay], name="shop")
+    store = StoredRuns(tmp_path / "runs.db")
+    options = ServerOptions(grace_seconds=0.1)
+    with served(agent, store=store, options=options) as client, ThreadPoolExecutor(1) as threads:
+        waiting = events(client, asked("Pay."))[-1].outcome.interrupts
+        run = client.get("/runs").json()["runs"][0]["id"]
+        answered = threads.submit(events, client, answering(waiting, {"approved": True}))
+        assert begun.wait(30)
+        client.running.should_exit = True
+        assert (answered.result()[-1].type, answered.result()[-1].code) == ("RUN_ERROR", "stopped")
+        assert until(lambda: store.get("local", run).status == "queued") and PAID == [3]
+    with served(agent, store=store) as client:
+        assert until(lambda: client.get(f"/runs/{run}").json()["status"] == "finished") and PAID == [3]
+        counted = until(lambda: [day["input_tokens"] for day in client.get("/usage").json()["days"]])
+        assert counted == [17] == [client.get(f"/runs/{run}").json()["usage"]["input_tokens"]]
     store.close()
 
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
+
+from agentkit import Agent, ScriptedModel
+from agentkit.models.offline.scripted_model import Delayed
+from agentkit.server.http_app import Server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")
 
@@ -29,6 +38,20 @@ async def wait() -> str:
 
 
 asks = Message("assistant", "One moment.", (ToolCall("c", "wait", "{}"),))
+
+
+class Stubborn(ScriptedModel):
+    async def request(self, composition, *, on_delta=None):
+        print("waits", flush=True)
+        while True:
+            try:
+                await asyncio.sleep(300)
+            except asyncio.CancelledError:
+                pass
+
+
+hangs = Agent(Stubborn([]), name="hangs")
+long = Agent(ScriptedModel.repeat("word " * 4_000_000, keep=1), name="long")
 silent = Agent(ScriptedModel([Message("assistant", "", asks.tool_calls)]), tools=[wait], name="silent")
 slow = Agent(ScriptedModel([asks]), tools=[wait], name="slow")
 """
@@ -40,8 +63,68 @@ run()
 """
 
 
+class _Served:
+    """`agentkit serve` or `agentkit inspect` as a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def reads(self) -> str:
+        """Return the next line that is printed."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def stop(self, times: int = 1) -> str:
+        """Press Ctrl-C so many times; return the log, once it has ended."""
+        for _ in range(times):
+            self.process.send_signal(signal.SIGINT)
+            time.sleep(0.3)  # two that come at once are one
+        return self.process.communicate(timeout=60)[1]
+
+    def begin(self, path: str, body: Any, *, missing: int = 0) -> socket.socket:
+        """Send a request, but for the last bytes of it, and read nothing."""
+        address, _, token = self.url.partition("/inspector/#token=")
+        host, port = address.removeprefix("http://").split(":")
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
+        head += f"\r\nAuthorization: Bearer {token}" if token else ""
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect((host, int(port)))
+        connection.sendall(head.encode() + b"\r\n\r\n" + data[: len(data) - missing])
+        return connection
+
+
+def _served(folder: Path, agent: str, grace: str) -> AbstractContextManager[_Served]:
+    return _started(folder, "serve", "--agent", f"./slow.py:{agent}", "--grace", grace)
+
+
+@contextmanager
+def _started(folder: Path, *arguments: str) -> Iterator[_Served]:
+    (folder / "slow.py").write_text(_SLOW)
+    command = [sys.executable, "-c", _MAIN, *arguments, "--port", "0", "--json"]
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield _Served(process, json.loads(process.stdout.readline())["url"])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _read(connection: socket.socket) -> bytes:
+    with connection:
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def _chat(agent: str, *, stream: bool) -> dict[str, Any]:
+    return {"model": agent, "stream": stream, "messages": [{"role": "user", "content": "a"}]}
+
+
 def _ask(url: str, agent: str, *, stream: bool) -> tuple[int, str]:
-    body = {"model": agent, "stream": stream, "messages": [{"role": "user", "content": "a"}]}
+    body = _chat(agent, stream=stream)
     with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
         return answer.status_code, answer.read().decode()
 
@@ -53,25 +136,76 @@ def _ask(url: str, agent: str, *, stream: bool) -> tuple[int, str]:
 def test_a_request_that_goes_on_is_told(
     tmp_path: Path, agent: str, stream: bool, status: int, times: int, grace: str
 ) -> None:
-    (tmp_path / "slow.py").write_text(_SLOW)
-    served = [sys.executable, "-c", _MAIN, "serve", "--agent", f"./slow.py:{agent}", "--port", "0", "--grace", grace]
-    process = subprocess.Popen(
-        [*served, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    try:
-        url = json.loads(process.stdout.readline())["url"]
-        with ThreadPoolExecutor(1) as threads:
-            asking = threads.submit(_ask, url, agent, stream=stream)
-            assert process.stdout.readline() == "waits\n"
-            for _ in range(times):
-                process.send_signal(signal.SIGINT)
-                time.sleep(0.3)  # two that come at once are one
-            _, log = process.communicate(timeout=60)
-            found, text = asking.result()
-    finally:
-        process.kill()
+    with _served(tmp_path, agent, grace) as server, ThreadPoolExecutor(1) as threads:
+        asking = threads.submit(_ask, server.url, agent, stream=stream)
+        assert server.reads() == "waits\n"
+        log = server.stop(times)
+        found, text = asking.result()
     assert found == status
     assert '"code":"stopped"' in text and "ask again" in text
     assert ('"One' in text) == (status == 200)
     assert "stopped; what was stored stays" in log and "Traceback" not in log
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/runs", "/inspector/api/compose"])
+def test_a_request_that_has_not_arrived_is_told(tmp_path: Path, path: str) -> None:
+    with _served(tmp_path, "silent", "0.1") as server:
+        connection = server.begin(path, _chat("silent", stream=False), missing=5)
+        assert httpx.get(f"{server.url}/healthz").status_code == 200  # it has begun by now
+        log = server.stop()
+        answer = _read(connection)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+    assert "stopped; what was stored stays" in log and "Traceback" not in log
+
+
+def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> None:
+    with _started(tmp_path, "inspect", "--agent", "./slow.py:silent", "--no-open") as server:
+        connection = server.begin("/inspector/api/compose", {"base": {}}, missing=5)
+        page = server.url.partition("#")[0]
+        assert httpx.get(page).status_code == 200  # it has begun by now
+        log = server.stop(2)
+        answer = _read(connection)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+    assert log.strip() == "stopped; what was stored stays"
+
+
+@pytest.mark.parametrize(("stream", "times", "grace"), [(True, 1, "0.1"), (False, 1, "0.1"), (False, 2, "300")])
+def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: bool, times: int, grace: str) -> None:
+    with _served(tmp_path, "long", grace) as server, ThreadPoolExecutor(1) as threads:
+        connection = server.begin("/v1/chat/completions", _chat("long", stream=stream))
+        connection.recv(1)  # it is being answered
+        stopping = threads.submit(server.stop, times)
+        while not stopping.done():  # a little at a time, so that it is not one that takes nothing
+            time.sleep(0.05)
+            try:
+                connection.recv(2048)
+            except OSError:
+                break
+        log = stopping.result()
+        connection.close()
+    assert server.process.returncode == 130
+    assert log.strip() == "stopped; what was stored stays"
+
+
+def test_a_run_that_cannot_be_ended_is_left(tmp_path: Path) -> None:
+    with _served(tmp_path, "hangs", "0.5") as server:
+        run = httpx.post(f"{server.url}/runs", json={"agent": "hangs", "input": "a"}).json()
+        assert run["status"] == "queued" and server.reads() == "waits\n"
+        server.process.send_signal(signal.SIGTERM)
+        _, log = server.process.communicate(timeout=60)
+    assert "1 runs do not end" in log and "Traceback" not in log
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_caller_in_the_same_process_stays_cancelled(stream: bool) -> None:
+    server = Server([Agent(ScriptedModel.repeat(Delayed(300, "late")), name="a")])
+    transport = httpx.ASGITransport(server.app, client=("127.0.0.1", 5000))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        asking = asyncio.ensure_future(client.post("/v1/chat/completions", json=_chat("a", stream=stream)))
+        while not server.limits.running:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.wait((asking,))
+    assert asking.cancelled()

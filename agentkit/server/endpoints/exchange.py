@@ -20,6 +20,7 @@ from agentkit.request_json import request_json
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
+from agentkit.stopping.ended_requests import STOPPED
 from agentkit_prompts.errors import brief, nearest
 
 __all__ = [
@@ -200,25 +201,26 @@ class EventStream(Response):
         watching = asyncio.ensure_future(writer.watch(self._options))
         tasks = (sending, leaving, watching)
         failure: ServerError | None = None
+        cancelled: asyncio.CancelledError | None = None
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             failure = sending.result() if sending.done() else None
         except (ClientDisconnect, OSError):
             _log.debug("a client left its stream")
-        except asyncio.CancelledError:
-            failure = stopped()
+        except asyncio.CancelledError as error:
+            failure, cancelled = stopped(), error
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        if failure is None:
-            return
-        if not writer.has_begun:
+        if failure is not None and not writer.has_begun:
             await error_answer(failure)(scope, receive, send)
-            return
-        if self._ending is not None:
-            await writer.write(self._ending(failure))
-        await writer.write(b"", more=False)
+        elif failure is not None:
+            if self._ending is not None:
+                await writer.write(self._ending(failure))
+            await writer.write(b"", more=False)
+        if cancelled is not None:
+            raise cancelled
 
     async def _send_all(self, writer: _Writer) -> ServerError | None:
         """Send the events; return what went wrong."""
@@ -280,7 +282,7 @@ class _Writer:
 
 def stopped() -> ServerFull:
     """Return the error of a request that had not ended when the server did."""
-    return ServerFull("the server was stopped before this was done: ask again", code="stopped")
+    return ServerFull(STOPPED, code="stopped")
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:

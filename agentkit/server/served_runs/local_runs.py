@@ -49,6 +49,8 @@ _GAP = 1_000
 """What is left free between the numbers of events before and after a restart: a client may have seen a few more than
 were kept."""
 _PAGE = 500
+_CANCELLED_SECONDS = 10.0
+"""How long a run that is cancelled has to end when the server stops."""
 
 
 class LocalRuns:
@@ -188,7 +190,9 @@ class LocalRuns:
             for task in left:
                 task.cancel()
             if left:
-                await asyncio.wait(left)
+                _, left = await asyncio.wait(left, timeout=min(_CANCELLED_SECONDS, self._options.grace_seconds))
+            if left:
+                _log.warning("%d runs do not end: the next server goes on with them", len(left))
 
     def _reserve(self, live: LiveRun) -> tuple[Owner, str] | None:
         """Have the session of a run to itself.

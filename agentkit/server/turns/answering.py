@@ -37,6 +37,8 @@ class Turns:
         self._store = store
         self._limits = limits
         self._options = options
+        self.is_closing = False
+        """Whether the server stops: a run that somebody decided about is left to the next one."""
         self._unkept: list[Turn] = []
         self._keeping: asyncio.Task[None] | None = None
 
@@ -45,6 +47,10 @@ class Turns:
         try:
             async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
                 return await turn.answer(on_event)
+        except asyncio.CancelledError:
+            if self.is_closing:
+                turn.leave()
+            raise
         finally:
             if turn.journal is not None:  # it has begun
                 self._limits.used(caller.tenant, turn.usage)

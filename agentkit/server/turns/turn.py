@@ -256,6 +256,15 @@ class Turn:
             self._ended = {"status": "cancelled"}
         self._ended["usage"] = usage if isinstance(usage, Usage) else NO_USAGE
 
+    def leave(self) -> None:
+        """Have the next server go on with a run that was decided about, and cancelled as this one stops.
+
+        What was decided counts, and the run is at least as far as its journal. One that has no decisions is of a
+        client that asks again.
+        """
+        if self.waited is not None and self._ended:
+            self._ended = {**self._ended, "status": "queued", "decisions": self.waited.made}
+
     def _options(self, agent: Agent[Any, Any], names: list[str]) -> dict[str, Any]:
         options: dict[str, Any] = {} if self.can_wait else {"approve": approver(names)}
         choice = None if self.settings is None else self.settings.tool_choice

@@ -1,0 +1,1 @@
+"""How a server ends: what becomes of requests that go on."""
