@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -20,9 +21,10 @@ from sqlalchemy import event
 
 pytest.importorskip("dbos", reason="needs the extra `durable`")
 
-from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
+from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory
+from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.access import Access, add_token
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
@@ -83,6 +85,23 @@ def queries(records: DurableRecords, limit: int) -> int:
     finally:
         event.remove(engine, "before_cursor_execute", note)
     return len([one for one in found if one.lstrip().upper().startswith("SELECT")])
+
+
+def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path: Path) -> None:
+    begun = threading.Event()
+
+    def late(_: Composition) -> Delayed:
+        begun.set()
+        return Delayed(2, Reply(Message("assistant", "Late."), usage=Usage(7, 1)))
+
+    records = DurableRecords(Runs(f"sqlite:///{tmp_path / 'durable.db'}"))
+    with Memory.open(tmp_path / "home", scope="acme") as memory:
+        agent = Agent(ScriptedModel([late]), name="shop", memory=memory)
+        with served(agent, store=records, runs=partial(DurableRuns, records=records)) as client:
+            run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
+            assert begun.wait(30)
+        assert records.get("acme", run).status == "finished"
+        assert [(runs, usage.input_tokens) for runs, usage in records.usage("acme").values()] == [(1, 7)]
 
 
 def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ class DurableRuns:
             self._watching.cancel()
         if self._worker is not None:
             await in_thread(self._worker.stop)
+        await self._count_ended()
         await self._of_requests.close()
 
     async def _is_durable(self, record: RunRecord) -> bool:
@@ -230,17 +231,22 @@ class DurableRuns:
     async def _count(self) -> None:
         while self._live:
             await asyncio.sleep(_MAX_WAIT)
-            live = dict(self._live)
-            try:
-                for run_id in await in_thread(partial(self._runs.store.outcomes, [*live])):
-                    usage = NO_USAGE
-                    with suppress(RunNotFound):  # it was deleted as soon as it had ended
-                        usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
-                    if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
-                        del self._live[run_id]
-                        self._limits.used(live[run_id].tenant, usage_since(live[run_id].counted, usage))
-            except Exception:
-                _log.exception("what runs used could not be counted: it is tried again")
+            await self._count_ended()
+
+    async def _count_ended(self) -> None:
+        live = dict(self._live)
+        if not live:
+            return
+        try:
+            for run_id in await in_thread(partial(self._runs.store.outcomes, [*live])):
+                usage = NO_USAGE
+                with suppress(RunNotFound):  # it was deleted as soon as it had ended
+                    usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
+                if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
+                    del self._live[run_id]
+                    self._limits.used(live[run_id].tenant, usage_since(live[run_id].counted, usage))
+        except Exception:
+            _log.exception("what %d runs used could not be counted", len(live))
 
 
 class _LiveRun(NamedTuple):
