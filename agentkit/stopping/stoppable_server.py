@@ -6,7 +6,9 @@ import asyncio
 import math
 import socket
 import time
+from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -14,7 +16,9 @@ __all__ = ["StoppableServer"]
 
 _STEP = 0.1
 _ANSWER_SECONDS = 5
-"""For the answers of requests that were ended; connections that have not taken them then are closed."""
+"""For the answers of requests that were ended; connections that have not taken theirs then are closed."""
+_LAST_SECONDS = 1
+"""For the answers of requests that had to be ended twice."""
 
 
 class StoppableServer(uvicorn.Server):
@@ -52,9 +56,19 @@ class StoppableServer(uvicorn.Server):
         last = time.monotonic() + self._grace_seconds
         while self._waits and time.monotonic() < last:
             await asyncio.sleep(_STEP)
-        for _ in range(2):  # the second time what did not end before
-            for task in list(self.server_state.tasks):
-                task.cancel()
-            await asyncio.sleep(_ANSWER_SECONDS)
-            for connection in list(self.server_state.connections):
+        self._cancel()
+        await asyncio.sleep(_ANSWER_SECONDS)
+        self._close(lambda one: one.cycle is not None and one.cycle.response_started)
+        await asyncio.sleep(_STEP)
+        self._cancel()  # what waits for something that cannot be cancelled answers now
+        await asyncio.sleep(_LAST_SECONDS)
+        self._close(lambda _: True)
+
+    def _cancel(self) -> None:
+        for task in list(self.server_state.tasks):
+            task.cancel()
+
+    def _close(self, which: Callable[[Any], bool]) -> None:
+        for connection in list(self.server_state.connections):
+            if which(connection):
                 connection.transport.abort()

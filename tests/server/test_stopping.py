@@ -189,12 +189,16 @@ def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: boo
     assert log.strip() == "stopped; what was stored stays"
 
 
-def test_a_run_that_cannot_be_ended_is_left(tmp_path: Path) -> None:
-    with _served(tmp_path, "hangs", "0.5") as server:
+def test_what_cannot_be_ended_is_left(tmp_path: Path) -> None:
+    with _served(tmp_path, "hangs", "0.5") as server, ThreadPoolExecutor(2) as threads:
+        asking = [threads.submit(_ask, server.url, "hangs", stream=stream) for stream in (False, True)]
+        assert [server.reads(), server.reads()] == ["waits\n"] * 2
         run = httpx.post(f"{server.url}/runs", json={"agent": "hangs", "input": "a"}).json()
         assert run["status"] == "queued" and server.reads() == "waits\n"
         server.process.send_signal(signal.SIGTERM)
         _, log = server.process.communicate(timeout=60)
+        answers = [one.result() for one in asking]
+    assert [(status, '"code":"stopped"' in text) for status, text in answers] == [(503, True)] * 2
     assert "1 runs do not end" in log and "Traceback" not in log
 
 

@@ -49,7 +49,7 @@ _GAP = 1_000
 """What is left free between the numbers of events before and after a restart: a client may have seen a few more than
 were kept."""
 _PAGE = 500
-_CANCELLED_SECONDS = 10.0
+_CANCELLED_SECONDS = 7.0
 """How long a run that is cancelled has to end when the server stops."""
 
 
@@ -190,7 +190,7 @@ class LocalRuns:
             for task in left:
                 task.cancel()
             if left:
-                _, left = await asyncio.wait(left, timeout=min(_CANCELLED_SECONDS, self._options.grace_seconds))
+                _, left = await asyncio.wait(left, timeout=_CANCELLED_SECONDS)
             if left:
                 _log.warning("%d runs do not end: the next server goes on with them", len(left))
 
