@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Model, OnDelta, Reply, fitted
+from agentkit.models.model import Model, OnDelta, Reply, fitted, text_tokens_of
 from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
@@ -208,6 +208,7 @@ class Chain(Generic[Output]):
             memo=memo,
             output_schema=self.answer.request,
             declares_tools=declares,
+            text_tokens=text_tokens_of(self.model),
         )
         return fitted(self.model, composition if self.redact is None else self.redact(composition))
 

@@ -272,6 +272,7 @@ def compose(
     as_text: Annotated[
         bool, typer.Option("--text", help="What would be sent, as text: as a chat template writes it, if there is one.")
     ] = False,
+    model: ModelName = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     session: SessionName = None,
@@ -281,7 +282,8 @@ def compose(
 ) -> None:
     """Show what would be sent for TEXT, layer by layer. Nothing is sent.
 
-    With --chat-template it is what a local model would get, also with an agent that has another model.
+    It is what the agent's model would get, or that of --model. With --chat-template it is what a local model would get,
+    also with an agent that has another model.
 
     Example: agentkit compose "What does Emma cost?" --agent shop.yaml
     """
@@ -289,10 +291,11 @@ def compose(
         raise typer.BadParameter("choose one of --json and --text")
     template = chat_template or model_name
     asked = UserInput(utf8(text), additional_kwargs=kwargs_of(kwarg))
-    of_own = None if agent else template
-    with opened_agent(agent, home=home, embedder=embedder, makes=False, chat_template=of_own) as loaded:
+    is_rewritten = agent is not None and model is None  # whatever model the agent has
+    of_model = None if is_rewritten else template
+    with opened_agent(agent, home=home, model=model, embedder=embedder, makes=False, chat_template=of_model) as loaded:
         asks = loaded.agent
-        if agent and template:
+        if is_rewritten and template:
             asks = asks.but(model=CompletionModel(asks.chain.model.name, template))
         if budget is not None:
             asks = asks.but(budget=budget)
@@ -301,17 +304,17 @@ def compose(
         else:
             with store_of(loaded, home, user=user) as memory:
                 composition = asks.compose(asked, session=own_session(memory, utf8(session)))
-    model = asks.chain.model
-    if isinstance(model, OfflineModel):
-        model = model.writer or model
+    writer = asks.chain.model
+    if isinstance(writer, OfflineModel):
+        writer = writer.writer or writer
     if as_json:
-        body = model.request_body(composition) if isinstance(model, EndpointModel) else composition.to_openai()
+        body = writer.request_body(composition) if isinstance(writer, EndpointModel) else composition.to_openai()
         put_json({**layers_form(composition), "request": body})
         return
     written = None
-    if isinstance(model, CompletionModel):  # also for the table: a template that cannot write it is an error
-        written = model.request_body(composition)["prompt"]
-        _note_template(model)
+    if isinstance(writer, CompletionModel):  # also for the table: a template that cannot write it is an error
+        written = writer.request_body(composition)["prompt"]
+        _note_template(writer)
     if as_text:
         put_exactly(composition.text if written is None else written)
     else:

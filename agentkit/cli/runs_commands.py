@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
@@ -18,9 +18,10 @@ from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, plain, put
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_info import RunInfo
+from agentkit.durable.run_tables import AskedCall
 from agentkit.durable.runs import Runs
-from agentkit.run.decisions import decision_data
-from agentkit.run.journal import Journal
+from agentkit.run.decisions import Decision, Denied, decision_data
+from agentkit.run.journal import Journal, inner_id
 from agentkit.sync_driver import run_blocking
 
 __all__ = ["runs_app"]
@@ -81,13 +82,15 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
     """
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
+    decided = run_blocking(handle.decided())
     if as_json:
-        put(json.dumps({**_data(info), "journal": [json.loads(line) for line in journal.dumps().splitlines()]}))
+        lines = [json.loads(line) for line in journal.dumps().splitlines()]
+        put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
     put(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
     for what in filter(None, (info.error, info.problem)):
         put(what)
-    _show_journal(journal)
+    _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
         put(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
 
@@ -282,8 +285,11 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
         note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
 
 
-def _show_journal(journal: Journal, indent: str = "") -> None:
-    """Print what a run did so far; what agents inside it did stands under the calls that ask them."""
+def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "", outer: str = "") -> None:
+    """Print what a run did so far; what agents inside it did stands under the calls that ask them.
+
+    `deciders` are those who decided, by the ids of the calls: those of agents inside are behind the id `outer`.
+    """
     put(f"{indent}user: {journal.context.user_input.text}")
     for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
@@ -293,13 +299,25 @@ def _show_journal(journal: Journal, indent: str = "") -> None:
             for call in message.tool_calls:
                 put(f"{indent}model calls {call.name} {call.arguments} ({call.id})")
                 if (inner := journal.inner.get(call.id)) is not None:
-                    _show_journal(inner, f"{indent}  ")
+                    _show_journal(inner, deciders, f"{indent}  ", inner_id(outer, call.id) if outer else call.id)
         elif effect == "CallTools":
             result = answer[0]
             put(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}")
         elif effect == "AskApproval":
             for call, made in answer.items():
-                put(f"{indent}decided about {call}: {json.dumps(decision_data(made))}")
+                by = deciders.get(inner_id(outer, call) if outer else call)
+                put(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}")
+
+
+def _made(decision: Decision) -> str:
+    return "denied" if isinstance(decision, Denied) else "approved"
+
+
+def _terms(decision: Decision) -> str:
+    """Return the reason of a denial, or what a call runs with in place of its arguments."""
+    if isinstance(decision, Denied):
+        return f": {decision.reason}" if decision.reason else ""
+    return "" if decision.arguments is None else f", to run with {json.dumps(dict(decision.arguments))}"
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
@@ -317,9 +335,12 @@ def _data(info: RunInfo) -> dict[str, Any]:
     data: dict[str, Any] = asdict(info)
     for name in ("created_at", "updated_at"):
         data[name] = data[name].isoformat()
-    for call, one in zip(data["waiting"], info.waiting, strict=True):
-        call["decision"] = None if one.decision is None else decision_data(one.decision)
+    data["waiting"] = [_call_data(call) for call in info.waiting]
     return data
+
+
+def _call_data(call: AskedCall) -> dict[str, Any]:
+    return {**asdict(call), "decision": None if call.decision is None else decision_data(call.decision)}
 
 
 def _time(when: datetime) -> str:

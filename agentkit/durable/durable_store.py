@@ -211,6 +211,11 @@ class DurableStore:
                 found[one.workflow_id] = None
         return found
 
+    def decided(self, run_id: str) -> tuple[AskedCall, ...]:
+        """Return the calls of a run that were decided, in the order in which they were asked. Blocks."""
+        self._status(run_id)
+        return tuple([call for call in self.tables.calls([run_id]) if call.decision is not None])
+
     def lines(self, run_id: str) -> list[str]:
         """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
         return self.workflows.steps(run_id, JOURNAL)

@@ -12,6 +12,7 @@ from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
 from agentkit.durable.durable_store import DurableStore
 from agentkit.durable.run_info import RunInfo
+from agentkit.durable.run_tables import AskedCall
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision
@@ -79,6 +80,14 @@ class RunHandle(Generic[Output]):
             RunNotFound: There is no such run.
         """
         return await self._store.ask(lambda: self._store.journal(self.run_id))
+
+    async def decided(self) -> tuple[AskedCall, ...]:
+        """Return the calls that waited and were decided, each with the decision, who made it and when.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return await self._store.ask(lambda: self._store.decided(self.run_id))
 
     async def trace(self) -> TraceSpan:
         """Return the run so far as spans, as JSON data; see `TraceSpan`.

@@ -105,6 +105,8 @@ class AskedCall:
     decision: Decision | None
     """None while it waits."""
     decided_by: str = ""
+    decided_at: float | None = None
+    """Seconds since 1970, by the clock of the database; None while it waits."""
 
 
 class RunTables:
@@ -356,6 +358,7 @@ def _asked_call(row: Any) -> AskedCall:
         None if row.expires_at is None else _number(row.expires_at),
         None if row.decision is None else _decision(row.decision),
         str(row.decided_by),
+        None if row.decided_at is None else _number(row.decided_at),
     )
 
 

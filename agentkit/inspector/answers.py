@@ -21,6 +21,7 @@ from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
+from agentkit.models.model import fitted, text_tokens_of
 from agentkit.recaller import Found, recall
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.loop import remembering
@@ -398,8 +399,15 @@ def _composition(located: _Located, asked: Asked) -> Composition:
         return chain.compose(ctx)
     budget = chain.budget if asked.budget == "keep" else _budget(asked.budget)
     layers = edited_layers(chain.sent_layers, asked.layers)
-    made = compose(layers, ctx, budget=budget, tokenizer=chain.tokenizer, output_schema=chain.answer.request)
-    return made if chain.redact is None else chain.redact(made)
+    made = compose(
+        layers,
+        ctx,
+        budget=budget,
+        tokenizer=chain.tokenizer,
+        output_schema=chain.answer.request,
+        text_tokens=text_tokens_of(chain.model),
+    )
+    return fitted(chain.model, made if chain.redact is None else chain.redact(made))
 
 
 def _budget(given: int | str | None) -> Budget | None:

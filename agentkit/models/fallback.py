@@ -8,7 +8,17 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Delta, Model, OnDelta, Reply, fitted, output_modes_of, passed_on
+from agentkit.models.model import (
+    Delta,
+    Model,
+    OnDelta,
+    Reply,
+    TextTokens,
+    fitted,
+    output_modes_of,
+    passed_on,
+    text_tokens_of,
+)
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
@@ -79,6 +89,11 @@ class FallbackModel:
         made = copy(self)
         made.models = tuple([with_settings(one, settings) for one in self.models])
         return made
+
+    @property
+    def text_tokens(self) -> TextTokens | None:
+        """What counts the text that the first model is sent; None where no chat template writes it."""
+        return text_tokens_of(self.models[0])
 
     def fitted(self, composition: Composition) -> Composition:
         """Return what the first model sends of a composition. Raises what that one raises."""

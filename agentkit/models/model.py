@@ -12,6 +12,7 @@ from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.contents import Contents
 
 __all__ = [
     "NO_USAGE",
@@ -22,10 +23,12 @@ __all__ = [
     "OnDelta",
     "OutputMode",
     "Reply",
+    "TextTokens",
     "Usage",
     "fitted",
     "output_modes_of",
     "passed_on",
+    "text_tokens_of",
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
@@ -33,6 +36,9 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 OutputMode = Literal["native", "tool", "prompted"]
 """How an answer of a type is asked for: by the endpoint's structured output (the schema is sent as
 `composition.output_schema`), by a tool that the model calls with its answer, or by words in the prompt."""
+
+TextTokens: TypeAlias = "Callable[[Contents], int]"
+"""Counts the text that is sent for a composition, where a chat template writes it."""
 
 _ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
@@ -136,6 +142,11 @@ def fitted(model: Model, composition: Composition) -> Composition:
     """
     fit: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
     return composition if fit is None else fit(composition)
+
+
+def text_tokens_of(model: Model) -> TextTokens | None:
+    """Return what counts the text that a model is sent; None where no chat template of ours writes it."""
+    return getattr(model, "text_tokens", None)
 
 
 def output_modes_of(model: Model) -> tuple[OutputMode, ...]:

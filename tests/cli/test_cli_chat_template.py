@@ -210,3 +210,16 @@ def test_tools_that_are_sent_twice_are_said_where_people_look(start: Start, fold
         told = start(*ask, "--agent", "shop.yaml").stderr.splitlines()
         (line,) = [line for line in told if "sent twice" in line]
         assert line.startswith("warning: model ")
+
+
+def test_a_budget_counts_what_the_template_adds_and_a_model_may_be_named(run: Run, folder: Path) -> None:
+    (folder / "agent.yaml").write_text("name: shop\nmodel: offline\ninstructions: Be brief.\n")
+    of = ("compose", "Where is order 17?", "--agent", "agent.yaml", "--json")
+    whole = json.loads(run(*of, "--chat-template", "qwen3").stdout)
+    tight = run(*of, "--chat-template", "qwen3", "--budget", str(whole["tokens"] - 1))
+    assert tight.exit_code == 1 and "chat template" in tight.stderr and "the budget is" in tight.stderr
+    assert run(*of, "--budget", str(whole["tokens"] - 1)).exit_code == 0  # without it there is room
+    named = json.loads(run(*of, "--model", "http://127.0.0.1:9/v1#own", "--chat-template", "qwen3").stdout)
+    assert (named["request"]["model"], named["request"]["prompt"]) == ("own", whole["request"]["prompt"])
+    hosted = json.loads(run(*of, "--model", "http://127.0.0.1:9/v1#own").stdout)
+    assert [one["role"] for one in hosted["request"]["messages"]] == ["system", "user"]

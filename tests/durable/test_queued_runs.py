@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
-from agentkit.durable import RunCancelled
+from agentkit.durable import RunCancelled, RunNotFound
 from agentkit_prompts import Composition
 from tests.durable.eventually import eventually
 
@@ -78,3 +79,55 @@ async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: W
         await handle.result(timeout=WAIT)
     await eventually(lambda: len(cancelled) >= 2)
     assert sorted(cancelled) == ["Ada", "Bob"]
+
+
+async def test_it_is_shown_who_decided_about_what_also_inside(working: Working, url: str) -> None:
+    @tool(approval="always")
+    def pay(amount: int) -> str:
+        """Pay somebody."""
+        return f"paid {amount}"
+
+    asks = tuple([ToolCall(id, "pay", f'{{"amount": {amount}}}') for id, amount in (("a", 3), ("b", 4), ("c", 5))])
+    clerk = Agent(ScriptedModel.repeat(_then_answer(asks[2:])), tools=[pay], name="clerk")
+    inside = ToolCall("d", "clerk", '{"input": "Pay."}')
+    outer = Agent(
+        ScriptedModel.repeat(_then_answer((*asks[:2], inside))),
+        tools=[pay, clerk.as_tool(name="clerk", description="Pays.")],
+        name="payer",
+    )
+    runs = working(outer)
+    handle = await outer.start("Go.", run_id="bills")
+    waiting = 0
+    while (await handle.info()).state != "finished":  # the calls of the agent inside may wait a moment later
+        for call in (await handle.info()).waiting:
+            waiting += 1
+            if call.call_id == "a":
+                await handle.approve("a", by="ada")
+            elif call.call_id == "b":
+                await handle.deny("b", "too much", by="bob")
+            else:
+                assert (call.call_id, call.agent) == ("d/c", "clerk")
+                await handle.approve("d/c", {"amount": 6}, by="eve")
+        await asyncio.sleep(0.02)
+    decided = {call.call_id: call for call in await runs.handle("bills").decided()}
+    assert {id: call.decided_by for id, call in decided.items()} == {"a": "ada", "b": "bob", "d/c": "eve"}
+    assert all(call.decided_at is not None and call.decided_at >= call.asked_at for call in decided.values())
+    shown = await asyncio.to_thread(CliRunner().invoke, app, ["runs", "show", "bills", "--url", url])
+    for line in ("approved a by ada", "denied b by bob: too much", '  approved c by eve, to run with {"amount": 6}'):
+        assert f"\n{line}\n" in shown.stdout, shown.stdout
+    written = await asyncio.to_thread(CliRunner().invoke, app, ["runs", "show", "bills", "--url", url, "--json"])
+    data = json.loads(written.stdout)["decided"]
+    assert {one["call_id"]: (one["decided_by"], one["decision"]) for one in data} == {
+        "a": ("ada", {"approved": None}),
+        "b": ("bob", {"denied": "too much"}),
+        "d/c": ("eve", {"approved": {"amount": 6}}),
+    }
+    with pytest.raises(RunNotFound):
+        await runs.handle("nothing").decided()
+
+
+def _then_answer(calls: tuple[ToolCall, ...]) -> Callable[[Composition], Message]:
+    def reply(sent: Composition) -> Message:
+        return Message("assistant", "done") if len(sent.intermediate) else Message("assistant", tool_calls=calls)
+
+    return reply

@@ -175,7 +175,7 @@ class CompletionModel(EndpointModel):
                     ToolsTwiceWarning,
                 )
         most = self.session_len
-        composition = composition.written_by(self._text_tokens)
+        composition = composition.written_by(self.text_tokens)
         if most is None:
             return composition
         limit = most - (self._fixed.get("max_tokens") or min(_MAX_TOKENS, most // 4))
@@ -190,8 +190,8 @@ class CompletionModel(EndpointModel):
             )
         return composition
 
-    def _text_tokens(self, composition: Contents) -> int:
-        """Count the text that is sent for a composition."""
+    def text_tokens(self, composition: Contents) -> int:
+        """Return how many tokens the text has that is sent for a composition, as the tokenizer of it counts."""
         return text_tokens(composition, self.chat_template, control_tokens=self.control_tokens, **self.template_kwargs)
 
     async def complete(self, text: str) -> Reply:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import OnDelta, Reply
+from agentkit.models.model import OnDelta, Reply, TextTokens
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.offline.offline_tool_calls import requested_calls
 from agentkit.models.offline.scripted_model import speak
@@ -99,6 +99,11 @@ class OfflineModel:
         given = {"session_len": session_len, "control_tokens": control_tokens, "template_kwargs": template_kwargs}
         for what in [name for name, value in given.items() if value is not None]:
             raise AgentDefinitionError(f"OfflineModel: {what} needs a chat_template: give that too")
+
+    @property
+    def text_tokens(self) -> TextTokens | None:
+        """What counts the text that its chat template writes; None without one."""
+        return None if self.writer is None else self.writer.text_tokens
 
     def with_settings(self, settings: ModelSettings) -> OfflineModel:
         """Return this model: it stands in for one that has settings, and quotes whatever they are."""

@@ -6,11 +6,13 @@ costs what is new in it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
+from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations, OutputRequest
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.select_examples import select
@@ -66,6 +68,7 @@ def compose(
     memo: Memo | None = None,
     output_schema: OutputRequest | JsonSchema | None = None,
     declares_tools: bool = True,
+    text_tokens: Callable[[Contents], int] | None = None,
 ) -> Composition:
     """Render `layers` over `ctx` into everything that would be sent.
 
@@ -79,6 +82,7 @@ def compose(
             asked for.
         declares_tools: Whether the model gets the tools beside the messages. Not so where a prompt shows them and the
             model has no other place for them: then they are neither sent nor counted a second time.
+        text_tokens: Counts the text that is sent, where a chat template writes it: that has to fit the budget.
 
     Raises:
         PromptError: An argument is of another type, or a prompt cannot be rendered: names prompt path, file, line and
@@ -121,7 +125,7 @@ def compose(
             plan.fixed[slot] = known[slot]  # it holds nothing of the context
         sections.append(section)
     declared = memo.declarations(ctx.tools if declares_tools else (), output_schema)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens=text_tokens)
     if budget is None and not plan.has_maximum:
         return composition
     limit = _budget(budget) if type(budget) is int else budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from agentkit_prompts.composition.composition import Composition
@@ -100,14 +100,23 @@ class Fitting:
         kept, required = len(self.siblings.order), self.siblings.required
         if self.budget is not None:
             limit = self.budget.tokens
-            if self.tokens(required) > limit:
+            if self.sent_tokens(required) > limit:
                 raise BudgetError(self._infeasible(limit))
             if self.tokens(kept) > limit:
                 kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
+            if self.whole.text_tokens is not None:
+                most = len(self.siblings.order)
+                kept = largest_from(kept, most, lambda units: self.sent_tokens(units) <= limit, required)
         return self._build(self.siblings.given(kept))
 
+    def sent_tokens(self, units: int) -> int:
+        """Return what is sent with the first `units` of the order; where a chat template writes it, its text counts."""
+        if self.whole.text_tokens is None:
+            return self.tokens(units)
+        return self._keeping(self.siblings.given(units), {}).tokens
+
     def tokens(self, units: int) -> int:
-        """Return what the composition costs with the first `units` of the order, exactly as it would be sent."""
+        """Return what the composition costs with the first `units` of the order, whatever chat template writes it."""
         given = self.siblings.given(units)
         counter = self.whole.counter
         traffic = given[self.at_traffic]
@@ -152,16 +161,22 @@ class Fitting:
             for (path, node), bound, count, kept in zip(self.siblings.nodes, bounds, given, shown, strict=True)
             if kept < bound.whole + node.lost
         }
+        return self._keeping(shown, trims)
+
+    def _keeping(self, given: Sequence[int], trims: Mapping[str, Trim]) -> Composition:
+        """Return the composition with so many units of each sibling."""
+        whole = self.whole
         return Composition(
             whole.context,
             whole.layers,
             self.sections(given),
             whole.counter,
             whole.declarations,
-            conversation=self.history.keep(shown[self.at_history]),
-            intermediate=self.traffic.keep(shown[self.at_traffic]),
+            conversation=self.history.keep(given[self.at_history]),
+            intermediate=self.traffic.keep(given[self.at_traffic]),
             trims=trims,
             budget=self.budget,
+            text_tokens=whole.text_tokens,
         )
 
     def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:
@@ -184,9 +199,9 @@ class Fitting:
         needs = [f"{path} {tokens}" for path, tokens in least if tokens]  # text around children that may go needs some
         if self.fixed:
             needs.append(f"tools {self.fixed}")
-        total = self.tokens(required)
+        total = self.sent_tokens(required)
         if (overhead := total - self.fixed - sum(tokens for _, tokens in least)) > 0:
-            needs.append(f"overhead {overhead}")
+            needs.append(f"{'overhead' if self.whole.text_tokens is None else 'chat template'} {overhead}")
         return (
             f"what must be sent needs {total} tokens and the budget is {limit}: "
             f"{', '.join(needs)}; "

@@ -311,3 +311,12 @@ def test_a_line_of_a_template_in_a_json_file_is_not_one_of_the_file(tmp_path: Pa
     file.write_text(json.dumps({"chat_template": "a\n{% if }"}, indent=2), "utf-8")
     with pytest.raises(ChatTemplateError, match=r"tokenizer_config\.json: chat_template, line 2: unexpected"):
         JinjaChatTemplate.from_file(tmp_path)
+
+
+def test_a_template_beside_a_configuration_is_the_file_that_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ 1 }}"}), "utf-8")
+    (tmp_path / "chat_template.jinja").write_text("a\n{% if }", "utf-8")
+    with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja:2: unexpected"):
+        JinjaChatTemplate.from_file(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[0]['content'] }}", "utf-8")
+    assert JinjaChatTemplate.from_file(tmp_path).file == str(tmp_path / "chat_template.jinja")

@@ -34,6 +34,7 @@ class TemplateFiles(NamedTuple):
     """What the files of a model say about its chat template."""
 
     file: str
+    """Where the template to use is."""
     templates: dict[str, str]
     """Source by name; the one to use is called `default`."""
     tokens: dict[str, str]
@@ -55,9 +56,9 @@ def read_files(path: Path) -> TemplateFiles:
     if path.suffix == ".json":
         config = _config(path)
         templates = _in_config(config, path)
-        beside = path.parent / _TEMPLATE
+        file, beside = path, path.parent / _TEMPLATE
         if beside.is_file():
-            templates["default"] = _text(beside)
+            file, templates["default"] = beside, _text(beside)
         for more in sorted((path.parent / _MORE).glob("*.jinja")):
             templates[more.stem] = _text(more)
         if not templates:
@@ -65,7 +66,7 @@ def read_files(path: Path) -> TemplateFiles:
                 f"{path}: there is no chat_template in it and no {_TEMPLATE} beside it; give the template itself, "
                 "or use a role-marker template"
             )
-        return TemplateFiles(str(path), templates, *_all_tokens(path, config))
+        return TemplateFiles(str(file), templates, *_all_tokens(path, config))
     return TemplateFiles(str(path), {"default": _text(path)}, *_all_tokens(path, {}))
 
 

@@ -1,0 +1,116 @@
+"""A budget of a model that completes text: what counts is the text that its chat template writes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentkit import Agent, CompletionModel, Composition, Document, FallbackModel, Message, OfflineModel, tool
+from agentkit.models.model import Model
+from agentkit.prompts import Budget, BudgetError, Layers, MemoPrompt, PromptContext, Size
+from tests.prompts.laws import law
+
+
+class Words:
+    """Counts words, and every control token as one."""
+
+    name = "words"
+    estimated = False
+
+    def count(self, text: str) -> int:
+        return len(text.replace("<|", " <|").replace("|>", "|> ").split())
+
+
+@tool
+def price(item: str, *, currency: str = "CHF") -> int:
+    """Tell what an item costs in a currency."""
+    return 30
+
+
+def completing(template: str) -> CompletionModel:
+    return CompletionModel("any", template, base_url="http://127.0.0.1:9/v1")
+
+
+def asked(budget: int | Budget | None, model: Model | str, documents: int = 12, turns: int = 6) -> Composition:
+    shown = MemoPrompt(size=Size(cut="items", min=1))
+    layers = Layers("Answer from the documents.", before_input=shown, history_block=0)
+    agent = Agent(
+        completing(model) if isinstance(model, str) else model, layers, tools=[price], tokenizer=Words(), budget=budget
+    )
+    return agent.compose(
+        PromptContext(
+            user_input="Which one?",
+            documents=[
+                Document(f"Chunk {n}. " + "Words, words. " * 5, source="a.md", position=n) for n in range(documents)
+            ],
+            conversation=[
+                Message("assistant" if n % 2 else "user", f"Message {n}. " + "Talk. " * 9) for n in range(2 * turns)
+            ],
+        )
+    )
+
+
+def sent(composition: Composition, template: str) -> int:
+    return Words().count(composition.to_text(template))
+
+
+@pytest.mark.parametrize("template", ["qwen3", "llama3_1", "internlm2"])
+@law
+@given(budget=st.integers(20, 700))
+def test_what_is_sent_is_never_above_the_budget(template: str, budget: int) -> None:
+    try:
+        composition = asked(budget, template)
+    except BudgetError as error:
+        assert f"the budget is {budget}" in str(error) and "chat template" in str(error)
+        return
+    assert composition.tokens <= budget
+    assert abs(sent(composition, template) - composition.tokens) <= 2 * len(composition.messages)  # words at seams
+    rows = composition.explain()
+    assert sum(row.tokens for row in rows) == composition.tokens
+    for row in rows:
+        assert row.status == "kept" or f"the budget is {budget} tokens" in row.why
+
+
+def test_a_larger_budget_never_removes_anything() -> None:
+    before = (0, 0)
+    for budget in range(200, 700, 20):
+        composition = asked(budget, "qwen3")
+        shown = (len(composition.conversation), composition.user.text.count("Chunk"))
+        assert all(now >= then for now, then in zip(shown, before, strict=True)), budget
+        before = shown
+    assert before == (12, 12)
+
+
+def test_all_of_a_prompt_that_fits_is_sent() -> None:
+    whole = asked(None, "qwen3")
+    assert asked(whole.tokens, "qwen3").to_text("qwen3") == whole.to_text("qwen3")
+    cut = asked(whole.tokens - 1, "qwen3")
+    assert cut.tokens < whole.tokens
+    assert cut.tokens > 0.9 * whole.tokens
+
+
+def test_the_error_names_what_the_template_adds() -> None:
+    with pytest.raises(
+        BudgetError, match=r"what must be sent needs \d+ tokens and the budget is 60: .*chat template \d+"
+    ):
+        asked(60, "qwen3")
+
+
+def test_a_reserve_stays_free() -> None:
+    assert asked(Budget(400, reserve=100), "qwen3").tokens <= 300
+
+
+@pytest.mark.parametrize(
+    "model",
+    [OfflineModel("qwen3"), FallbackModel(completing("qwen3"), OfflineModel())],
+    ids=["offline", "fallback"],
+)
+def test_a_model_that_stands_for_one_has_its_count(model: Model) -> None:
+    assert asked(300, model).to_text("qwen3") == asked(300, "qwen3").to_text("qwen3")
+
+
+def test_without_a_chat_template_the_count_is_that_of_the_messages() -> None:
+    plain, written = asked(300, OfflineModel()), asked(300, "qwen3")
+    assert plain.tokens <= 300 and plain.text_tokens is None
+    assert sent(plain, "qwen3") > 300 >= written.tokens
