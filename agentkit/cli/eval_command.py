@@ -54,6 +54,8 @@ _NO_SERVER = (
     "http://localhost:8000/v1#NAME --chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that "
     "asks for one, and `--model offline` scores no labels"
 )
+_BASE = "base"
+"""The chat template of models that have none."""
 _WIDE = 200
 """Characters of a line where there is no terminal to fit."""
 
@@ -290,8 +292,11 @@ def _model(
     name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
 ) -> Model:
     template = chat_template or model_name
-    if not is_asked and name is None and template is not None:
-        return CompletionModel(template, template)  # which needs no key to show what it would be sent
+    if not is_asked and name is None and (template is not None or has_labels):
+        writes = template or _BASE  # a model that needs no key to show what it would be sent
+        if template is None:
+            note("shown as for a model without a chat template; name that of yours with --chat-template NAME")
+        return CompletionModel(writes, writes)
     if name is not None and ":" in name and chat_template is None and model_name is None:
         return model_of_name(utf8(name))
     try:

@@ -14,17 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agentkit.agent import Agent
 from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, opened_agent, scope_of, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
+from agentkit.cli.training_rows import training_rows
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory
+from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 
 __all__ = ["export_rows", "sessions_app"]
@@ -126,6 +125,8 @@ def export_rows(
 ) -> None:
     """Write fine-tuning rows: for every answer in stored conversations the prompt that the agent would send, and it.
 
+    Memory is asked again: for the documents and facts there are now, and for messages from before the question.
+
     Example: agentkit export --agent shop.yaml --output rows.jsonl
     """
     with (
@@ -138,28 +139,10 @@ def export_rows(
 
             def rows() -> Iterator[dict[str, Any]]:
                 for name in wanted:
-                    yield from _rows(loaded.agent, _messages(memory, name), template)
+                    yield from training_rows(loaded.agent, _session(memory, name), template)
                     bar.advance(task)
 
             _write(rows(), output, as_json)
-
-
-def _rows(agent: Agent[Any, Any], messages: tuple[Message, ...], template: str | None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each answer: an assistant message that calls no tools."""
-    for at, message in enumerate(messages):
-        if message.role != "assistant" or message.tool_calls or not message.text:
-            continue
-        first = max((place for place in range(at) if messages[place].role == "user"), default=None)
-        if first is None:
-            continue
-        ctx = PromptContext(
-            user_input=UserInput(messages[first].content),
-            conversation=Conversation(messages[:first]),
-            intermediate=Conversation(messages[first + 1 : at]),
-            tools=agent.specs,
-        )
-        row = agent.chain.compose(ctx).to_sample(message, template)
-        yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
 
 
 def _chat(messages: tuple[Message, ...]) -> list[Any]:
@@ -214,7 +197,11 @@ def _all(memory: Memory) -> Iterator[SessionInfo]:
 
 
 def _messages(memory: Memory, name: str) -> tuple[Message, ...]:
+    return tuple(_session(memory, name).conversation)
+
+
+def _session(memory: Memory, name: str) -> StoredSession:
     if not memory.sessions(name=name):
         complain(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
         raise typer.Exit(1)
-    return tuple(memory.session(name).conversation)
+    return memory.session(name)

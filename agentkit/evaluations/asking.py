@@ -103,9 +103,9 @@ class Asker:
 
     @property
     def shown_settings(self) -> str:
-        """How the model is to answer, for people: its settings, and the sampling that its chat template brings."""
+        """How the model is to answer, for people: its settings, and what its chat template and its kind bring."""
         template = getattr(self.model, "chat_template", None) if isinstance(self.model, TextModel) else None
-        own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k")}
+        own = {name: getattr(template, name, None) for name in ("temperature", "top_p", "top_k", "repetition_penalty")}
         sent = self.sent_settings
         shown = [repr(sent).removeprefix("ModelSettings(").removesuffix(")")] if sent != NO_SETTINGS else []
         if self._scores:
@@ -113,8 +113,11 @@ class Asker:
         shown += [
             f"{name}={value!r} (chat template)"
             for name, value in own.items()
-            if value is not None and getattr(sent, name) is None
+            if value is not None and getattr(sent, name, sent.extra.get(name)) is None
         ]
+        most = getattr(self.model, "default_max_tokens", None)
+        if most is not None and sent.max_tokens is None:
+            shown.append(f"max_tokens={most} (default)")
         if sent.temperature is None and own["temperature"] is None:
             shown.append("temperature as its endpoint has it")
         return ", ".join(shown) or "no settings"

@@ -197,6 +197,22 @@ def test_sessions_are_listed_shown_and_exported(run: Run, shop: str, folder: Pat
     ]
 
 
+def test_rows_for_fine_tuning_have_what_memory_finds_and_nothing_of_later(run: Run, folder: Path) -> None:
+    (folder / "agent.yaml").write_text("name: owls\nmodel: offline\ninstructions: Be brief.\nmemory: {home: own}\n")
+    own = ("--agent", "agent.yaml", "--user", "ada")
+    assert run("ingest", "docs", "--agent", "agent.yaml").exit_code == 0
+    asked = ("When do owls hunt?", "I live in Bern.", "Where do I live?")
+    for number, text in enumerate(asked):
+        assert run("chat", "--once", text, "--session", f"s{number}", *own).exit_code == 0
+    assert run("chat", "--once", "I live in Oslo now.", "--session", "later", *own).exit_code == 0
+    lines = run("export", "--template", "qwen2d5", *own).stdout.splitlines()
+    rows = {row["messages"][-2]["content"]: row for row in map(json.loads, lines)}
+    sent = {text: next(whole for whole in rows if whole.endswith(text)) for text in asked}
+    assert "owls.md#" in sent[asked[0]] and "night" in sent[asked[0]]
+    assert "I live in Bern." in sent[asked[2]] and "Oslo" not in sent[asked[2]]
+    assert all(whole in row["text"] for whole, row in rows.items())
+
+
 def test_new_writes_nothing_into_a_folder_that_holds_something(run: Run, folder: Path) -> None:
     """That what it writes works is shown by the tutorial, which is run by tests/test_docs.py."""
     done = run("new", "order-desk")

@@ -339,10 +339,13 @@ def test_prompts_are_shown_with_a_chat_template_where_there_is_no_key(run: Run, 
     assert done.exit_code == 1 and "no API key" in done.stderr
     (sums / "mood.yaml").write_text(MOOD)
     (sums / "mood.csv").write_text("text,label\nWarm.,good\n")
-    done = run("eval", "mood.yaml", "--show", "1")
-    assert done.exit_code == 1 and "--chat-template NAME, or `base`" in done.stderr
+    refused = run("eval", "mood.yaml")
+    assert refused.exit_code == 1 and "--chat-template NAME, or `base`" in refused.stderr
     done = run("eval", "mood.yaml", "--show", "1", "--chat-template", "base")
     assert (done.exit_code, done.stdout.count("Warm.")) == (0, 2), done.stderr
+    unnamed = run("eval", "mood.yaml", "--show", "1")
+    assert (unnamed.exit_code, unnamed.stdout) == (0, done.stdout), unnamed.stderr
+    assert "without a chat template" in unnamed.stderr
 
 
 def test_a_try_that_got_no_answer_does_not_claim_the_file(run: Run, sums: Path, server: ChatServer) -> None:

@@ -87,6 +87,8 @@ class CompletionModel(EndpointModel):
     """
 
     path = "/completions"
+    default_max_tokens = _MAX_TOKENS
+    """Tokens of a reply where no setting says how many."""
 
     def __init__(
         self,

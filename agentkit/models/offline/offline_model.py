@@ -180,10 +180,10 @@ def _chunks(composition: Composition) -> Iterator[tuple[str, str, str]]:
 def _cut(text: str, title: str, source: str) -> Iterator[_Sentence]:
     around = named = _words(title)
     for sentence in map(str.strip, _SENTENCE_END.split(text)):
-        words = _words(sentence)
         if sentence.startswith("#"):
-            around = named | words
-        elif words:
+            heading, _, sentence = sentence.partition("\n")  # text may follow without an empty line
+            around = named | _words(heading)
+        if words := _words(sentence):
             yield _Sentence(sentence, words, around - words, source)
 
 
