@@ -271,3 +271,13 @@ def test_an_unknown_tool_that_is_ordered_is_named() -> None:
 def test_what_is_for_a_chat_template_needs_one(given: Any) -> None:
     with pytest.raises(AgentDefinitionError, match=f"{next(iter(given))} needs a chat_template"):
         OfflineModel(**given)
+
+
+def test_text_right_behind_a_heading_is_quoted() -> None:
+    note = Document(
+        "# Returns\nOrders may be returned within 30 days.\n## Refunds\nMoney is back in a week.", source="n.md"
+    )
+    agent = Agent(OfflineModel(), Layers("Answer.", before_input=MemoPrompt()))
+    for question, answer in (("How long may orders be returned?", "30 days"), ("What of refunds?", "a week")):
+        found = agent.run_sync(PromptContext(user_input=question, documents=[note])).output
+        assert answer in found and "#" not in found.partition("[")[0], found
