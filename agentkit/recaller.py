@@ -38,7 +38,7 @@ class Recaller(Protocol):
     """Finds what fits a query. Called in a thread. A function that takes a query and returns documents is one too.
 
     One whose `recall` takes `session`, `visible`, `limit`, `policy` or `roles` too is given these: the session of the
-    run, how many of its latest messages the prompt shows (None: all), which need not be recalled, and the
+    run (None: it has none), how many of its latest messages the prompt shows (None: all), which need not be recalled, and the
     `RecallOptions` of the agent. What it returns may have facts in `knowledge`, and in `degraded` what did not work.
     """
 
@@ -98,8 +98,7 @@ def recall(
     chosen = {name: value for name in ("limit", "policy") if (value := getattr(options, name)) is not None}
     if ignored := chosen.keys() - taken:
         raise AgentError(f"recall={options}: {_name(memory)} takes no {' and no '.join(sorted(ignored))}")
-    beside: dict[str, Any] = {"session": session, "visible": visible} if session is not None else {}
-    beside["roles"] = options.roles
+    beside: dict[str, Any] = {"session": session, "visible": visible, "roles": options.roles}
     answer = ask(query, **chosen, **{name: value for name, value in beside.items() if name in taken})
     documents: list[Document] = []
     messages: list[RecalledMessage] = []
