@@ -38,8 +38,9 @@ class Recaller(Protocol):
     """Finds what fits a query. Called in a thread. A function that takes a query and returns documents is one too.
 
     One whose `recall` takes `session`, `visible`, `limit`, `policy` or `roles` too is given these: the session of the
-    run (None: it has none), how many of its latest messages the prompt shows (None: all), which need not be recalled, and the
-    `RecallOptions` of the agent. What it returns may have facts in `knowledge`, and in `degraded` what did not work.
+    run (None: it has none), how many of its latest messages the prompt shows (None: all), which need not be recalled,
+    and the `RecallOptions` of the agent. What it returns may have facts in `knowledge`, and in `degraded` what did not
+    work.
     """
 
     def recall(self, query: str) -> Sequence[Document | RecalledMessage]:

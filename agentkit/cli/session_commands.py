@@ -143,6 +143,17 @@ def export_rows(
                     bar.advance(task)
 
             _write(rows(), output, as_json)
+        if user is None and not session:
+            _note_users(memory)
+
+
+def _note_users(memory: Memory) -> None:
+    """Say whose conversations are left out, where somebody may take them for all there are."""
+    users = dict.fromkeys(user for user, _ in memory.newest_sessions(limit=_PAGE) if user)
+    if users:
+        named = ", ".join(map(plain, [*users][:_NAMED]))
+        more = ", ..." if len(users) > _NAMED else ""
+        note(f"left out: conversations of users ({named}{more}); --user NAME writes theirs")
 
 
 def _chat(messages: tuple[Message, ...]) -> list[Any]:

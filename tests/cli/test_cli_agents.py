@@ -211,6 +211,8 @@ def test_rows_for_fine_tuning_have_what_memory_finds_and_nothing_of_later(run: R
     assert "owls.md#" in sent[asked[0]] and "night" in sent[asked[0]]
     assert "I live in Bern." in sent[asked[2]] and "Oslo" not in sent[asked[2]]
     assert all(whole in row["text"] for whole, row in rows.items())
+    others = run("export", "--agent", "agent.yaml")
+    assert others.stdout == "" and "conversations of users (ada); --user NAME" in others.stderr
 
 
 def test_new_writes_nothing_into_a_folder_that_holds_something(run: Run, folder: Path) -> None:

@@ -321,26 +321,35 @@ class InContext:
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
     ) -> Iterator[dict[str, Any]]:
-        """Yield a fine-tuning row for each row: its prompt as a chat model is sent it, and the true answer as reply.
+        """Yield a fine-tuning row for each row: its prompt as the model is sent it, and the true answer as reply.
 
         Args:
             rows: Rows with the output column.
-            chat_template: As for `Composition.to_sample`. The `loss_spans` are those of the reply alone: the answers of
-                worked examples are not trained on.
+            chat_template: As for `Composition.to_sample`; with one that only completes text, such as `base`, the answer
+                is right behind the prompt. The `loss_spans` are those of the reply, not of worked examples.
             kwargs: Anything else the template reads.
 
         Raises:
-            InContextError: A row lacks its answer, or the evaluation scores labels or asks turn by turn.
+            InContextError: They are no rows, one lacks its answer, or the evaluation scores labels or asks by turns.
             ChatTemplateError: The template refuses a prompt.
         """
         from agentkit_prompts.composition.compose import compose
+        from agentkit_prompts.composition.targets.chat_text import chat_template_of
         from agentkit_prompts.context.prompt_context import PromptContext, UserInput
         from agentkit_prompts.evaluation.meta.api_meta_template import CHAT_META, ApiMetaTemplate
         from agentkit_prompts.evaluation.meta.chat_messages import chat_messages, to_messages
+        from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
         from agentkit_prompts.tree.layers import Layers
 
         if self.inferencer.asks != "gen":
             raise InContextError(f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer")
+        given: Any = rows
+        if isinstance(given, Mapping):
+            raise InContextError(
+                f"samples: expected rows, got a mapping of {', '.join(given)}: give those of one split"
+            )
+        template = None if chat_template is None else chat_template_of(chat_template, None)
+        completes = getattr(template, "capability", "chat") == "completion"
         answer = self.reader.output_column
         without = [str(number) for number, row in enumerate(rows) if answer is None or answer not in row]
         if without:
@@ -354,7 +363,10 @@ class InContext:
             messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
             context = PromptContext(user_input=UserInput(""), conversation=messages)
             reply = str(row[cast("str", answer)])
-            yield compose(Layers(), context).to_sample(reply, chat_template, reply_only=True, **kwargs)
+            of_chat = None if completes else template
+            sample = compose(Layers(), context).to_sample(reply, of_chat, reply_only=True, **kwargs)
+            text = self.written(prompt, MetaTemplate()) if completes else ""
+            yield {**sample, "text": text + reply, "loss_spans": [[len(text), len(text + reply)]]} if text else sample
 
     def _chosen(self, row: Row, ids: Sequence[int] | None) -> Sequence[int]:
         return self.ids([row])[0] if ids is None else ids

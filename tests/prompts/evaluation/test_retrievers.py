@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,6 +19,7 @@ from agentkit.prompts.evaluation import (
 )
 from agentkit.prompts.example_selectors import ExampleSelector, KeywordSelector, StaticSelector, VectorSelector
 from agentkit_prompts.evaluation.dataset_reader import part_of
+from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.evaluation.retrievers import retrieve
 
@@ -317,6 +318,11 @@ def test_fine_tuning_rows_are_the_prompts_of_an_evaluation_and_train_on_the_repl
         (row,) = icl.samples([{"q": "sun", "a": "<b>"}], template)
         assert [message["content"] for message in row["messages"]] == ["sun", "1", "moon", "2", "sun", "<b>"]
         assert [row["text"][start:end] for start, end in row["loss_spans"]] == [learned]
+    (row,) = icl.samples([{"q": "sun", "a": "<b>"}], "base")  # as an evaluation of completions sends it
+    sent = icl.written(icl.prompt({"q": "sun", "a": "<b>"}, icl.ids([{"q": "sun"}])[0]), MetaTemplate())
+    assert row["text"] == f"{sent}<b>" and row["loss_spans"] == [[len(sent), len(row["text"])]]
+    with pytest.raises(InContextError, match="samples: expected rows, got a mapping of train, test"):
+        next(icl.samples(cast("Any", {"train": train, "test": []})))
     assert next(icl.samples([{"q": "sun", "a": ""}]))["loss_spans"] == []
     with pytest.raises(InContextError, match="samples: rows 1 have no answer"):
         list(icl.samples([{"q": "sun", "a": "1"}, {"q": "sun"}]))
