@@ -109,7 +109,7 @@ class Server:
         self.runs: BackgroundRuns = (runs or LocalRuns)(services)
         self._turns = Turns(self.store, self.limits, options)
         self._openai = OpenAIEndpoints(self.agents, self.store, self._turns, options)
-        self.run_endpoints = RunEndpoints(services, self.runs)
+        self.run_endpoints = RunEndpoints(services, self.runs, self._turns.kept)
         self._operations = OperationEndpoints(
             self.agents, self.access, self.runs, self.store, self.limits, self.measures, self._description
         )

@@ -421,3 +421,22 @@ def test_a_store_of_a_newer_version_or_of_something_else_is_refused(tmp_path: Pa
     (tmp_path / "text.db").write_text("not a database" * 100)
     with pytest.raises(StoredRunsError, match="cannot be opened"):
         StoredRuns(tmp_path / "text.db")
+
+
+class SlowlyStored(StoredRuns):
+    """A store on a disk that takes its time."""
+
+    def add(self, record: RunRecord, journal: str = "") -> RunRecord:
+        time.sleep(0.3)
+        return super().add(record, journal)
+
+
+def test_a_run_that_was_answered_is_listed_at_once(tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel.repeat("Hi."), name="a")
+    with closing(SlowlyStored(tmp_path / "runs.db")) as store, served(agent, store=store) as client:
+        body = {"model": "a", "messages": [{"role": "user", "content": "Hello"}]}
+        assert client.post("/v1/chat/completions", body).status_code == 200
+        (run,) = client.get("/runs").json()["runs"]
+        assert client.post("/v1/chat/completions", body).status_code == 200
+        assert len(client.get("/runs").json()["runs"]) == 2
+        assert client.get(f"/runs/{run['id']}").json()["status"] == "finished"

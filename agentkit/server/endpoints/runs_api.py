@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
@@ -124,10 +124,11 @@ class Decisions(_Part):
 
 
 class RunEndpoints:
-    """The endpoints under `/runs`; `runs` starts them."""
+    """The endpoints under `/runs`; `runs` starts them, and `kept` waits until those are kept that were answered."""
 
-    def __init__(self, services: RunServices, runs: BackgroundRuns) -> None:
+    def __init__(self, services: RunServices, runs: BackgroundRuns, kept: Callable[[], Awaitable[None]]) -> None:
         self._runs = runs
+        self._kept = kept
         self._agents, self._sessions = services.agents, services.sessions
         self._store, self._limits = services.store, services.limits
         self._options = services.options
@@ -243,6 +244,7 @@ class RunEndpoints:
             before=text(request, "before"),
             limit=number(request, "limit", 50, 1, _MAX_LIMIT),
         )
+        await self._kept()
         found = await in_thread(partial(self._store.page, caller.tenant, wanted))
         return JSONAnswer({"runs": [run_form(record) for record in found if _is_seen(record, caller)]})
 
@@ -256,6 +258,7 @@ class RunEndpoints:
         Raises:
             UnknownResource: The caller has no such run.
         """
+        await self._kept()
         record = await in_thread(partial(self._store.get, caller.tenant, run_id))
         if not _is_seen(record, caller):
             raise UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
