@@ -290,6 +290,10 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
 
     `deciders` are those who decided, by the ids of the calls: those of agents inside are behind the id `outer`.
     """
+
+    def known_as(call: str) -> str:
+        return inner_id(outer, call) if outer else call
+
     put(f"{indent}user: {journal.context.user_input.text}")
     for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
@@ -299,13 +303,13 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
             for call in message.tool_calls:
                 put(f"{indent}model calls {call.name} {call.arguments} ({call.id})")
                 if (inner := journal.inner.get(call.id)) is not None:
-                    _show_journal(inner, deciders, f"{indent}  ", inner_id(outer, call.id) if outer else call.id)
+                    _show_journal(inner, deciders, f"{indent}  ", known_as(call.id))
         elif effect == "CallTools":
             result = answer[0]
             put(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}")
         elif effect == "AskApproval":
             for call, made in answer.items():
-                by = deciders.get(inner_id(outer, call) if outer else call)
+                by = deciders.get(known_as(call))
                 put(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}")
 
 

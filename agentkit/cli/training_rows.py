@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from agentkit.agent import Agent
+from agentkit.inspector.past_contexts import turn_bounds, turn_context
 from agentkit.recaller import in_scope, recall, shown_options
 from agentkit.run.loop import remembering
-from agentkit.run_context import with_key
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.store.records import StoredMessage
-from agentkit_prompts.context.conversation import Conversation
-from agentkit_prompts.context.prompt_context import PromptContext, UserInput
+from agentkit_prompts.context.prompt_context import PromptContext
 
 __all__ = ["training_rows"]
 
@@ -29,23 +29,19 @@ def training_rows(agent: Agent[Any, Any], session: StoredSession, template: str 
         session: The conversation.
         template: The chat template of the text; None for messages only.
     """
-    stored = session.page(after=0, limit=max(1, len(session.conversation)))
-    messages = [one.message for one in stored]
-    for at, message in enumerate(messages):
-        if message.role != "assistant" or message.tool_calls or not message.text:
+    conversation = session.conversation
+    stored = session.page(after=0, limit=max(1, len(conversation)))
+    for turn, (start, stop) in enumerate(pairwise(turn_bounds(conversation))):
+        if conversation[start].role != "user":
             continue
-        first = max((place for place in range(at) if messages[place].role == "user"), default=None)
-        if first is None:
-            continue
-        ctx = PromptContext(
-            user_input=UserInput(messages[first].content),
-            conversation=Conversation(messages[:first]),
-            intermediate=Conversation(messages[first + 1 : at]),
-            tools=agent.specs,
-        )
-        ctx = with_key(_remembering(agent, ctx, session, stored[first]), agent.chain, session, "")
-        row = agent.chain.compose(ctx).to_sample(message, template)
-        yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
+        answers = [one for one in conversation[start + 1 : stop] if one.role == "assistant"]
+        for step, message in enumerate(answers, 1):
+            if message.tool_calls or not message.text:
+                continue
+            ctx, _ = turn_context(agent, session, turn, step=step)
+            sent = agent.chain.compose(_remembering(agent, ctx, session, stored[start]))
+            row = sent.to_sample(message, template)
+            yield {name: value for name, value in row.items() if template is not None or name in ("messages", "tools")}
 
 
 def _remembering(

@@ -116,7 +116,7 @@ class Asker:
             if value is not None and getattr(sent, name, sent.extra.get(name)) is None
         ]
         most = getattr(self.model, "default_max_tokens", None)
-        if most is not None and sent.max_tokens is None:
+        if most is not None and sent.max_tokens is None and "max_tokens" not in sent.extra:
             shown.append(f"max_tokens={most} (default)")
         if sent.temperature is None and own["temperature"] is None:
             shown.append("temperature as its endpoint has it")

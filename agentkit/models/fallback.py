@@ -13,7 +13,6 @@ from agentkit.models.model import (
     Model,
     OnDelta,
     Reply,
-    TextTokens,
     fitted,
     output_modes_of,
     passed_on,
@@ -26,6 +25,7 @@ from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = ["FallbackModel"]
 

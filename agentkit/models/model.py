@@ -12,7 +12,7 @@ from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import Contents
+    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = [
     "NO_USAGE",
@@ -23,7 +23,6 @@ __all__ = [
     "OnDelta",
     "OutputMode",
     "Reply",
-    "TextTokens",
     "Usage",
     "fitted",
     "output_modes_of",
@@ -36,9 +35,6 @@ FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusa
 OutputMode = Literal["native", "tool", "prompted"]
 """How an answer of a type is asked for: by the endpoint's structured output (the schema is sent as
 `composition.output_schema`), by a tool that the model calls with its answer, or by words in the prompt."""
-
-TextTokens: TypeAlias = "Callable[[Contents], int]"
-"""Counts the text that is sent for a composition, where a chat template writes it."""
 
 _ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 

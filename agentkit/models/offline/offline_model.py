@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import OnDelta, Reply, TextTokens
+from agentkit.models.model import OnDelta, Reply
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.offline.offline_tool_calls import requested_calls
 from agentkit.models.offline.scripted_model import speak
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.guard.break_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = ["OfflineModel"]
 

@@ -6,13 +6,12 @@ costs what is new in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from operator import is_
 from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.contents import Contents
+from agentkit_prompts.composition.contents import TextTokens
 from agentkit_prompts.composition.declarations import NO_DECLARATIONS, Declarations, OutputRequest
 from agentkit_prompts.composition.sections import Fragment, Section
 from agentkit_prompts.composition.select_examples import select
@@ -68,7 +67,7 @@ def compose(
     memo: Memo | None = None,
     output_schema: OutputRequest | JsonSchema | None = None,
     declares_tools: bool = True,
-    text_tokens: Callable[[Contents], int] | None = None,
+    text_tokens: TextTokens | None = None,
 ) -> Composition:
     """Render `layers` over `ctx` into everything that would be sent.
 

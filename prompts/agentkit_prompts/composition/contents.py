@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
@@ -22,7 +22,7 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tree.layers import Layers
 
-__all__ = ["Contents", "Status", "Trim", "stored_text"]
+__all__ = ["Contents", "Status", "TextTokens", "Trim", "stored_text"]
 
 Status = Literal["kept", "trimmed", "dropped"]
 
@@ -43,6 +43,10 @@ class Trim:
     def status(self) -> Status:
         """Whether anything is left."""
         return "trimmed" if self.kept else "dropped"
+
+
+TextTokens: TypeAlias = "Callable[[Contents], int]"
+"""Counts the text that is sent, where a chat template writes it."""
 
 
 class Contents:
@@ -92,7 +96,7 @@ class Contents:
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] | None = None,
         budget: Budget | None = None,
-        text_tokens: Callable[[Contents], int] | None = None,
+        text_tokens: TextTokens | None = None,
     ) -> None:
         self.context = context
         self.layers = layers
@@ -158,7 +162,7 @@ class Contents:
         made._tokens = None
         return made
 
-    def written_by(self, text_tokens: Callable[[Contents], int]) -> Self:
+    def written_by(self, text_tokens: TextTokens) -> Self:
         """Return the same for a chat template that writes it, whose text `text_tokens` counts."""
         if self.text_tokens == text_tokens:
             return self

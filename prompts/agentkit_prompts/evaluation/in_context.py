@@ -345,9 +345,7 @@ class InContext:
             raise InContextError(f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer")
         given: Any = rows
         if isinstance(given, Mapping):
-            raise InContextError(
-                f"samples: expected rows, got a mapping of {', '.join(given)}: give those of one split"
-            )
+            raise InContextError(f"samples: expected rows, got a mapping of {', '.join(given)}: give one split")
         template = None if chat_template is None else chat_template_of(chat_template, None)
         completes = getattr(template, "capability", "chat") == "completion"
         answer = self.reader.output_column
@@ -365,8 +363,10 @@ class InContext:
             reply = str(row[cast("str", answer)])
             of_chat = None if completes else template
             sample = compose(Layers(), context).to_sample(reply, of_chat, reply_only=True, **kwargs)
-            text = self.written(prompt, MetaTemplate()) if completes else ""
-            yield {**sample, "text": text + reply, "loss_spans": [[len(text), len(text + reply)]]} if text else sample
+            if completes:
+                text = self.written(prompt, MetaTemplate())
+                sample |= {"text": text + reply, "loss_spans": [[len(text), len(text + reply)]] if reply else []}
+            yield sample
 
     def _chosen(self, row: Row, ids: Sequence[int] | None) -> Sequence[int]:
         return self.ids([row])[0] if ids is None else ids

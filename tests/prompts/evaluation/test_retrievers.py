@@ -321,6 +321,7 @@ def test_fine_tuning_rows_are_the_prompts_of_an_evaluation_and_train_on_the_repl
     (row,) = icl.samples([{"q": "sun", "a": "<b>"}], "base")  # as an evaluation of completions sends it
     sent = icl.written(icl.prompt({"q": "sun", "a": "<b>"}, icl.ids([{"q": "sun"}])[0]), MetaTemplate())
     assert row["text"] == f"{sent}<b>" and row["loss_spans"] == [[len(sent), len(row["text"])]]
+    assert next(icl.samples([{"q": "sun", "a": ""}], "base"))["loss_spans"] == []
     with pytest.raises(InContextError, match="samples: expected rows, got a mapping of train, test"):
         next(icl.samples(cast("Any", {"train": train, "test": []})))
     assert next(icl.samples([{"q": "sun", "a": ""}]))["loss_spans"] == []
