@@ -5,43 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 
 from typing_extensions import TypeVar
 
-from agentkit.agent_tool import History, agent_tool
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, as_compacted, check_compaction, compacted
-from agentkit.deps import check_deps
 from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
-from agentkit.models import model_names
-from agentkit.models.model import Model
 from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
-from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal, kept_in, new_journal
-from agentkit.run.decisions import checked_approver
-from agentkit.run.events import Event
-from agentkit.run.journal import Journal
-from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits, checked_limits
-from agentkit.run.listening import Listening, PassOn, both, streaming
-from agentkit.run.loop import RunResult, remembering, run_loop, visible
-from agentkit.run.nested_runs import Nesting
-from agentkit.run.observed_driver import ObservedDriver, observed, observer
-from agentkit.run.run import Run
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
-from agentkit.run_context import Input, placed, run_context, with_history, with_key
+from agentkit.run_context import Input, placed, run_context
 from agentkit.session import Session, checked_session
 from agentkit.sync_driver import run_blocking, streamed
-from agentkit.threads import in_thread
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
-from agentkit_prompts.composition.compose import Memo
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.schemas.params import JsonSchema
@@ -49,17 +30,26 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt
-from agentkit_tools.calling.tool_policy import PolicyOptions
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from typing_extensions import TypeForm
 
+    from agentkit.agent_tool import History
+    from agentkit.compaction import Compaction
     from agentkit.durable.runs import Runs
+    from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
+    from agentkit.run.events import Event
+    from agentkit.run.journal import Journal
+    from agentkit.run.listening import PassOn
+    from agentkit.run.loop import RunResult
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
+    from agentkit_tools.calling.tool_policy import PolicyOptions
 
 __all__ = ["Agent"]
 
@@ -172,7 +162,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self._text = layers if isinstance(layers, AnyPrompt) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
             if isinstance(model, str):
-                model = model_names.model(model)
+                from agentkit.models.model_names import model as named
+
+                model = named(model)
             layers = placed(layers, memory, compaction)
             model = Chain(model, layers, output=output, budget=budget, tokenizer=tokenizer)
         elif layers or output is not str or budget is not None or tokenizer is not None:
@@ -184,6 +176,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         elif recall is not _NO_OPTIONS:
             raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too")
         if compaction is not None:
+            from agentkit.compaction import check_compaction
+
             check_compaction(compaction, model)
         prompter = model.prompter
         if prompter is not None and (prompter.tools or prompter.history):
@@ -201,6 +195,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
         """Return the agent with something in place of what it was made with: see `Changes`. Raises like the class."""
         check_options(changes, Changes)
+        from agentkit.models.model_names import changed_model
+
         chain, text = self.chain, self._text
         memory, compaction = changes.get("memory", self.memory), changes.get("compaction", self.compaction)
         if not changes.keys() <= _NOT_OF_THE_CHAIN:
@@ -209,7 +205,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
                 layers = changes["layers"]
                 text = layers if isinstance(layers, AnyPrompt) else None
             chain = Chain(
-                model_names.changed_model(chain.model, changes),
+                changed_model(chain.model, changes),
                 layers if text is None else placed(text, memory, compaction),
                 output=changes.get("output", chain.output),
                 tokenizer=chain.tokenizer,
@@ -251,10 +247,14 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return self._now()._composed(user_input, session, scope)
 
     def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
+        from agentkit.run.loop import remembering, visible
+
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
+            from agentkit.compaction import as_compacted
+
             ctx = as_compacted(self.compaction, self.chain, ctx, session)
         if self._equipment.is_own:
             tools = run_blocking(self._equipment.at(ctx))
@@ -297,11 +297,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
-        user_input = with_history(self.chain, user_input, options)
-        memory = in_scope(self.memory, checked_session(options.get("session")), options.get("scope"))
-        journal = new_journal(self.name, self.chain, self.specs, memory, user_input, options)
-        is_new, keep = options.get("run_id") is None, options.get("journal")
-        return self._run(journal, journal.context, memory, options, is_new=is_new, keep=keep)
+        from agentkit.run.start import begin_run  # what only runs need is imported by the first one
+
+        return begin_run(self, self._equipment, self._ask, user_input, options)
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -322,63 +320,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         check_options(options, ResumeOptions)
         return await self._now(options)._go_on(journal, options)
 
-    async def _go_on(self, journal: Journal | Path | str, options: Mapping[str, Any]) -> RunResult[Output]:
-        known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
-        keep = kept_in(known, options.get("journal"))
-        session = checked_session(options.get("session"))
-        await in_thread(partial(check_journal, known, self.name, session, options.get("approve")))
-        scope = None if known.scope is None or session is not None else known.scope
-        memory = in_scope(self.memory, session, scope)
-        ctx = with_key(known.context, self.chain, session, known.run_id)
-        return await self._run(known.copy(), ctx, memory, options, known=known, keep=keep)
-
-    def _run(
-        self,
-        journal: Journal,
-        ctx: PromptContext,
-        memory: RecallSource | None,
-        options: Mapping[str, Any],
-        *,
-        known: Journal | None = None,
-        is_new: bool = False,
-        keep: Keep | None = None,
+    def _go_on(
+        self, journal: Journal | Path | str, options: Mapping[str, Any]
     ) -> Coroutine[Any, Any, RunResult[Output]]:
-        chain, session, listener = self.chain, options.get("session"), options.get("on_event")
-        equipment = self._equipment
-        declarations, needing = equipment.known()
-        check_deps(needing, options.get("deps"))
-        listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
-        emit = None if listening is None else listening.emit
-        nesting = Nesting(self.limits, emit, checked_approver(options.get("approve")), chain.model)
-        by = observer()
-        driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
-            model=chain.model,
-            tools=self.tools,
-            equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
-            select=chain.selections,
-            recall=None if memory is None else partial(self._ask, memory),
-            compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
-            conversation=ctx.conversation,
-            session=session,
-            deps=options.get("deps"),
-            run_id=journal.run_id,
-            is_new=is_new,
-            nesting=nesting,
-        )
-        loop = run_loop(
-            chain,
-            ctx,
-            None if equipment.is_own else self.tools,
-            nesting.limits,
-            journal,
-            recalls=memory is not None,
-            compacts=self.compaction is not None,
-            equips_steps=equipment.is_each_step,
-            memo=session.memo if session is not None else Memo(declarations),
-        )
-        run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
-        result = run.result(loop)
-        return result if by is None else observed(by, journal, result)
+        from agentkit.run.start import resume_run
+
+        return resume_run(self, self._equipment, self._ask, journal, options)
 
     def run_sync(self, user_input: Input | None, **options: Unpack[RunOptions[Deps, Output]]) -> RunResult[Output]:
         """Answer one user input from code that is not async, also inside a running event loop. See `run`."""
@@ -418,6 +365,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         Raises:
             ToolDefinitionError: An additional kwarg is called like `argument`, or the policy makes no sense.
         """
+        from agentkit.agent_tool import agent_tool
+
         return agent_tool(self, name, description, argument, history, policy)
 
     def stream(
@@ -428,6 +377,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         The run waits for who reads the events once a few are waiting. Leaving early cancels it. To have it ended before
         going on, use `contextlib.aclosing`.
         """
+        from agentkit.run.listening import streaming
+
         return streaming(self._passing_on(user_input, options))
 
     def stream_sync(
@@ -441,6 +392,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
 
     def _passing_on(self, user_input: Input | None, options: Any) -> Callable[[PassOn], Coroutine[Any, Any, object]]:
         """Return what runs, passing each event on to who reads the stream."""
+        from agentkit.run.listening import both
 
         def run(pass_on: PassOn) -> Coroutine[Any, Any, object]:
             heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.chain import Chain
-from agentkit.compaction import Compaction, Summarise
 from agentkit.errors import AgentDefinitionError
-from agentkit.recaller import RecallSource
 from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
 from agentkit_prompts.errors import ContextError
-from agentkit_prompts.prompters.history import read_history
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt, KnowledgePrompt, MemoPrompt, RecalledPrompt, SummaryPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
+
+if TYPE_CHECKING:
+    from agentkit.compaction import Compaction
+    from agentkit.recaller import RecallSource
 
 __all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
 
@@ -65,6 +66,8 @@ def with_history(chain: Chain[Any], user_input: Input | None, options: Mapping[s
     if prompter is not None:
         given: Any = user_input
         return prompter.context(UserInput(given) if isinstance(given, list | tuple) else given, history)
+    from agentkit_prompts.prompters.history import read_history
+
     return PromptContext(user_input=cast(UserInput, user_input), conversation=Conversation(read_history(history)))
 
 
@@ -101,7 +104,11 @@ def with_key(ctx: PromptContext, chain: Chain[Any], session: Session | None, run
 
 def placed(layers: Any, memory: RecallSource | None, compaction: Compaction | None) -> Any:
     """Return the layers of an agent: before the input of one prompt stands what it recalls and summarises."""
-    recalls, compacts = memory is not None, isinstance(compaction, Summarise)
+    recalls, compacts = memory is not None, False
+    if compaction is not None:
+        from agentkit.compaction import Summarise
+
+        compacts = isinstance(compaction, Summarise)
     if not (recalls or compacts) or not isinstance(layers, AnyPrompt):
         return layers
     shown: list[BasePrompt] = [SummaryPrompt()] if compacts else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import countOf
 from typing import Any, Protocol, cast
 
 from agentkit.errors import AgentDefinitionError
@@ -11,7 +12,6 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.context.wire.read_messages import read_messages
 
 __all__ = ["InMemorySession", "Session", "checked_session"]
 
@@ -72,6 +72,8 @@ class InMemorySession:
         if conversation is None:
             conversation = Conversation()
         elif not isinstance(conversation, Conversation):
+            from agentkit_prompts.context.wire.read_messages import read_messages
+
             conversation = Conversation(read_messages(conversation, where="InMemorySession"))
         self.conversation = conversation
         self.memo = Memo()
@@ -89,7 +91,11 @@ class InMemorySession:
             AlreadyUsed: The key was used for other messages.
             MessageError: A value is not a message.
         """
-        read = read_messages(messages, where="append", before=self.conversation, allow_media=allow_media)
+        read: Any = messages
+        if countOf(map(type, messages), Message) != len(messages):
+            from agentkit_prompts.context.wire.read_messages import read_messages
+
+            read = read_messages(messages, where="append", before=self.conversation, allow_media=allow_media)
         if key is not None and (used := self._positions.get(key)) is not None:
             if tuple(self.conversation[used : used + len(read)]) != tuple(read):
                 from agentkit_memory.errors import AlreadyUsed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -14,22 +14,20 @@ from pydantic_core import to_json
 
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
 from agentkit.models.model import Model, OutputMode, Reply, output_modes_of
-from agentkit.output.json_in_text import behind_thinking, json_spans, without_fence
 from agentkit.output.output_spec import OutputSpec, OutputValidator
-from agentkit.output.schema_output import SchemaOutput
 from agentkit_prompts.composition.declarations import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.rendered import Around, Plain, Rendered
-from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_tools.calling.argument_repair import without_nulls
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.strict import strict_parameters
 from agentkit_tools.tool import Tool
+
+if TYPE_CHECKING:
+    from agentkit.output.schema_output import SchemaOutput
+    from agentkit.output.schema_prompt import SchemaPrompt
 
 __all__ = ["AnswerReader"]
 
@@ -39,26 +37,6 @@ _TOOL = "final_answer"
 _MAX_PROBLEMS = 50
 _MAX_PLACE = 200
 _STOPS = frozenset(("refusal", "length", "content_filter"))
-_PROMPT = """\
-When you give your final answer, write it as one JSON object that follows this JSON Schema, and nothing else: no words
-around it, no code fence.
-
-"""
-
-
-class SchemaPrompt(BasePrompt):
-    """Asks for an answer in words. The schema may be a client's: it is no template, and untrusted."""
-
-    asked: str
-
-    def render(self, ctx: PromptContext) -> Rendered:
-        """Render the words, and the schema behind them."""
-        return Around(_PROMPT, Plain(self.asked, "output", "untrusted"), "")
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """Nothing: it is the same whatever the context is."""
-        return frozenset()
 
 
 class _Kind(NamedTuple):
@@ -132,6 +110,8 @@ class AnswerReader:
             assert self._kind is not None
             self.request = _request(self._kind, self.mode, self._name)
             if self.mode == "prompted":
+                from agentkit.output.schema_prompt import SchemaPrompt
+
                 self.prompt = SchemaPrompt(asked=to_json(self._kind.asked, indent=2).decode(), name="output")
 
     def equipped(self, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
@@ -177,6 +157,8 @@ class AnswerReader:
             return text
         if reply.finish_reason in _STOPS:
             raise OutputStopped(self._name, text, reply.finish_reason)
+        from agentkit.output.json_in_text import behind_thinking, json_spans, without_fence
+
         if self.tool is not None:
             raise OutputError(self._name, text, f"call the tool {self.tool.name} with your answer")
         if self.mode == "native":
@@ -271,6 +253,8 @@ def _validated(adapter: TypeAdapter[Any] | SchemaOutput, text: str, schema: Json
     try:
         return adapter.validate_json(text)
     except ValidationError:
+        from agentkit_tools.calling.argument_repair import without_nulls
+
         shorter = without_nulls(text, schema)  # a strict schema makes a model write null for what it leaves out
         if shorter is None:
             raise
@@ -321,6 +305,8 @@ def _function(spec: OutputSpec[Any]) -> Tool[..., Any] | None:
 @lru_cache(maxsize=256)
 def _kind(output: Any) -> _Kind:
     """Return what is known of a type: it is shared by all chains."""
+    from agentkit.output.schema_output import SchemaOutput
+
     if isinstance(output, SchemaOutput):
         return _Kind(output, output.schema, None, output.schema, _strict(output.schema))
     try:

@@ -10,7 +10,6 @@ from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import OutputMode
-from agentkit.output.schema_output import SchemaOutput
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
@@ -90,7 +89,11 @@ class OutputSpec(Generic[Answer]):
             "output",
             output_validator=(given, Iterable, "a function or some"),
         )
-        self.output = SchemaOutput(output) if isinstance(output, Mapping) else output
+        if isinstance(output, Mapping):
+            from agentkit.output.schema_output import SchemaOutput
+
+            output = SchemaOutput(output)
+        self.output = output
         self.mode: OutputMode | None = mode
         self.validators = tuple([_checked(validator) for validator in given])
 

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.errors import ContextError, MessageError, PromptError, nearest
 
 __all__ = [
@@ -111,6 +110,8 @@ def read_conversation(value: Any, place: str, problems: Problems, *, allow_media
     """Return messages of ours, or in the form of a provider, as a conversation; `allow_media` as `read_messages`."""
     if type(value) is Conversation:
         return value
+    from agentkit_prompts.context.wire.read_messages import read_messages
+
     try:
         return Conversation(read_messages(value, where=place, allow_media=allow_media))
     except MessageError as error:

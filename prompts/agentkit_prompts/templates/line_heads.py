@@ -10,7 +10,8 @@ covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
@@ -47,14 +48,18 @@ class LineHeads:
         per_item: How many heads one item has.
     """
 
-    __slots__ = ("_begins", "_per_item", "_sign", "lists")
+    __slots__ = ("_flags", "_form", "_per_item", "_sign", "lists")
 
     def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
         self._sign = sign
         self.lists = lists
         self._per_item = per_item
         form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
-        self._begins = re.compile(f"{_SPACE}{form}", re.IGNORECASE if words else 0).match
+        self._form, self._flags = f"{_SPACE}{form}", re.IGNORECASE if words else re.NOFLAG
+
+    @property
+    def _begins(self) -> Callable[[str], re.Match[str] | None]:
+        return _matcher(self._form, self._flags)
 
     def count(self, text: str) -> int:
         """Return how many heads there are in `text`."""
@@ -72,9 +77,9 @@ class LineHeads:
 
     def _places(self, text: str) -> Iterator[tuple[int, int]]:
         """Yield where each head starts and ends."""
-        before = 0
+        before, begins = 0, self._begins
         for line in text.splitlines(keepends=True):
-            found = self._begins(line)
+            found = begins(line)
             if found is not None:
                 begin, end = found.span(found.lastindex or 0)
                 yield before + begin, before + end
@@ -121,6 +126,12 @@ class LineHeads:
         segments = list(rendered.segments())
         made = self.broken_in(segments)
         return rendered if made is segments else FromSegments(made)
+
+
+@lru_cache(maxsize=64)
+def _matcher(form: str, flags: re.RegexFlag) -> Callable[[str], re.Match[str] | None]:
+    """Return what matches the start of a line; compiled when it is first used, as that takes a millisecond each."""
+    return re.compile(form, flags).match
 
 
 MESSAGE = LineHeads("system", "user", "assistant", "tool")

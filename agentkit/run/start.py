@@ -1,0 +1,135 @@
+"""Starts a run of an agent, or goes on with one: makes its driver, its loop and what listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from agentkit.chain import Chain, Output
+from agentkit.compaction import Compaction, compacted
+from agentkit.deps import check_deps
+from agentkit.equipment import Equipment
+from agentkit.recaller import Found, RecallSource, in_scope
+from agentkit.run.asyncio_driver import AsyncDriver
+from agentkit.run.begin import check_journal, kept_in, new_journal
+from agentkit.run.decisions import checked_approver
+from agentkit.run.journal import Journal
+from agentkit.run.journal_file import Keep
+from agentkit.run.limits import Limits
+from agentkit.run.listening import Listening
+from agentkit.run.loop import RunResult, run_loop
+from agentkit.run.nested_runs import Nesting
+from agentkit.run.observed_driver import ObservedDriver, observed, observer
+from agentkit.run.run import Run
+from agentkit.run_context import Input, with_history, with_key
+from agentkit.session import checked_session
+from agentkit.threads import in_thread
+from agentkit_prompts.composition.compose import Memo
+from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_tools.tool import Tool
+
+__all__ = ["begin_run", "resume_run"]
+
+Ask: TypeAlias = Callable[..., Found]
+"""Asks a memory."""
+
+
+class _Agent(Protocol[Output]):
+    """What is needed of an agent."""
+
+    name: str
+    chain: Chain[Output]
+    memory: RecallSource | None
+    compaction: Compaction | None
+    limits: Limits
+    tools: Mapping[str, Tool]
+    specs: tuple[ToolSpec, ...]
+
+
+def begin_run(
+    agent: _Agent[Output], equipment: Equipment, ask: Ask, user_input: Input | None, options: Mapping[str, Any]
+) -> Coroutine[Any, Any, RunResult[Output]]:
+    """Return the run of an input, to be awaited; see `Agent.run`.
+
+    Args:
+        agent: What runs.
+        equipment: Its tools.
+        ask: Asks its memory.
+        user_input: The input; None goes on with the session.
+        options: See `RunOptions`.
+    """
+    user_input = with_history(agent.chain, user_input, options)
+    memory = in_scope(agent.memory, checked_session(options.get("session")), options.get("scope"))
+    journal = new_journal(agent.name, agent.chain, agent.specs, memory, user_input, options)
+    is_new, keep = options.get("run_id") is None, options.get("journal")
+    return _run(agent, equipment, ask, journal, journal.context, memory, options, is_new=is_new, keep=keep)
+
+
+async def resume_run(
+    agent: _Agent[Output],
+    equipment: Equipment,
+    ask: Ask,
+    journal: Journal | Path | str,
+    options: Mapping[str, Any],
+) -> RunResult[Output]:
+    """Go on with a run from its journal; see `Agent.resume`."""
+    known = journal if isinstance(journal, Journal) else await in_thread(partial(Journal.read, journal))
+    keep = kept_in(known, options.get("journal"))
+    session = checked_session(options.get("session"))
+    await in_thread(partial(check_journal, known, agent.name, session, options.get("approve")))
+    scope = None if known.scope is None or session is not None else known.scope
+    memory = in_scope(agent.memory, session, scope)
+    ctx = with_key(known.context, agent.chain, session, known.run_id)
+    return await _run(agent, equipment, ask, known.copy(), ctx, memory, options, known=known, keep=keep)
+
+
+def _run(
+    agent: _Agent[Output],
+    equipment: Equipment,
+    ask: Ask,
+    journal: Journal,
+    ctx: PromptContext,
+    memory: RecallSource | None,
+    options: Mapping[str, Any],
+    *,
+    known: Journal | None = None,
+    is_new: bool = False,
+    keep: Keep | None = None,
+) -> Coroutine[Any, Any, RunResult[Output]]:
+    chain, session, listener = agent.chain, options.get("session"), options.get("on_event")
+    declarations, needing = equipment.known()
+    check_deps(needing, options.get("deps"))
+    listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
+    emit = None if listening is None else listening.emit
+    nesting = Nesting(agent.limits, emit, checked_approver(options.get("approve")), chain.model)
+    by = observer()
+    driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
+        model=chain.model,
+        tools=agent.tools,
+        equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
+        select=chain.selections,
+        recall=None if memory is None else partial(ask, memory),
+        compact=None if agent.compaction is None else partial(compacted, agent.compaction, chain),
+        conversation=ctx.conversation,
+        session=session,
+        deps=options.get("deps"),
+        run_id=journal.run_id,
+        is_new=is_new,
+        nesting=nesting,
+    )
+    loop = run_loop(
+        chain,
+        ctx,
+        None if equipment.is_own else agent.tools,
+        nesting.limits,
+        journal,
+        recalls=memory is not None,
+        compacts=agent.compaction is not None,
+        equips_steps=equipment.is_each_step,
+        memo=session.memo if session is not None else Memo(declarations),
+    )
+    run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
+    result = run.result(loop)
+    return result if by is None else observed(by, journal, result)
