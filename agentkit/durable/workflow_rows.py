@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "lenient_text", "read_json"]
+__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "can_be_stored", "lenient_text", "read_json"]
 
 lenient_text = partial(str, encoding="utf-8", errors="replace")
 """How the driver of SQLite reads text, so that bytes that are no UTF-8 end no statement."""
@@ -130,6 +130,11 @@ class WorkflowRows:
         query = sa.select(steps.c.output).where(steps.c.workflow_uuid == workflow_id, steps.c.function_name == name)
         with self._system.engine.begin() as connection:
             return [read_json(each) for each in connection.scalars(query.order_by(steps.c.function_id)).all()]
+
+
+def can_be_stored(text: str) -> bool:
+    """Whether both databases hold a text, so that it may be looked for: one with a NUL or half of a pair is nowhere."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def read_json(stored: object) -> Any:
