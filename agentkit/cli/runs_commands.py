@@ -60,8 +60,7 @@ def list_(
     Example: agentkit runs list --url sqlite:///runs.db --state paused
     """
     wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
-    runs = Runs(utf8(url))
-    found = run_blocking(runs.list_runs(**wanted, limit=limit))
+    found = run_blocking(_runs(url).list_runs(**wanted, limit=limit))
     if as_json:
         for info in found:
             put(json.dumps(_data(info)))
@@ -165,7 +164,7 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs workers --url sqlite:///runs.db
     """
-    for worker in run_blocking(Runs(utf8(url)).workers()):
+    for worker in run_blocking(_runs(url).workers()):
         if as_json:
             put(json.dumps(asdict(worker)))
         else:
@@ -185,7 +184,7 @@ def cost(
     Example: agentkit runs cost --url sqlite:///runs.db --by agent
     """
     kind: Any = by
-    for one in run_blocking(Runs(utf8(url)).costs(kind, tenant=tenant)):
+    for one in run_blocking(_runs(url).costs(kind, tenant=tenant)):
         used = one.usage
         if as_json:
             put(json.dumps({"name": one.name, "runs": one.runs, **asdict(used)}))
@@ -202,7 +201,7 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs schedules --url sqlite:///runs.db
     """
-    found = run_blocking(Runs(utf8(url)).schedules())
+    found = run_blocking(_runs(url).schedules())
     if as_json:
         for one in found:
             last = None if one.last_run is None else _data(one.last_run)
@@ -229,7 +228,7 @@ def unschedule(
 
     Example: agentkit runs unschedule news --url sqlite:///runs.db
     """
-    run_blocking(Runs(utf8(url)).unschedule(utf8(name)))
+    run_blocking(_runs(url).unschedule(utf8(name)))
     put(json.dumps({"unscheduled": utf8(name)})) if as_json else note(f"deleted the schedule {utf8(name)}")
 
 
@@ -251,7 +250,7 @@ def delete(
         raise typer.BadParameter("give ids of runs, or --older-than DAYS")
     if tenant is not None and older_than is None:
         raise typer.BadParameter("--tenant goes with --older-than: ids name their runs")
-    stored = Runs(utf8(url))
+    stored = _runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = run_blocking(stored.delete(ids))
@@ -270,8 +269,15 @@ def delete(
 runs_app.command("map")(map_)
 
 
+def _runs(url: str) -> Runs:
+    """Return the runs in a database that has some: a mistyped address makes no new one."""
+    runs = Runs(utf8(url))
+    run_blocking(runs.store.check_made())
+    return runs
+
+
 def _handle(url: str, run: str) -> RunHandle[Any]:
-    return Runs(utf8(url)).handle(utf8(run))
+    return _runs(url).handle(utf8(run))
 
 
 def _report(done: str, url: str, run: str, as_json: bool) -> None:

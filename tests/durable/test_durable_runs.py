@@ -256,6 +256,30 @@ async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(worki
     assert (await handle.result(timeout=WAIT)).output == "ok"
 
 
+async def test_the_call_of_a_run_that_was_cancelled_and_deleted_at_once_ends(working: Working) -> None:
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    began = asyncio.Event()
+
+    @tool(timeout=600)
+    async def hang() -> str:
+        """Take long."""
+        loop.call_soon_threadsafe(began.set)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            loop.call_soon_threadsafe(ended.put_nowait, "ended")
+        return "too late"
+
+    loop = asyncio.get_running_loop()
+    agent = Agent(ScriptedModel([Message("assistant", tool_calls=(ToolCall("c1", "hang", "{}"),))]), tools=[hang])
+    runs = working(agent)
+    handle = await agent.start("Go.")
+    await asyncio.wait_for(began.wait(), WAIT)
+    await handle.cancel()
+    assert await runs.delete([handle.run_id]) == 1
+    assert await asyncio.wait_for(ended.get(), WAIT) == "ended"
+
+
 async def test_a_cancelled_run_goes_on_though_the_call_that_was_under_way_has_not_ended(working: Working) -> None:
     begun = list[str]()
 
@@ -432,6 +456,32 @@ async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Run
     with pytest.raises(DepsMismatch):
         runs.add(Agent(ScriptedModel(["x"]), tools=[needs], name="needy"))
     assert await runs.list_runs() == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tenant": None}, {"tenant": 0}, {"user": None}, {"run_id": ""}, {"run_id": 0}, {"delay": True}],
+)
+async def test_an_option_that_is_empty_or_of_another_type_starts_nothing(runs: Runs, options: dict[str, Any]) -> None:
+    agent = Agent(ScriptedModel(["x"]), "One.", name="a")
+    runs.add(agent)
+    with pytest.raises(DurableError, match=f"start: {next(iter(options))}.*nothing was started"):
+        await agent.start("Hello", **options)
+    assert await runs.list_runs() == []
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), "5", True, 0])
+def test_an_approval_timeout_that_is_no_time_is_refused(runs: Runs, seconds: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match=r"approval_timeout=.*expected seconds above 0, or"):
+        runs.add(Agent(ScriptedModel(["x"]), name="a"), approval_timeout=seconds)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "5", True, None, -1])
+@pytest.mark.parametrize("name", ["lease", "grace", "poll", "concurrency"])
+def test_a_number_of_a_worker_that_makes_no_sense_is_refused(runs: Runs, name: str, value: Any) -> None:
+    runs.add(Agent(ScriptedModel(["x"]), name="a"))
+    with pytest.raises(WorkerError, match=f"worker: {name}=.*: expected "):
+        runs.worker(**{name: value})
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "runs.db", 3])
