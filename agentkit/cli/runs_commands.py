@@ -86,12 +86,12 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
-    put(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
+    _line(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
     for what in filter(None, (info.error, info.problem)):
-        put(what)
+        _line(what)
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
-        put(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
+        _line(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
 
 
 @runs_app.command()
@@ -291,6 +291,11 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
         note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
 
 
+def _line(text: str, indent: str = "") -> None:
+    """Print a line of ours: what a model or a user wrote into it begins none that looks like one."""
+    put(text.replace("\n", f"\n{indent}    "))
+
+
 def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "", outer: str = "") -> None:
     """Print what a run did so far; what agents inside it did stands under the calls that ask them.
 
@@ -300,23 +305,23 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
     def known_as(call: str) -> str:
         return inner_id(outer, call) if outer else call
 
-    put(f"{indent}user: {journal.context.user_input.text}")
+    _line(f"{indent}user: {journal.context.user_input.text}", indent)
     for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
             message = answer.message
             if message.text:
-                put(f"{indent}model: {message.text}")
+                _line(f"{indent}model: {message.text}", indent)
             for call in message.tool_calls:
-                put(f"{indent}model calls {call.name} {call.arguments} ({call.id})")
+                _line(f"{indent}model calls {call.name} {call.arguments} ({call.id})", indent)
                 if (inner := journal.inner.get(call.id)) is not None:
                     _show_journal(inner, deciders, f"{indent}  ", known_as(call.id))
         elif effect == "CallTools":
             result = answer[0]
-            put(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}")
+            _line(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
         elif effect == "AskApproval":
             for call, made in answer.items():
                 by = deciders.get(known_as(call))
-                put(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}")
+                _line(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}", indent)
 
 
 def _made(decision: Decision) -> str:
