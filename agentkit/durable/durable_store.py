@@ -206,6 +206,7 @@ class DurableStore:
                 attributes=None if self.tables.is_sqlite else attributes,
                 latest_first=True,
                 with_output=True,
+                is_short=True,
                 ids=None if ids is None else ids[at : at + _PAGE],
                 limit=_PAGE,
                 offset=at if ids is None else 0,
@@ -219,11 +220,13 @@ class DurableStore:
 
     def info(self, run_id: str) -> RunInfo:
         """Return what is known of a run. Blocks; `RunHandle.info` does not."""
-        return self._infos([self._status(run_id)])[0]
+        for found in self.infos([run_id]):
+            return found
+        raise RunNotFound(run_id)
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""
-        return self._infos(self._statuses(run_ids))
+        return self._infos(self._statuses(run_ids, is_short=True))
 
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
@@ -360,9 +363,13 @@ class DurableStore:
             return status
         raise RunNotFound(run_id)
 
-    def _statuses(self, run_ids: Sequence[str], *, with_input: bool = False) -> list[WorkflowRow]:
+    def _statuses(
+        self, run_ids: Sequence[str], *, with_input: bool = False, is_short: bool = False
+    ) -> list[WorkflowRow]:
         ids = [run_id for run_id in run_ids if can_be_stored(run_id)]
-        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True) if ids else []
+        if not ids:
+            return []
+        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True, is_short=is_short)
 
     def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -531,6 +532,23 @@ async def test_answers_and_errors_that_no_database_holds_are_stored_without_what
     assert (await (await agent.start("answer")).result(timeout=WAIT)).output == "half of a pair: ?, none: \0"
     with pytest.raises(RunFailed, match="RuntimeError: half of a pair"):
         await (await agent.start("fail")).result(timeout=WAIT)
+
+
+async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working: Working) -> None:
+    long = "x" * 5_000_000
+    agent = Agent(ScriptedModel.repeat(long), name="long")
+    runs = working(agent)
+    handles = [await agent.start("Go.") for _ in range(3)]
+    for handle in handles:
+        assert (await handle.result(timeout=WAIT)).output == long
+    tracemalloc.start()
+    try:
+        listed = await runs.list_runs()
+        info = await handles[0].info()
+        assert tracemalloc.get_traced_memory()[1] < len(long)
+    finally:
+        tracemalloc.stop()
+    assert [one.state for one in (*listed, info)] == ["finished"] * 4
 
 
 async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:
