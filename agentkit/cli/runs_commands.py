@@ -60,8 +60,7 @@ def list_(
     Example: agentkit runs list --url sqlite:///runs.db --state paused
     """
     wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
-    runs = Runs(utf8(url))
-    found = run_blocking(runs.list_runs(**wanted, limit=limit))
+    found = run_blocking(_runs(url).list_runs(**wanted, limit=limit))
     if as_json:
         for info in found:
             put(json.dumps(_data(info)))
@@ -87,12 +86,12 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
-    put(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
+    _line(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
     for what in filter(None, (info.error, info.problem)):
-        put(what)
+        _line(what)
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})
     for call in info.waiting:
-        put(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
+        _line(f"waits: {call.tool} {call.arguments} ({call.call_id}{f', of {call.agent}' if call.agent else ''})")
 
 
 @runs_app.command()
@@ -165,7 +164,7 @@ def workers_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs workers --url sqlite:///runs.db
     """
-    for worker in run_blocking(Runs(utf8(url)).workers()):
+    for worker in run_blocking(_runs(url).workers()):
         if as_json:
             put(json.dumps(asdict(worker)))
         else:
@@ -185,7 +184,7 @@ def cost(
     Example: agentkit runs cost --url sqlite:///runs.db --by agent
     """
     kind: Any = by
-    for one in run_blocking(Runs(utf8(url)).costs(kind, tenant=tenant)):
+    for one in run_blocking(_runs(url).costs(kind, tenant=tenant)):
         used = one.usage
         if as_json:
             put(json.dumps({"name": one.name, "runs": one.runs, **asdict(used)}))
@@ -202,7 +201,7 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
 
     Example: agentkit runs schedules --url sqlite:///runs.db
     """
-    found = run_blocking(Runs(utf8(url)).schedules())
+    found = run_blocking(_runs(url).schedules())
     if as_json:
         for one in found:
             last = None if one.last_run is None else _data(one.last_run)
@@ -229,7 +228,7 @@ def unschedule(
 
     Example: agentkit runs unschedule news --url sqlite:///runs.db
     """
-    run_blocking(Runs(utf8(url)).unschedule(utf8(name)))
+    run_blocking(_runs(url).unschedule(utf8(name)))
     put(json.dumps({"unscheduled": utf8(name)})) if as_json else note(f"deleted the schedule {utf8(name)}")
 
 
@@ -251,7 +250,7 @@ def delete(
         raise typer.BadParameter("give ids of runs, or --older-than DAYS")
     if tenant is not None and older_than is None:
         raise typer.BadParameter("--tenant goes with --older-than: ids name their runs")
-    stored = Runs(utf8(url))
+    stored = _runs(url)
     if older_than is None:
         ids = [utf8(run) for run in runs or ()]
         deleted = run_blocking(stored.delete(ids))
@@ -270,8 +269,15 @@ def delete(
 runs_app.command("map")(map_)
 
 
+def _runs(url: str) -> Runs:
+    """Return the runs in a database that has some: a mistyped address makes no new one."""
+    runs = Runs(utf8(url))
+    run_blocking(runs.store.check_made())
+    return runs
+
+
 def _handle(url: str, run: str) -> RunHandle[Any]:
-    return Runs(utf8(url)).handle(utf8(run))
+    return _runs(url).handle(utf8(run))
 
 
 def _report(done: str, url: str, run: str, as_json: bool) -> None:
@@ -285,6 +291,11 @@ def _report(done: str, url: str, run: str, as_json: bool) -> None:
         note(f"{done}the run is {info.state}{f': {info.problem}' if info.problem else ''}")
 
 
+def _line(text: str, indent: str = "") -> None:
+    """Print a line of ours: what a model or a user wrote into it begins none that looks like one."""
+    put(text.replace("\n", f"\n{indent}    "))
+
+
 def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "", outer: str = "") -> None:
     """Print what a run did so far; what agents inside it did stands under the calls that ask them.
 
@@ -294,23 +305,23 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
     def known_as(call: str) -> str:
         return inner_id(outer, call) if outer else call
 
-    put(f"{indent}user: {journal.context.user_input.text}")
+    _line(f"{indent}user: {journal.context.user_input.text}", indent)
     for effect, answer, *_ in journal.entries:
         if effect == "CallModel":
             message = answer.message
             if message.text:
-                put(f"{indent}model: {message.text}")
+                _line(f"{indent}model: {message.text}", indent)
             for call in message.tool_calls:
-                put(f"{indent}model calls {call.name} {call.arguments} ({call.id})")
+                _line(f"{indent}model calls {call.name} {call.arguments} ({call.id})", indent)
                 if (inner := journal.inner.get(call.id)) is not None:
                     _show_journal(inner, deciders, f"{indent}  ", known_as(call.id))
         elif effect == "CallTools":
             result = answer[0]
-            put(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}")
+            _line(f"{indent}{result.name} ({result.call_id}) {result.status}: {result.message.text}", indent)
         elif effect == "AskApproval":
             for call, made in answer.items():
                 by = deciders.get(known_as(call))
-                put(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}")
+                _line(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}", indent)
 
 
 def _made(decision: Decision) -> str:

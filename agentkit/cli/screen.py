@@ -46,8 +46,12 @@ __all__ = [
 LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
 """Errors that are one line on stderr instead of a traceback."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_STEERING = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_ORDERING = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
+"""Line ends that some terminals have, and what makes text read in another order than it is: whoever decides about a
+call would not see what it does.
+"""
+_CONTROL = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_ORDERING}]")
+_STEERING = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_ORDERING}]")
 """Characters that JSON text may hold as they are, and a terminal or a line reader may not."""
 _IN_USE = re.compile(r"the index is in use by (process \d+|another process)")
 _BAR = 12

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
-from agentkit.durable.run_tables import RunTables
+from agentkit.durable.run_tables import RunTables, engine_url
 from agentkit.durable.workflow_rows import lenient_text
 from agentkit_memory.process.private_files import private_file, private_folder
 
-__all__ = ["address_of", "checked_url", "opened_database", "shown_url"]
+__all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
 
 _CACHED_STATEMENTS = 16
 """Compiled statements that a SQLite connection keeps. They take up to 60 KiB each, and those with a list of ids differ
@@ -57,6 +57,14 @@ def _scheme(url: object) -> str:
     """Return what an error may show of an address: the rest may hold a password."""
     scheme, found, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
     return f"{scheme[:40]}://..." if found else f"{type(url).__name__} that is no address"
+
+
+def is_made(url: sa.URL) -> bool:
+    """Return whether a database has the tables of runs; nothing of it is made or changed."""
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return False
+    engine = sa.create_engine(engine_url(url), poolclass=sa.NullPool)
+    return RunTables.are_in(sa.inspect(engine))
 
 
 def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:

@@ -18,12 +18,12 @@ from typing import Any, TypeVar, get_args
 
 from sqlalchemy import exc
 
-from agentkit.durable.database import address_of, checked_url, opened_database, shown_url
+from agentkit.durable.database import address_of, checked_url, is_made, opened_database, shown_url
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
 from agentkit.durable.run_info import RunInfo, RunState, info_of, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
-from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows
+from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread
@@ -81,12 +81,30 @@ class DurableStore:
         """
         try:
             yield
-        except exc.SQLAlchemyError as error:
+        except (exc.SQLAlchemyError, UnicodeDecodeError) as error:  # a damaged file may break what SQLite says of it
             what = " ".join(str(getattr(error, "orig", None) or error).split())[:_MAX_SHOWN]
             raise DatabaseUnavailable(
                 f"the database of the runs, {shown_url(self.url)}, does not answer or refuses: {what}: see that it "
                 f"runs, can be reached and has room, {again}"
             ) from error
+
+    async def check_made(self) -> None:
+        """Check that the database has been used for runs: whoever only looks at runs makes none.
+
+        Raises:
+            DurableError: There is none, or one of something else.
+            DatabaseUnavailable: The database does not answer.
+        """
+
+        def check() -> None:
+            with self.answering():
+                if not is_made(self.url):
+                    raise DurableError(
+                        f"{shown_url(self.url)} has no runs: see that this is their address; it is made when the first "
+                        "run is started"
+                    )
+
+        await in_thread(check)
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what a function returns that asks the database, in a thread.
@@ -119,8 +137,10 @@ class DurableStore:
         """Store runs that are to begin. One that is there already stays as it is.
 
         Raises:
-            RunIdTaken: It is another one.
+            RunIdTaken: It is another one; nothing was stored.
         """
+        if len(wanted) > 1:  # one is stored, or it is not
+            wanted = [one for at in range(0, len(wanted), _PAGE) for one in self._unknown(wanted[at : at + _PAGE])]
         rows = [
             self.client._build_enqueue_status(_enqueue_options(*one, priority, delay), one[1].data()) for one in wanted
         ]
@@ -134,6 +154,20 @@ class DurableStore:
         for run_id, request in wanted:
             if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
                 raise RunIdTaken(run_id, what)
+
+    def _unknown(self, wanted: Sequence[tuple[str, RunRequest]]) -> list[tuple[str, RunRequest]]:
+        """Return those runs that are not there yet.
+
+        Raises:
+            RunIdTaken: One that is there is another one.
+        """
+        found = {
+            one.workflow_id: one.input for one in self._statuses([run_id for run_id, _ in wanted], with_input=True)
+        }
+        for run_id, request in wanted:
+            if run_id in found and (what := request.differs(RunRequest.of_data(found[run_id]))) is not None:
+                raise RunIdTaken(run_id, what)
+        return [one for one in wanted if one[0] not in found]
 
     def _delayed(self, rows: Sequence[Any]) -> set[str]:
         """Store runs that begin later, and return the ids of those that are new."""
@@ -156,6 +190,8 @@ class DurableStore:
         if state is not None and state not in (known := sorted(get_args(RunState))):
             raise DurableError(f"state={state!r}: expected one of {', '.join(map(repr, known))}")
         attributes = {name: value for name, value in wanted.items() if value is not None}
+        if not all(map(can_be_stored, attributes.values())):
+            return []
         statuses = names_of(state)
         found: list[WorkflowRow] = []
         at, ids = 0, None if of is None else list(of)
@@ -170,6 +206,7 @@ class DurableStore:
                 attributes=None if self.tables.is_sqlite else attributes,
                 latest_first=True,
                 with_output=True,
+                is_short=True,
                 ids=None if ids is None else ids[at : at + _PAGE],
                 limit=_PAGE,
                 offset=at if ids is None else 0,
@@ -183,11 +220,13 @@ class DurableStore:
 
     def info(self, run_id: str) -> RunInfo:
         """Return what is known of a run. Blocks; `RunHandle.info` does not."""
-        return self._infos([self._status(run_id)])[0]
+        for found in self.infos([run_id]):
+            return found
+        raise RunNotFound(run_id)
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""
-        return self._infos(self._statuses(run_ids))
+        return self._infos(self._statuses(run_ids, is_short=True))
 
     def request(self, run_id: str) -> RunRequest:
         """Return what is stored of a run since it was started. Blocks."""
@@ -324,9 +363,13 @@ class DurableStore:
             return status
         raise RunNotFound(run_id)
 
-    def _statuses(self, run_ids: Sequence[str], *, with_input: bool = False) -> list[WorkflowRow]:
-        ids = [run_id for run_id in run_ids if "\0" not in run_id]  # PostgreSQL has no such text
-        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True) if ids else []
+    def _statuses(
+        self, run_ids: Sequence[str], *, with_input: bool = False, is_short: bool = False
+    ) -> list[WorkflowRow]:
+        ids = [run_id for run_id in run_ids if can_be_stored(run_id)]
+        if not ids:
+            return []
+        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True, is_short=is_short)
 
     def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.durable_store import PRIORITY, DurableStore
+from agentkit.durable.map_file import MapFile
 from agentkit.durable.run_request import RunRequest, StartOptions, check_name
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
-from agentkit_memory.process.private_files import private_file
 
 __all__ = ["MapOptions", "MapReport", "all_made", "mapped"]
 
@@ -81,25 +80,20 @@ async def mapped(
     """Begin the runs of inputs that have none, and write how they end; see `Agent.map`."""
     check_names("map", options, MapOptions.__annotations__)
     wanted = await in_thread(lambda: _requested(request, inputs, name, options))
-    await store.ask(lambda: _begin(store, added, wanted, options))
     ids = [run_id for run_id, _ in wanted]
-    file, written, failed = await in_thread(lambda: _opened(path, ids))
     progress, wait = options.get("on_progress"), _MIN_WAIT
-    with file:
-        while written < len(ids):
-            page = ids[written : written + _PAGE]
+    with await in_thread(lambda: MapFile(path, ids)) as file:  # what cannot be written costs no run
+        await store.ask(lambda: _begin(store, added, wanted, options))
+        while file.written < len(ids):
+            page = ids[file.written : file.written + _PAGE]
             lines = await store.wait_for(partial(_ended, store, page))
-            for line in lines:
-                failed += "error" in line
-                file.write(json.dumps(line) + "\n")
-            file.flush()
-            written += len(lines)
+            file.add(lines)
             if progress is not None and lines:
-                progress(written, len(ids))
+                progress(file.written, len(ids))
             wait = _MIN_WAIT if lines else min(wait * 1.5, _MAX_WAIT)
-            if written < len(ids) and len(lines) < len(page):
+            if file.written < len(ids) and len(lines) < len(page):
                 await asyncio.sleep(wait)
-    return MapReport(len(ids), len(ids) - failed, failed, path)
+    return MapReport(len(ids), len(ids) - file.failed, file.failed, path)
 
 
 def _requested(request: Request, inputs: Iterable[Any], name: str, options: MapOptions) -> list[tuple[str, RunRequest]]:
@@ -185,45 +179,6 @@ def _begin(
         store.client.register_queue(name, polling_interval_sec=poll, **limits)
         time.sleep(2 * poll)  # workers read the limits before they wait, and take runs after that
     store.enqueue(wanted, priority=options.get("priority", PRIORITY))
-
-
-def _opened(path: Path, ids: Sequence[str]) -> tuple[TextIO, int, int]:
-    """Open the file of answers behind those that are there, and return how many there are, and how many failed.
-
-    Raises:
-        DurableError: It has something else.
-    """
-    private_file(path)
-    file = path.open("a+", encoding="utf-8", newline="\n")
-    try:
-        file.seek(0)
-        whole, written, failed = 0, 0, 0
-        for line in file.read().splitlines(keepends=True):
-            if not line.endswith("\n"):
-                break  # it was cut
-            found = _parsed(line)
-            if written == len(ids) or found.get("run_id") != ids[written]:
-                wanted = repr(ids[written]) if written < len(ids) else "no more"
-                raise DurableError(
-                    f"{path}, line {written + 1}: expected the answer of run {wanted}, got {line[:60]!r}: it is the "
-                    "file of another map: name another one"
-                )
-            written += 1
-            failed += "error" in found
-            whole += len(line.encode())
-        file.truncate(whole)
-    except BaseException:
-        file.close()
-        raise
-    return file, written, failed
-
-
-def _parsed(line: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _ended(store: DurableStore, run_ids: Sequence[str]) -> list[dict[str, Any]]:

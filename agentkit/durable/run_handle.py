@@ -207,10 +207,15 @@ class RunHandle(Generic[Output]):
             raise ApprovalError(f"run {self.run_id!r}: arguments are those of one call: name it, of {_listed(waiting)}")
         wanted = {} if every is None else dict.fromkeys(waiting, every)
         wanted |= {call: one for call, one in made.items() if call is not None}
-        taken = store.tables.decide(self.run_id, wanted, by) if wanted else ["any call"]
+        if not wanted:
+            last = "".join([f"; {_decided(one)}" for one in calls][-1:])
+            raise ApprovalError(f"run {self.run_id!r}: no call of it waits{last}; nothing was decided")
+        taken = store.tables.decide(self.run_id, wanted, by)
         if taken:
-            decided = {one.call_id: one.decision for one in calls if one.decision is not None}
-            known = [f"{one} was decided already: {decided[one]!r:.80}" for one in taken if one in decided]
+            calls = store.tables.calls([self.run_id])  # somebody else may have been first
+            waiting = [one.call_id for one in calls if one.decision is None]
+            decided = {one.call_id: one for one in calls if one.decision is not None}
+            known = [_decided(decided[one]) for one in taken if one in decided]
             unknown = [one for one in taken if one not in decided]
             if unknown:
                 known.append(f"no call that waits has the id {_listed(unknown)}; those that wait: {_listed(waiting)}")
@@ -239,6 +244,11 @@ class RunHandle(Generic[Output]):
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r})"
+
+
+def _decided(call: AskedCall) -> str:
+    by = f" by {call.decided_by}" if call.decided_by else ""
+    return f"{call.call_id} was decided already{by}: {call.decision!r:.80}"
 
 
 def _listed(names: list[str]) -> str:

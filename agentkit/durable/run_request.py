@@ -43,8 +43,8 @@ class StartOptions(TypedDict, total=False):
     run_id: str | None
     """Id of the run, unique in the database; a new one when not given. Idempotency keys derive from it."""
     session: Session | None
-    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session are done in order,
-    one at a time."""
+    """Conversation to go on with; the worker opens it anew, by its id and scope. Runs of one session that are of one
+    agent and version are done in order, one at a time."""
     scope: Scope | str | None
     """Whose memory is read where there is no session."""
     tenant: str

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from agentkit.durable.workflow_rows import lenient_text
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
-__all__ = ["AskedCall", "RunTables", "WorkerRow"]
+__all__ = ["AskedCall", "RunTables", "WorkerRow", "engine_url"]
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ _SECONDS_LOST = 5.0
 """How long an operation waits for a database that cannot be reached, as while it is started anew."""
 _SECONDS_CONNECT = 10
 _PAUSE = 0.2
+_MAKING = 7_239_116_025_340_177
+"""The lock that whoever makes the tables has on PostgreSQL."""
 
 _metadata = sa.MetaData()
 _workers = sa.Table(
@@ -123,24 +126,31 @@ class RunTables:
             event.listen(self._engine, "connect", _prepare_sqlite)
             self._now: Any = sa.literal_column("(julianday('now') - 2440587.5) * 86400.0", sa.Float)
         else:
-            url = url.set(drivername="postgresql+psycopg")
-            if "connect_timeout" not in url.query:
-                url = url.update_query_dict({"connect_timeout": str(_SECONDS_CONNECT)})
+            url = engine_url(url)
             self._engine = sa.create_engine(url, pool_size=2, max_overflow=4, pool_pre_ping=True)
             # What waits for a lock may have all of those: a lease is renewed beside them.
             self._leases = sa.create_engine(url, pool_size=1, max_overflow=0, pool_pre_ping=True)
             self._now = sa.literal_column("extract(epoch from clock_timestamp())", sa.Float)
 
     def create(self) -> None:
-        """Make the tables that are missing."""
+        """Make the tables that are missing, whoever makes them at the same time."""
 
         def make(connection: sa.Connection) -> None:
-            _metadata.create_all(connection)
+            if self.are_in(sa.inspect(connection)):
+                return  # a database that is only read has them
+            if not self.is_sqlite:  # which would not wait for a table that another one is making
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
+            for table in _metadata.sorted_tables:
+                connection.execute(CreateTable(table, if_not_exists=True))
+                for index in table.indexes:
+                    connection.execute(CreateIndex(index, if_not_exists=True))
 
-        with suppress(IntegrityError):  # another process made them at the same time
-            self._write(make)
-            return
         self._write(make)
+
+    @staticmethod
+    def are_in(database: sa.Inspector) -> bool:
+        """Return whether a database has these tables."""
+        return set(database.get_table_names()) >= _metadata.tables.keys()
 
     def close(self) -> None:
         """Close the connections."""
@@ -285,6 +295,14 @@ class RunTables:
                 if not _is_lost(error) or time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE)
+
+
+def engine_url(url: sa.URL) -> sa.URL:
+    """Return what SQLAlchemy connects to: a server that cannot be reached is given up after seconds."""
+    if url.get_backend_name() == "sqlite":
+        return url
+    url = url.set(drivername="postgresql+psycopg")
+    return url.update_query_dict({"connect_timeout": url.query.get("connect_timeout", str(_SECONDS_CONNECT))})
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

@@ -96,8 +96,10 @@ class Runs:
         check_name("the name of the agent", agent.name, problems)
         if version is not None:
             check_name("version", version, problems)
-        if approval_timeout is not None and not approval_timeout > 0:
-            problems.append(f"approval_timeout={approval_timeout!r}: expected seconds above 0, or None")
+        if approval_timeout is not None and not (
+            type(approval_timeout) in (int, float) and 0 < approval_timeout < _MAX_NUMBER
+        ):
+            problems.append(f"approval_timeout={approval_timeout!r:.40}: expected seconds above 0, or None")
         if problems:
             raise AgentDefinitionError(f"runs.add: {'; '.join(problems)}")
         check_deps(agent.tools.values(), deps)
@@ -141,15 +143,17 @@ class Runs:
     def requested(self, added: AddedAgent, user_input: Any, options: StartOptions) -> tuple[RunRequest, str]:
         """Return what is stored of a run, and its id: checked, and nothing stored yet."""
         problems: list[str] = []
-        tenant, run_id = options.get("tenant", ""), options.get("run_id") or os.urandom(16).hex()
+        tenant, run_id = options.get("tenant", ""), options.get("run_id")
+        if run_id is None:
+            run_id = os.urandom(16).hex()
         check_name("run_id", run_id, problems)
         for name in ("tenant", "user"):
-            if options.get(name):
+            if options.get(name, "") != "":
                 check_name(name, options.get(name), problems)
         priority, delay = options.get("priority", PRIORITY), options.get("delay")
         if type(priority) is not int or not 1 <= priority <= _MAX_NUMBER:
             problems.append(f"priority={priority!r:.40}: expected an int from 1")
-        if delay is not None and not (isinstance(delay, int | float) and 0 <= delay < _MAX_NUMBER):
+        if delay is not None and not (type(delay) in (int, float) and 0 <= delay < _MAX_NUMBER):
             problems.append(f"delay={delay!r:.40}: expected seconds, 0 or more")
         if problems:
             raise DurableError(f"start: {'; '.join(problems)}; nothing was started")

@@ -58,9 +58,9 @@ class Startable(Generic[Output]):
             **options: See `MapOptions`.
 
         Raises:
-            DurableError: Inputs that cannot be run, by their numbers; nothing was started. Or the file is that of
-                another map.
-            RunIdTaken: There is a map of this name with other inputs.
+            DurableError: Inputs that cannot be run, by their numbers, or a file that is that of something else, cannot
+                be written, or is being written by a map; nothing was started. Or the disk is full meanwhile.
+            RunIdTaken: There is a map of this name with other inputs; nothing was started.
         """
         return await self._runs_of().map(self._self(), inputs, name=name, out=out, **options)
 

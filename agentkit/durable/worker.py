@@ -44,7 +44,9 @@ _SECONDS_AGAIN = 1.0
 """Between two attempts to begin the run of a schedule."""
 _SECONDS_SCHEDULES = 5.0
 """Between two looks for schedules that are new or have changed."""
-_MIN_LEASE = 1.0
+_MIN_LEASE, _MIN_POLL = 1.0, 0.001
+_MAX_SECONDS, _MAX_RUNS = 31_536_000, 1_000_000
+"""A year, and more runs at once than a process can do."""
 _INTERNAL_QUEUE = "_dbos_internal_queue"
 _log = logging.getLogger("agentkit")
 _current: Worker | None = None
@@ -84,15 +86,14 @@ class Worker:
         problems: list[str] = []
         if not agents.all:
             problems.append("there is no agent: runs.add(agent)")
-        if not lease >= _MIN_LEASE:
-            problems.append(f"lease={lease!r}: expected {_MIN_LEASE:g} seconds or more")
-        if not grace >= 0:
-            problems.append(f"grace={grace!r}: expected seconds, 0 or more")
-        if not poll > 0:
-            problems.append(f"poll={poll!r}: expected seconds above 0")
-        for name, value in (("concurrency", concurrency), ("tenant_concurrency", tenant_concurrency)):
-            if not (value is None and name == "tenant_concurrency") and not (isinstance(value, int) and value > 0):
-                problems.append(f"{name}={value!r}: expected 1 or more")
+        for name, value, least in (("lease", lease, _MIN_LEASE), ("grace", grace, 0.0), ("poll", poll, _MIN_POLL)):
+            if type(value) not in (int, float) or not least <= value <= _MAX_SECONDS:
+                problems.append(f"{name}={value!r:.40}: expected {least:g} to {_MAX_SECONDS:,} seconds")
+        for name, count in (("concurrency", concurrency), ("tenant_concurrency", tenant_concurrency)):
+            if count is None and name == "tenant_concurrency":
+                continue
+            if type(count) is not int or not 1 <= count <= _MAX_RUNS:
+                problems.append(f"{name}={count!r:.40}: expected 1 to {_MAX_RUNS:,}")
         if problems:
             raise WorkerError(f"worker: {'; '.join(problems)}")
         self._store, self._agents = store, agents
@@ -307,13 +308,16 @@ class Worker:
         tables.forget_workers(_SECONDS_KEPT)
 
     def _leave_cancelled(self) -> None:
-        """Leave attempts at runs that were cancelled, or that others go on with."""
+        """Leave attempts at runs that were cancelled, or deleted after that, or that others go on with."""
         if attempts := dict(self._attempts):
             for status in self._store.workflows.listed(ids=[*attempts]):
+                attempt = attempts.pop(status.workflow_id)
                 if status.status == "CANCELLED":
-                    attempts[status.workflow_id].leave(is_taken=False)
+                    attempt.leave(is_taken=False)
                 elif status.status == "PENDING" and status.executor_id != self.id:
-                    attempts[status.workflow_id].leave(is_taken=True)
+                    attempt.leave(is_taken=True)
+            for attempt in attempts.values():
+                attempt.leave(is_taken=True)
 
     def _bury(self) -> None:
         """Go on with the runs of workers whose lease has ended."""

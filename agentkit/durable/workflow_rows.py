@@ -15,7 +15,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "lenient_text", "read_json"]
+__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "can_be_stored", "lenient_text", "read_json"]
+
+_SHORT = 10_000
+_LEFT_OUT = '{"state": "finished", "output": null, "steps": 0, "finish_reason": ""}'
+"""Stands for what a run returned that is longer: a run that pauses returns less."""
 
 lenient_text = partial(str, encoding="utf-8", errors="replace")
 """How the driver of SQLite reads text, so that bytes that are no UTF-8 end no statement."""
@@ -74,6 +78,7 @@ class WorkflowRows:
         latest_first: bool = False,
         with_input: bool = False,
         with_output: bool = False,
+        is_short: bool = False,
         limit: int | None = None,
         offset: int = 0,
     ) -> list[WorkflowRow]:
@@ -91,6 +96,7 @@ class WorkflowRows:
             latest_first: The other way round.
             with_input: Whether to read what they were started with.
             with_output: Whether to read what they returned or raised.
+            is_short: Whether what is long of that is left out: a list of runs with long answers would fill the memory.
             limit: Most to return.
             offset: How many to leave out.
         """
@@ -105,7 +111,11 @@ class WorkflowRows:
             columns.append(sa.func.coalesce(given.c.inputs, row.c.inputs).label("its_input"))
         if with_output:
             source = source.outerjoin(made, made.c.workflow_uuid == row.c.workflow_uuid)
-            columns.append(sa.func.coalesce(made.c.output, row.c.output).label("its_output"))
+            output: sa.ColumnElement[Any] = sa.func.coalesce(made.c.output, row.c.output)
+            if is_short:
+                size = sa.func.length if self._system.engine.dialect.name == "sqlite" else sa.func.octet_length
+                output = sa.case((size(output) > _SHORT, _LEFT_OUT), else_=output)
+            columns.append(output.label("its_output"))
             columns.append(sa.func.coalesce(made.c.error, row.c.error).label("its_error"))
         where: list[Any] = [row.c.name.in_(names)] if names else []
         if application is not None:
@@ -130,6 +140,11 @@ class WorkflowRows:
         query = sa.select(steps.c.output).where(steps.c.workflow_uuid == workflow_id, steps.c.function_name == name)
         with self._system.engine.begin() as connection:
             return [read_json(each) for each in connection.scalars(query.order_by(steps.c.function_id)).all()]
+
+
+def can_be_stored(text: str) -> bool:
+    """Whether both databases hold a text, so that it may be looked for: one with a NUL or half of a pair is nowhere."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def read_json(stored: object) -> Any:

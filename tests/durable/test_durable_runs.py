@@ -6,6 +6,7 @@ import asyncio
 import json
 import sqlite3
 import time
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -256,6 +257,30 @@ async def test_a_cancelled_run_stops_in_the_middle_of_a_tool_and_may_go_on(worki
     assert (await handle.result(timeout=WAIT)).output == "ok"
 
 
+async def test_the_call_of_a_run_that_was_cancelled_and_deleted_at_once_ends(working: Working) -> None:
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    began = asyncio.Event()
+
+    @tool(timeout=600)
+    async def hang() -> str:
+        """Take long."""
+        loop.call_soon_threadsafe(began.set)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            loop.call_soon_threadsafe(ended.put_nowait, "ended")
+        return "too late"
+
+    loop = asyncio.get_running_loop()
+    agent = Agent(ScriptedModel([Message("assistant", tool_calls=(ToolCall("c1", "hang", "{}"),))]), tools=[hang])
+    runs = working(agent)
+    handle = await agent.start("Go.")
+    await asyncio.wait_for(began.wait(), WAIT)
+    await handle.cancel()
+    assert await runs.delete([handle.run_id]) == 1
+    assert await asyncio.wait_for(ended.get(), WAIT) == "ended"
+
+
 async def test_a_cancelled_run_goes_on_though_the_call_that_was_under_way_has_not_ended(working: Working) -> None:
     begun = list[str]()
 
@@ -434,6 +459,32 @@ async def test_what_can_never_run_is_refused_before_anything_is_stored(runs: Run
     assert await runs.list_runs() == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"tenant": None}, {"tenant": 0}, {"user": None}, {"run_id": ""}, {"run_id": 0}, {"delay": True}],
+)
+async def test_an_option_that_is_empty_or_of_another_type_starts_nothing(runs: Runs, options: dict[str, Any]) -> None:
+    agent = Agent(ScriptedModel(["x"]), "One.", name="a")
+    runs.add(agent)
+    with pytest.raises(DurableError, match=f"start: {next(iter(options))}.*nothing was started"):
+        await agent.start("Hello", **options)
+    assert await runs.list_runs() == []
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), "5", True, 0])
+def test_an_approval_timeout_that_is_no_time_is_refused(runs: Runs, seconds: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match=r"approval_timeout=.*expected seconds above 0, or"):
+        runs.add(Agent(ScriptedModel(["x"]), name="a"), approval_timeout=seconds)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), "5", True, None, -1])
+@pytest.mark.parametrize("name", ["lease", "grace", "poll", "concurrency"])
+def test_a_number_of_a_worker_that_makes_no_sense_is_refused(runs: Runs, name: str, value: Any) -> None:
+    runs.add(Agent(ScriptedModel(["x"]), name="a"))
+    with pytest.raises(WorkerError, match=f"worker: {name}=.*: expected "):
+        runs.worker(**{name: value})
+
+
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "runs.db", 3])
 def test_a_database_that_cannot_hold_runs_is_refused(url: Any) -> None:
     with pytest.raises(DurableError, match="Runs: "):
@@ -481,6 +532,23 @@ async def test_answers_and_errors_that_no_database_holds_are_stored_without_what
     assert (await (await agent.start("answer")).result(timeout=WAIT)).output == "half of a pair: ?, none: \0"
     with pytest.raises(RunFailed, match="RuntimeError: half of a pair"):
         await (await agent.start("fail")).result(timeout=WAIT)
+
+
+async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working: Working) -> None:
+    long = "x" * 5_000_000
+    agent = Agent(ScriptedModel.repeat(long), name="long")
+    runs = working(agent)
+    handles = [await agent.start("Go.") for _ in range(3)]
+    for handle in handles:
+        assert (await handle.result(timeout=WAIT)).output == long
+    tracemalloc.start()
+    try:
+        listed = await runs.list_runs()
+        info = await handles[0].info()
+        assert tracemalloc.get_traced_memory()[1] < len(long)
+    finally:
+        tracemalloc.stop()
+    assert [one.state for one in (*listed, info)] == ["finished"] * 4
 
 
 async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Working) -> None:

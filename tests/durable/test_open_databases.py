@@ -1,13 +1,21 @@
-"""What opened databases of durable runs keep in memory."""
+"""Databases of durable runs: how they are opened, and what they keep in memory when they are."""
 
 from __future__ import annotations
 
 import gc
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
 
 from agentkit import Runs
+from agentkit.cli.app import app
 from agentkit.durable import DurableError
+from agentkit.durable.run_tables import RunTables
 
 
 @pytest.mark.long
@@ -30,3 +38,69 @@ def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
 def test_what_a_sqlite_address_says_beside_its_file_is_an_error(rest: str) -> None:
     with pytest.raises(DurableError, match="takes a file and nothing else"):
         assert Runs(f"sqlite{rest}").store.tables
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_processes_that_open_a_new_database_at_once_all_do(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    urls = [sa.make_url(f"sqlite:///{tmp_path}/{number}.db") for number in range(10)]
+    if kind == "postgresql":
+        server = sa.make_url(request.getfixturevalue("postgres_url"))
+        urls = [server.set(database=f"opened_at_once_{number}") for number in range(10)]
+        engine = sa.create_engine(server.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            for url in urls:
+                connection.execute(sa.text(f"CREATE DATABASE {url.database}"))
+        engine.dispose()
+    together = threading.Barrier(6)
+
+    def make(url: sa.URL) -> None:
+        tables = RunTables(url)
+        together.wait()
+        tables.create()
+        assert tables.workers() == []
+        tables.close()
+
+    with ThreadPoolExecutor(6) as threads:
+        for url in urls:
+            assert list(threads.map(make, [url] * 6)) == [None] * 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list"],
+        ["show", "x"],
+        ["workers"],
+        ["cost"],
+        ["schedules"],
+        ["unschedule", "x"],
+        ["delete", "--older-than", "1"],
+    ],
+)
+def test_commands_that_look_at_runs_make_no_database_and_change_none_of_something_else(
+    words: list[str], tmp_path: Path
+) -> None:
+    missing, other = tmp_path / "missing.db", tmp_path / "other.db"
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE own (x)")
+    database.close()
+    before = other.read_bytes()
+    for path in (missing, other):
+        shown = CliRunner().invoke(app, ["runs", *words, "--url", f"sqlite:///{path}"])
+        assert shown.exit_code == 1 and "has no runs: see that this is their address" in shown.stderr
+    assert [*tmp_path.iterdir()] == [other] and other.read_bytes() == before
+
+
+def test_a_database_whose_damage_sqlite_cannot_even_name_is_refused(url: str) -> None:
+    path = Path(url.removeprefix("sqlite:///"))
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(
+            "UPDATE sqlite_master SET name = CAST(X'a1' AS TEXT), sql = 'nonsense' WHERE name = 'agentkit_approvals'"
+        )
+    database.close()
+    shown = CliRunner().invoke(app, ["runs", "list", "--url", url])
+    assert shown.exit_code == 1 and "does not answer or refuses" in shown.stderr

@@ -75,11 +75,19 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     runs.close()
 
 
-async def test_an_id_that_postgresql_cannot_hold_is_that_of_no_run(postgres_url: str) -> None:
-    runs = Runs(postgres_url)
-    for ask in (runs.handle("a\0b").info, runs.handle("a\0b").cancel, runs.handle("a\0b").journal):
+@pytest.mark.parametrize("kind", ["url", "postgres_url"])
+@pytest.mark.parametrize("text", ["a\0b", "a\ud800b"])
+async def test_what_no_database_can_hold_is_that_of_no_run(
+    kind: str, text: str, request: pytest.FixtureRequest
+) -> None:
+    runs = Runs(request.getfixturevalue(kind))
+    handle = runs.handle(text)
+    for ask in (handle.info, handle.cancel, handle.journal, handle.result, handle.approve, lambda: runs.delete([text])):
         with pytest.raises(RunNotFound):
             await ask()
+    for name in ("agent", "tenant", "user", "session"):
+        assert await runs.list_runs(**{name: text}) == []  # type: ignore[arg-type]
+    assert await runs.costs(tenant=text) == []
     runs.close()
 
 

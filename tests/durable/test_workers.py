@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentkit import Paused, Runs
+from agentkit import Agent, Message, Paused, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunFailed
 from tests.paths import ROOT
@@ -215,6 +215,36 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
         assert "user: Pay back." in shown and "denied r by ada: too late" in shown
         assert "alive" in command("workers").stdout
         assert command("show", "nothing").exit_code == 1
+
+
+def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_line_of_ours(
+    url: str, tmp_path: Path, agents: Callable[[str], Any]
+) -> None:
+    evil = "a\x1b[2J\u202eb\u2066\u2028\nwaits: refund {} (r2)"
+    module = agents(url)
+
+    @tool(approval="always")
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        return to
+
+    asked = Message(
+        "assistant", evil, tool_calls=(ToolCall(evil, "pay", json.dumps({"to": evil}, ensure_ascii=False)),)
+    )
+    payer = Agent(ScriptedModel([asked, evil]), tools=[pay], name="payer")
+    module.runs.add(payer)
+
+    async def begin() -> None:
+        with pytest.raises(Paused):
+            await (await payer.start(evil, run_id="evil")).result(timeout=WAIT)
+
+    with module.runs.worker(poll=0.02, grace=0):
+        asyncio.run(begin())
+    for words in (["list"], ["show", "evil"], ["approve", "evil", "--by", evil], ["show", "evil"], ["cancel", "evil"]):
+        done = CliRunner().invoke(app, ["runs", *words, "--url", url])
+        assert done.exit_code == 0, done.output
+        assert not {"\x1b", "\u202e", "\u2066", "\u2028"} & {*done.output}
+        assert "\nwaits: refund" not in done.output
 
 
 @pytest.mark.long

@@ -1,0 +1,118 @@
+"""The file of a map: nothing else is lost by it, and one map writes it at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, Runs, ScriptedModel
+from agentkit.durable import DurableError, RunIdTaken
+from agentkit.durable.map_file import MapFile
+
+Working = Callable[..., Runs]
+FIRST = b'{"run_id": "m/0", "output": "ok", "finish_reason": "stop"}\n'
+
+
+@pytest.fixture
+def agent(runs: Runs) -> Agent[None]:
+    made = Agent(ScriptedModel.repeat("ok"), name="answers")
+    runs.add(made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        b"a letter of one line",
+        b"a letter\n",
+        b"\xff\xfe\n",
+        b"\xff",
+        b'"a question"',
+        b'{"run_id": "m/1"',
+        FIRST + b"more",
+        FIRST + FIRST,
+        FIRST + b'{"run_id": "m/1", "output": "ok"}\nmore',
+    ],
+)
+async def test_a_file_of_something_else_stays_as_it_is_and_no_run_begins(
+    runs: Runs, agent: Agent[None], tmp_path: Path, kept: bytes
+) -> None:
+    out = tmp_path / "out"
+    out.write_bytes(kept)
+    with pytest.raises(DurableError, match=r"out, line [123]: expected .*name another one"):
+        await agent.map(["a", "b"], name="m", out=out)
+    assert out.read_bytes() == kept
+    assert await runs.list_runs() == []
+
+
+async def test_a_file_that_cannot_be_written_is_named_before_any_run_begins(
+    runs: Runs, agent: Agent[None], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for out, what in {
+        tmp_path: "Is a directory",
+        tmp_path / "none" / "out": "No such file",
+        tmp_path / "pipe": "is none",
+        Path("/dev/null"): "is none",
+    }.items():
+        with pytest.raises(DurableError, match=what):
+            await agent.map(["a"], name="m", out=out)
+    assert await runs.list_runs() == []
+
+
+@pytest.mark.parametrize("cut", [b"", b'{"run', FIRST[:20], FIRST[:-1], b"\0" * 50, FIRST[:9] + b"\0" * 9])
+async def test_a_last_line_that_was_cut_is_written_again(working: Working, tmp_path: Path, cut: bytes) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="answers")
+    working(agent)
+    out = tmp_path / "out"
+    out.write_bytes(cut)
+    report = await agent.map(["a"], name="m", out=out)
+    assert (out.read_bytes(), report.finished) == (FIRST, 1)
+
+
+async def test_two_maps_do_not_write_one_file_at_once(working: Working, tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="answers")
+    working(agent)
+    out = tmp_path / "out"
+    asked = [agent.map(["a", "b"], name="m", out=out) for _ in range(2)]
+    reports: list[Any] = await asyncio.gather(*asked, return_exceptions=True)
+    refused = [one for one in reports if isinstance(one, DurableError)]
+    assert len(refused) == 1 and "a map is writing it" in str(refused[0])
+    assert len(out.read_text().splitlines()) == 2
+    assert (await agent.map(["a", "b"], name="m", out=out)).finished == 2  # it has ended
+
+
+async def test_a_map_with_an_input_that_changed_begins_no_run(working: Working, tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel.repeat("ok"), name="answers")
+    runs = working(agent)
+    out = tmp_path / "out"
+    await agent.map(["a", "b"], name="m", out=out)
+    with pytest.raises(RunIdTaken, match="run 'm/1' exists, with another input"):
+        await agent.map(["a", "changed", "new"], name="m", out=out)
+    assert {info.run_id for info in await runs.list_runs()} == {"m/0", "m/1"}
+    assert (await agent.map(["a", "b", "new"], name="m", out=out)).total == 3
+    with pytest.raises(DurableError, match="line 3: expected no more"):
+        await agent.map(["a", "b"], name="m", out=out)
+
+
+def test_answers_that_a_full_disk_does_not_take_are_written_when_there_is_room(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    out, before = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
+    lines: list[Any] = [{"run_id": f"m/{number}", "output": "x" * 50} for number in range(3)]
+    with MapFile(out, [line["run_id"] for line in lines]) as file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+        try:
+            with pytest.raises(DurableError, match="answers cannot be written: File too large: see to it"):
+                file.add(lines)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with MapFile(out, [line["run_id"] for line in lines]) as file:
+        assert file.written == 1
+        file.add(lines[1:])
+    assert [json.loads(line) for line in out.read_text().splitlines()] == lines
