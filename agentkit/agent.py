@@ -24,7 +24,7 @@ from agentkit.overrides import overridden, overriding
 from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
 from agentkit.recaller import recall as ask
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.begin import check_journal, kept_in, new_journal
+from agentkit.run.begin import check_journal, checked_name, kept_in, new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.events import Event
 from agentkit.run.journal import Journal
@@ -165,7 +165,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         name: str = "agent",
     ) -> None:
         del deps
-        self.name = name
+        self.name = checked_name(name)
         self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
@@ -358,6 +358,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             select=chain.selections,
             recall=None if memory is None else partial(self._ask, memory),
             compact=None if self.compaction is None else partial(compacted, self.compaction, chain),
+            unsent=partial(chain.compose, ctx),
             conversation=ctx.conversation,
             session=session,
             deps=options.get("deps"),
