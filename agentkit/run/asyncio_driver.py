@@ -288,8 +288,8 @@ class AsyncDriver:
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
             self._check_decisions({call.id for call in asked})
-            if waiting := [call for call in asked if call.id not in given]:
-                raise Paused(waiting)
+            if any(call.id not in given for call in asked):
+                raise Paused(asked)  # all of them: a journal holds the decisions of a reply together
             made = {call.id: decision(given[call.id], named(call)) for call in asked}
         else:
             made = {}

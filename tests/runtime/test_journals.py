@@ -335,6 +335,20 @@ def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_a
     assert accounts.paid == ["1", "2"]
 
 
+def test_calls_of_one_reply_wait_on_together_where_only_some_are_decided() -> None:
+    accounts, pair = Accounts(), calling(("pay", {"amount": 1}, "one"), ("pay", {"amount": 2}, "two"))
+    agent, ids = Agent(ScriptedModel([pair, "paid both"]), tools=accounts.tools()), ["one", "two"]
+    with pytest.raises(Paused) as paused:
+        agent.run_sync("go")
+    journal = paused.value.journal
+    for some in ids:  # nobody may believe that the other one was kept
+        with pytest.raises(Paused) as paused:
+            agent.resume_sync(journal, approve={some: True})
+        journal = paused.value.journal
+        assert ([call.id for call in paused.value.calls], accounts.paid) == (ids, [])
+    assert agent.resume_sync(journal, approve=dict.fromkeys(ids, True)).output == "paid both"
+
+
 def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
     def fails(event: object) -> None:
         if isinstance(event, ToolFinished):
