@@ -231,9 +231,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
-        It holds for what is called in the block, not for other threads and tasks that were running before.
+        It holds for what is called in the block, not for threads and tasks that ran before; a block in it adds to it.
         """
-        return overriding(self, self.but(**changes))
+        return overriding(self, overridden(self).but(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:

@@ -32,7 +32,8 @@ class Equipment:
     __slots__ = ("_answer", "_ready", "given", "is_each_step", "is_own", "specs", "tools")
 
     def __init__(self, given: Any, answer: AnswerReader) -> None:
-        if not isinstance(given, list | tuple) and not hasattr(given, "at") and isinstance(given, Iterable):
+        is_plain = isinstance(given, list | tuple | str | Mapping)  # text and mappings are refused as they are
+        if not is_plain and not hasattr(given, "at") and isinstance(given, Iterable):
             given = tuple(given)
         self.given = given
         self._answer = answer

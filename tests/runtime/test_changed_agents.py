@@ -49,6 +49,17 @@ def test_an_agent_with_changes_keeps_the_rest() -> None:
         agent.but(modle=1)  # type: ignore[call-arg]
 
 
+def test_an_override_inside_of_another_adds_its_changes() -> None:
+    agent = Agent(ScriptedModel(["real"]), "One.")
+    with agent.override(model=ScriptedModel.repeat("fake")):
+        with agent.override(layers="Two."), agent.override(limits=Limits(steps=1)):
+            result = agent.run_sync("x")
+            assert (result.output, result.composition.system.text) == ("fake", "Two.")
+        result = agent.run_sync("x")
+        assert (result.output, result.composition.system.text) == ("fake", "One.")
+    assert agent.run_sync("x").output == "real"
+
+
 def test_an_overridden_agent_stays_as_long_as_its_override_may_be_looked_up_so_that_no_other_gets_its_place() -> None:
     class Watched(Agent[None, str]):
         __slots__ = ("__weakref__",)
