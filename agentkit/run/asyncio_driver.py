@@ -45,6 +45,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
+from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -258,7 +259,7 @@ class AsyncDriver:
                 with suppress(StopIteration):  # one of them was the answer
                     round_.loop.send(None)
         except Exception as failure:
-            self.not_kept = f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}"
+            self.not_kept = f"The results of the tool calls could not be kept: {describe_error(failure)}"
 
     async def _append(self, session: Session, effect: Append) -> None:
         try:

@@ -17,6 +17,7 @@ from agentkit.errors import JournalError, RunBusy
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.regular_files import check_regular
+from agentkit_tools.errors import describe_error
 
 __all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 
@@ -133,7 +134,7 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
             raise
         except BaseException as failure:
             if failure is not error:
-                error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
+                error.add_note(f"The end of the journal could not be written: {describe_error(failure)}")
         raise
     await in_thread(keeper.close)
     journal.file, journal.lines = file, before + keeper.count
