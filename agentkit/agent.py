@@ -25,6 +25,7 @@ from agentkit.sync_driver import run_blocking, streamed
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
+from agentkit_prompts.errors import brief
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
@@ -155,7 +156,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         name: str = "agent",
     ) -> None:
         del deps
-        self.name = name
+        self.name = _checked_name(name)
         self.runs: Runs | None = None
         self.memory = memory
         self.compaction = compaction
@@ -227,9 +228,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def override(self, **changes: Unpack[Changes]) -> AbstractContextManager[None]:
         """Compose, run and resume with changes until the end of the block, wherever that is called: for tests.
 
-        It holds for what is called in the block, not for other threads and tasks that were running before.
+        It holds for what is called in the block, not for threads and tasks that ran before; a block in it adds to it.
         """
-        return overriding(self, self.but(**changes))
+        return overriding(self, overridden(self).but(**changes))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
@@ -399,3 +400,14 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             return self.run(user_input, **heard)
 
         return run
+
+
+def _checked_name(name: object) -> str:
+    """Return the name of an agent.
+
+    Raises:
+        AgentDefinitionError: It is no text.
+    """
+    if isinstance(name, str):
+        return name
+    raise AgentDefinitionError(f"name: expected text, which journals call the agent by, got {brief(name, 40)}")

@@ -17,7 +17,7 @@ from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
-from agentkit_prompts.errors import PrompterError
+from agentkit_prompts.errors import PrompterError, brief
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
@@ -125,8 +125,9 @@ class Chain(Generic[Output]):
         budget: int | Budget | None = None,
         redact: Callable[[Composition], Composition] | None = None,
     ) -> None:
-        if not callable(getattr(model, "request", None)):
-            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {model!r:.60}")
+        if isinstance(model, type) or not callable(getattr(model, "request", None)):
+            got = f"the class: write {model.__name__}(...)" if isinstance(model, type) else brief(model, 60)
+            raise AgentDefinitionError(f"model: expected a model, such as OpenAIModel(...), got {got}")
         if tokenizer is not None and not is_counter(tokenizer):
             raise AgentDefinitionError(f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
         self.model = model

@@ -113,9 +113,12 @@ def check_compaction(compaction: object, chain: Chain[Any]) -> None:
     Raises:
         AgentDefinitionError: Says what to give.
     """
-    if isinstance(compaction, Summarise) and not callable(getattr(compaction.model, "request", None)):
+    if isinstance(compaction, Summarise) and (
+        isinstance(compaction.model, type) or not callable(getattr(compaction.model, "request", None))
+    ):
+        got = brief(compaction.model, 40)
         raise AgentDefinitionError(
-            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {compaction.model!r:.40}"
+            f"compaction: expected Summarise(model), such as Summarise(OpenAIModel(...)), got {got}"
         )
     if not isinstance(compaction, Trim | Summarise):
         raise AgentDefinitionError(

@@ -32,14 +32,15 @@ class Equipment:
     __slots__ = ("_answer", "_ready", "given", "is_each_step", "is_own", "specs", "tools")
 
     def __init__(self, given: Any, answer: AnswerReader) -> None:
-        if not isinstance(given, list | tuple) and not hasattr(given, "at") and isinstance(given, Iterable):
+        is_plain = isinstance(given, list | tuple | str | Mapping)  # text and mappings are refused as they are
+        if not is_plain and not hasattr(given, "at") and isinstance(given, Iterable):
             given = tuple(given)
-        self.given = given
+        self.given: Any = given
         self._answer = answer
         made = [one for one in _sources(given) if type(one) is not Tool and _is_made(one)]
         self.is_own = bool(made)
         self.is_each_step = bool(made) and any(getattr(one, "is_each_step", False) for one in made)
-        self.tools: Mapping[str, Tool] = {} if made else answer.equipped(by_name(given))
+        self.tools: Mapping[str, Tool] = {} if made else answer.equipped(by_name(self.given))
         self.specs: tuple[ToolSpec, ...] = tuple([tool.spec for tool in self.tools.values()])
         self._ready: tuple[Declarations, tuple[Tool, ...]] | None = None
 

@@ -136,8 +136,8 @@ class Paused(AgentError):
     """The run waits for decisions about tool calls: `agent.resume(paused.journal, approve=...)` goes on with it.
 
     Attributes:
-        calls: The calls that wait, none of which has run. That of an agent that runs as a tool has the id of the
-            tool's call, a slash and its own, such as `c1/c7`.
+        calls: The calls that wait, none of which has run: all of a reply, also where only some are decided. That of an
+            agent that runs as a tool has the id of the tool's call, a slash and its own, such as `c1/c7`.
         agents: The tool that each such call comes from, by the id of the call; `a/b` where `b` is a tool of agent `a`.
         journal: The run until here; `journal.dumps()` is text to store.
     """

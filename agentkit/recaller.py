@@ -14,6 +14,7 @@ from agentkit.session import Session
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.context.items import Speaker
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
+from agentkit_prompts.errors import brief
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = [
@@ -66,9 +67,14 @@ class RecallOptions:
     wrote is."""
 
     def __post_init__(self) -> None:
-        known, roles = get_args(Speaker), self.roles
+        known, roles, limit = get_args(Speaker), self.roles, self.limit
+        wrong: list[str] = []
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            wrong.append(f"expected a limit of 1 or more, or None, got {brief(limit, 40)}")
         if not isinstance(roles, tuple) or not all(isinstance(role, str) and role in known for role in roles):
-            raise AgentDefinitionError(f"recall: expected roles out of {known}, such as ('user',), got {roles!r:.80}")
+            wrong.append(f"expected roles out of {known}, such as ('user',), got {brief(roles)}")
+        if wrong:
+            raise AgentDefinitionError(f"recall: {'; '.join(wrong)}")
 
 
 class Found(NamedTuple):
@@ -207,7 +213,13 @@ def check_shown(layers: Layers) -> None:
 
 
 def shown_options(options: RecallOptions, layers: Layers) -> RecallOptions:
-    """Return how memory is asked where these layers show what it finds: messages that no prompt shows are left out."""
+    """Return how memory is asked where these layers show what it finds: messages that no prompt shows are left out.
+
+    Raises:
+        AgentDefinitionError: These are no options.
+    """
+    if not isinstance(options, RecallOptions):
+        raise AgentDefinitionError(f"recall: expected RecallOptions(...), got {brief(options, 40)}")
     return options if _shows(layers, "recalled") else replace(options, roles=())
 
 

@@ -12,6 +12,7 @@ from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.errors import brief
 
 __all__ = ["InMemorySession", "Session", "checked_session"]
 
@@ -187,12 +188,14 @@ def checked_session(session: object) -> Session | None:
     """Return what a run was given as its session.
 
     Raises:
-        AgentDefinitionError: It is something else, such as the name of a session.
+        AgentDefinitionError: It is something else, such as the name of a session, or its id is no text.
     """
     if session is None:
         return None
     if callable(getattr(session, "append_now", None)):
-        return cast("Session", session)
+        if isinstance(found := getattr(session, "id", None), str):
+            return cast("Session", session)
+        raise AgentDefinitionError(f"session: expected a session whose id is text, got the id {brief(found, 40)}")
     raise AgentDefinitionError(
         f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "
         f"got {type(session).__name__}"

@@ -62,6 +62,7 @@ def public() -> Iterator[tuple[str, Any]]:
 
 
 PUBLIC = dict(public())
+AGENT = agentkit.Agent(agentkit.ScriptedModel([]), memory=lambda query: [])
 
 
 def raw_errors(name: str) -> list[str]:
@@ -116,6 +117,18 @@ def test_most_of_what_is_public_is_tried() -> None:
         (lambda: Template("x", places={"": "a"}), PromptError, r"places\[''\]: expected a pair"),  # type: ignore[dict-item]
         (lambda: agentkit.ScriptedModel("x"), AgentDefinitionError, "expected a list of replies"),
         (lambda: agentkit.ScriptedModel(5), AgentDefinitionError, "replies: expected a list"),  # type: ignore[arg-type]
+        (lambda: agentkit.Agent(agentkit.ScriptedModel), AgentDefinitionError, "got the class: write ScriptedModel"),  # type: ignore[call-overload]
+        (lambda: AGENT.but(model=agentkit.ScriptedModel), AgentDefinitionError, "got the class"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(tools="look"), ToolDefinitionError, "in a list, got str"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(tools={"look": len}), ToolDefinitionError, "in a list, got dict"),  # type: ignore[typeddict-item]
+        (lambda: AGENT.but(recall=5), AgentDefinitionError, "recall: expected RecallOptions"),  # type: ignore[typeddict-item]
+        (
+            lambda: AGENT.but(compaction=agentkit.Summarise(agentkit.ScriptedModel, tokens=9)),
+            AgentDefinitionError,
+            "got <class",
+        ),  # type: ignore[arg-type]
+        (lambda: agentkit.RecallOptions(limit="x", roles="y"), AgentDefinitionError, "a limit of 1 .*'x'; .*roles"),  # type: ignore[arg-type]
+        (lambda: agentkit.RecallOptions(limit=0), AgentDefinitionError, "a limit of 1 or more, or None, got 0"),
         (lambda: VectorSelector(5), PromptError, "an object with a method `embed`, got 5"),  # type: ignore[arg-type]
         (lambda: LengthSelector(5, counter=len), PromptError, "a method `count`"),  # type: ignore[arg-type]
         (lambda: KeywordSelector(tokenize="x"), PromptError, "expected a function"),  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, Selection
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
+from agentkit_tools.errors import describe_error
 from agentkit_tools.tool import Tool
 from agentkit_tools.tool_context import ToolContext
 
@@ -68,6 +69,8 @@ class AsyncDriver:
     """Asks memory, for a query, the session and how much of it the prompt shows."""
     compact: Callable[[PromptContext, Session | None, Send, str], Awaitable[Compacted]] | None
     """Compacts a conversation."""
+    unsent: Callable[[], Composition]
+    """What a run would send that has looked up nothing yet."""
     conversation: Conversation
     """What the run goes on with where there is no session."""
     session: Session | None
@@ -80,6 +83,8 @@ class AsyncDriver:
     """Whether the run goes on from a journal."""
     unkept: tuple[Message, ...] = ()
     """Messages that could not be added to the conversation."""
+    not_kept: str = ""
+    """Why the results of tool calls could not be kept, where the run was cut short; "" where they could."""
     writing: Future[None] | None = None
     """What adds messages to the conversation now."""
     beside: Usage = NO_USAGE
@@ -214,8 +219,8 @@ class AsyncDriver:
             await call_tools(calls, self.tools, round_.context, on_start=round_.on_start, on_end=round_.on_end)
         except CallWaits:
             pass
-        except (Exception, asyncio.CancelledError) as error:  # cancelled, or a listener failed
-            await self._keep(round_, error)
+        except (Exception, asyncio.CancelledError):  # cancelled, or a listener failed
+            await self._keep(round_)
             raise
         if nesting.stopped:
             raise what_stopped(effect.calls, nesting.stopped)
@@ -241,7 +246,7 @@ class AsyncDriver:
                 f"approve: no call that waits has the id {', '.join(sorted(map(repr, unknown)))}{waiting}"
             )
 
-    async def _keep(self, round_: ToolRound, error: BaseException) -> None:
+    async def _keep(self, round_: ToolRound) -> None:
         """Keep a round of tool calls that was cut short: some of them may have changed the world."""
         keeper = self.nesting.keeper
         if keeper is not None and keeper.is_taken:  # who goes on with the run makes these calls again
@@ -254,7 +259,7 @@ class AsyncDriver:
                 with suppress(StopIteration):  # one of them was the answer
                     round_.loop.send(None)
         except Exception as failure:
-            error.add_note(f"The results of the tool calls could not be kept: {type(failure).__name__}: {failure}")
+            self.not_kept = f"The results of the tool calls could not be kept: {describe_error(failure)}"
 
     async def _append(self, session: Session, effect: Append) -> None:
         try:
@@ -284,8 +289,8 @@ class AsyncDriver:
         if approve is None or isinstance(approve, Mapping):
             given: Mapping[str, Any] = approve or {}
             self._check_decisions({call.id for call in asked})
-            if waiting := [call for call in asked if call.id not in given]:
-                raise Paused(waiting)
+            if any(call.id not in given for call in asked):
+                raise Paused(asked)  # all of them: a journal holds the decisions of a reply together
             made = {call.id: decision(given[call.id], named(call)) for call in asked}
         else:
             made = {}

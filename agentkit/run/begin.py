@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.chain import Chain
-from agentkit.errors import ApprovalError, JournalError, NothingToContinue
+from agentkit.errors import AgentDefinitionError, ApprovalError, JournalError, NothingToContinue
 from agentkit.recaller import RecallSource
 from agentkit.run.decisions import decision
 from agentkit.run.effects import Begin, Beginning
@@ -20,6 +20,7 @@ from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
+from agentkit_prompts.errors import brief
 
 __all__ = ["beginning", "check_journal", "kept_in", "new_journal"]
 
@@ -32,8 +33,18 @@ def new_journal(
     user_input: Input | None,
     options: Mapping[str, Any],
 ) -> Journal:
-    """Return the journal of a run that has not begun; `options` are those of the run."""
-    session, run_id = options.get("session"), options.get("run_id") or os.urandom(16).hex()
+    """Return the journal of a run that has not begun; `options` are those of the run.
+
+    Raises:
+        AgentDefinitionError: The id of the run is no text.
+    """
+    session, run_id = options.get("session"), options.get("run_id")
+    if run_id is None:
+        run_id = os.urandom(16).hex()
+    elif not isinstance(run_id, str) or not run_id:
+        raise AgentDefinitionError(
+            f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it"
+        )
     return Journal(
         agent,
         run_id,
@@ -96,9 +107,10 @@ def check_journal(journal: Journal, agent: str, session: Session | None, approve
     """Refuse to go on with a run of another agent or conversation, or to decide again what was decided.
 
     Raises:
-        JournalError: It is another one, or the conversation was rewound since.
+        JournalError: It is another one, did not come to this process whole, or the conversation was rewound since.
         ApprovalError: `approve` has another decision about a call than the run had.
     """
+    journal.check()
     if journal.agent != agent:
         raise JournalError(f"journal of run {journal.run_id!r}: its agent is {journal.agent!r}, not {agent!r}")
     if journal.session != (None if session is None else session.id):

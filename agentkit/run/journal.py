@@ -29,6 +29,9 @@ __all__ = ["Entry", "Journal", "inner_id"]
 _FORMAT = 1
 _MAX_DEPTH = 100
 """How deep journals may be inside of each other."""
+_NOT_JSON = (ValueError, TypeError, RecursionError)
+"""What is raised for a value that JSON cannot hold."""
+_READ = "; a file is read with Journal.read(path)"
 
 
 def inner_id(outer: str, call: str) -> str:
@@ -65,6 +68,7 @@ class Journal:
     """
 
     __slots__ = (
+        "_lost",
         "_write",
         "agent",
         "context",
@@ -101,16 +105,22 @@ class Journal:
         self.lines = 0
         self.has_layers = False
         self._write: Callable[[str], object] | None = None
+        self._lost = ""
+
+    def check(self) -> None:
+        """Refuse to go on from what is left of a journal in another process.
+
+        Raises:
+            JournalError: JSON could not hold it, so that it could not come here.
+        """
+        if self._lost:
+            raise JournalError(self._lost)
 
     def add(self, effect: str, answer: Any, layers: SentLayers | None = None) -> None:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
         entry = Entry(effect, answer, time.time(), layers)
         if self._write is not None:
-            try:
-                line = _line(_entry_data(entry))
-            except (ValueError, TypeError, RecursionError) as error:  # before it is part of the run
-                raise JournalError(f"the answer to {effect} cannot be stored as JSON: {error}") from error
-            self._write(line)
+            self._write(_entry_line(entry))  # before it is part of the run
         self.entries.append(entry)
 
     def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
@@ -180,26 +190,32 @@ class Journal:
         return trace(self)
 
     def dumps(self) -> str:
-        """Return the journal as lines of JSON: the run, an entry a line, and the lines of the journals inside."""
-        lines = [_line(_entry_data(entry)) for entry in self.entries]
+        """Return the journal as lines of JSON: the run, an entry a line, and the lines of the journals inside.
+
+        Raises:
+            JournalError: The context of the run, or an answer, has values that JSON cannot hold; names them.
+        """
+        self.check()
+        lines = [_entry_line(entry) for entry in self.entries]
         for call, journal in self.inner.items():
             lines += [_inner_line(call, line) for line in journal.dumps().splitlines(keepends=True)]
         return self._head() + "".join(lines)
 
     def _head(self) -> str:
         kept = self.context if self.session is None else self.context.evolve(conversation=())
-        context = _context().dump_python(kept, mode="json", exclude={"session_key"})
-        return _line(
-            {
-                "journal": _FORMAT,
-                "agent": self.agent,
-                "run_id": self.run_id,
-                "session": self.session,
-                "goes_on": self.goes_on,
-                "scope": self.scope,
-                "context": context,
-            }
-        )
+        head: dict[str, Any] = {
+            "journal": _FORMAT,
+            "agent": self.agent,
+            "run_id": self.run_id,
+            "session": self.session,
+            "goes_on": self.goes_on,
+            "scope": self.scope,
+        }
+        try:
+            head["context"] = _context().dump_python(kept, mode="json", exclude={"session_key"})
+            return _line(head)
+        except _NOT_JSON as error:
+            raise JournalError(f"the context of the run cannot be stored as JSON: {_why(error)}") from error
 
     @classmethod
     def loads(cls, text: str | bytes) -> Self:
@@ -208,11 +224,15 @@ class Journal:
         Raises:
             JournalError: It is no journal, one of a newer version, or a line of it cannot be read.
         """
+        if not isinstance(text, str | bytes):
+            raise JournalError(f"journal: expected its text, as `dumps` writes it, got {type(text).__name__}{_READ}")
         data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         *lines, rest = data.split(b"\n")
         found = list(_read(lines))
         if not found:
-            what = "its first line was cut" if rest[:1] == b"{" else "it has no first line"
+            if rest and rest[:1] != b"{":
+                raise JournalError(f"journal: expected its text, as `dumps` writes it, got {text!r:.40}{_READ}")
+            what = "its first line was cut" if rest else "it has no first line"
             raise JournalError(f"journal: {what}: nothing of the run is known, start it anew")
         journal = cls._built(list(enumerate(found, 1)))
         journal.lines = len(found)
@@ -225,6 +245,8 @@ class Journal:
         version = head.get("journal") if isinstance(head, Mapping) else None
         if not isinstance(version, int) or isinstance(version, bool):
             raise JournalError(f"journal, line {first}: expected an object with `journal`, the number of its format")
+        if version < 1:
+            raise JournalError(f"journal, line {first}: there is no format {version}; formats begin with 1")
         if version > _FORMAT:
             raise JournalError(
                 f"journal: format {version} was written by a newer agentkit; this one reads up to {_FORMAT}: upgrade it"
@@ -241,7 +263,7 @@ class Journal:
                 scope=None if names is None else tuple(names),
             )
         except (KeyError, ValueError, TypeError) as error:
-            raise JournalError(f"journal, line {first}: {type(error).__name__}: {error}") from error
+            raise JournalError(f"journal, line {first}: {_wrong(error)}") from error
         inner: dict[str, list[tuple[int, Any]]] = {}
         for number, entry in lines[1:]:
             try:
@@ -253,7 +275,7 @@ class Journal:
                 else:
                     journal.entries.append(_read_entry(entry))
             except (KeyError, ValueError, TypeError, AttributeError) as error:
-                raise JournalError(f"journal, line {number}: {type(error).__name__}: {error}") from error
+                raise JournalError(f"journal, line {number}: {_wrong(error)}") from error
         if inner and depth >= _MAX_DEPTH:
             raise JournalError(f"journal, line {first}: more than {_MAX_DEPTH} agents inside of each other")
         journal.inner = {call: cls._built(found, depth + 1) for call, found in inner.items()}
@@ -271,15 +293,33 @@ class Journal:
             raise JournalError(f"journal: expected a Journal, such as `error.journal`, or its file, got {path!r:.40}")
         if isinstance(path, str) and path.startswith('{"journal"'):
             raise JournalError("journal: expected a Journal or its file, got its text: read that with Journal.loads")
-        journal = cls.loads(read_regular(path))
+        try:
+            text = read_regular(path)
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            raise OSError(f"journal {str(path)!r:.200}: {error}") from error
+        journal = cls.loads(text)
         journal.file = Path(path).absolute()
         return journal
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Journal.loads, (self.dumps(),), (None, {"file": self.file, "lines": self.lines})
+        """Go to another process as text. One that JSON cannot hold arrives as one that says so when it is used."""
+        try:
+            return Journal.loads, (self.dumps(),), (None, {"file": self.file, "lines": self.lines})
+        except JournalError as error:
+            lost = self._lost or f"journal of run {self.run_id!r:.80}: it was left behind in its process, as {error}"
+            return _left_behind, (self.agent, self.run_id, self.session, lost)
 
     def __repr__(self) -> str:
         return f"Journal({self.agent!r}, {self.run_id!r}, {len(self.entries)} entries)"
+
+
+def _left_behind(agent: str, run_id: str, session: str | None, lost: str) -> Journal:
+    """Return what is left in another process of a journal that JSON cannot hold."""
+    journal = Journal(agent, run_id, PromptContext(user_input=""), session=session)
+    journal._lost = lost
+    return journal
 
 
 def _read(lines: list[bytes]) -> Iterator[Mapping[str, Any]]:
@@ -297,17 +337,32 @@ def _line(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")) + "\n"
 
 
-def _entry_data(entry: Entry) -> dict[str, Any]:
-    data = {"effect": entry.effect, "answer": _forms()[entry.effect][0](entry.answer)}
-    if entry.at is not None:
-        data["at"] = entry.at
-    if entry.layers is not None:
-        data["layers"] = entry.layers._asdict()
-    return data
+def _entry_line(entry: Entry) -> str:
+    try:
+        data = {"effect": entry.effect, "answer": _forms()[entry.effect][0](entry.answer)}
+        if entry.at is not None:
+            data["at"] = entry.at
+        if entry.layers is not None:
+            data["layers"] = entry.layers._asdict()
+        return _line(data)
+    except _NOT_JSON as error:
+        raise JournalError(f"the answer to {entry.effect} cannot be stored as JSON: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    """Return what has no JSON form; pydantic puts words of its own before what raised it."""
+    return str(error.__cause__ or error)
+
+
+def _wrong(error: Exception) -> str:
+    """Return what is wrong with a line."""
+    return f"{error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
 
 
 def _read_entry(data: Mapping[str, Any]) -> Entry:
     effect, at, layers = data["effect"], data.get("at"), data.get("layers")
+    if not isinstance(effect, str) or effect not in _forms():
+        raise TypeError(f"effect: expected one of {', '.join(_forms())}, got {effect!r:.40}")
     if not (at is None or type(at) in (int, float)):
         raise TypeError(f"at: expected seconds, got {type(at).__name__}")
     answer = _forms()[effect][1](data["answer"])

@@ -17,6 +17,7 @@ from agentkit.errors import JournalError, RunBusy
 from agentkit.run.journal import Journal
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.regular_files import check_regular
+from agentkit_tools.errors import describe_error
 
 __all__ = ["Keep", "Keeper", "keeping", "locked", "unlock"]
 
@@ -92,7 +93,8 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
 
     Raises:
         RunBusy: The run is going on already, and its journal is kept in that file.
-        JournalError: The file holds another journal, or is that of a run that went on since it was read.
+        JournalError: The file holds another journal, or is that of a run that went on since it was read; or JSON cannot
+            hold what the run was asked with.
         OSError: The file cannot be written.
     """
     if isinstance(keep, Keeper):
@@ -109,13 +111,13 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
             opening.add_done_callback(_close_unused)
             raise
         keeper = opening.result()
-    journal.kept_by(keeper.add, is_new=known is None)
     file = Path(keep).absolute() if isinstance(keep, Path | str) else None
-    if file is not None and known is not None and known.file is None:
-        for line in known.dumps().splitlines(keepends=True):
-            keeper.add(line)
     before = 0 if known is None else known.lines
     try:
+        journal.kept_by(keeper.add, is_new=known is None)
+        if file is not None and known is not None and known.file is None:
+            for line in known.dumps().splitlines(keepends=True):
+                keeper.add(line)
         yield keeper
     except BaseException as error:
         closing = begin_in_thread(keeper.close)
@@ -126,12 +128,13 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
                 error.add_note("The end of the journal is not written yet: the writer hangs.")
             else:
                 closing.result()
-                journal.file, journal.lines = file, before + keeper.count
+                if before + keeper.count:
+                    journal.file, journal.lines = file, before + keeper.count
         except CancelledError:
             raise
         except BaseException as failure:
             if failure is not error:
-                error.add_note(f"The end of the journal could not be written: {type(failure).__name__}: {failure}")
+                error.add_note(f"The end of the journal could not be written: {describe_error(failure)}")
         raise
     await in_thread(keeper.close)
     journal.file, journal.lines = file, before + keeper.count
@@ -156,7 +159,7 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
             if goes_on and known is not None:
                 raise RunBusy(known.run_id)
             raise JournalError(f"{keep}: another run is keeping its journal there now")
-        check_regular(file.fileno())
+        _check_regular(keep, file.fileno())
         text = file.readall()
         if goes_on and known is not None and text.count(b"\n") != known.lines:
             raise JournalError(f"{keep}: it has changed since it was read, another run went on with it: read it again")
@@ -185,6 +188,13 @@ def _opened(keep: Path | str, known: Journal | None) -> Keeper:
             unlock(file.fileno())
 
     return Keeper(write, close)
+
+
+def _check_regular(keep: Path | str, file: int) -> None:
+    try:
+        check_regular(file)
+    except OSError as error:
+        raise OSError(f"journal {str(keep)!r:.200}: {error}") from error
 
 
 def _close_unused(opening: Future[Keeper]) -> None:

@@ -70,7 +70,7 @@ class Listening:
         self._is_async = False
         self._waiting: deque[Event[Any] | _Text | Awaitable[object]]  # where the listener is async
         self._lock: asyncio.Lock | None = None  # where the listener is async
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
     def emit(self, event: Event[Any]) -> Awaitable[None] | None:
         """Pass an event on. What is returned has to be awaited before there is another one."""
@@ -79,7 +79,7 @@ class Listening:
         if not self._is_async:
             try:
                 answer = self._listener(event)
-            except Exception as error:
+            except BaseException as error:
                 self._failed(error)
                 return None
             if answer is None or not isawaitable(answer):
@@ -116,11 +116,13 @@ class Listening:
                     answer = first if isawaitable(first) else self._listener(first)
                     if answer is not None and isawaitable(answer):
                         await answer
-                except Exception as error:
+                except (asyncio.CancelledError, GeneratorExit):  # of the task that waits
+                    raise
+                except BaseException as error:
                     self._failed(error)
 
-    def _failed(self, error: Exception) -> None:
-        if self._raises:
+    def _failed(self, error: BaseException) -> None:
+        if self._raises or not isinstance(error, Exception):
             self._failure = error
             raise error
         if len(self.errors) < _MAX_ERRORS:

@@ -60,7 +60,8 @@ class RunResult(Generic[Output]):
     messages: tuple[Message, ...]
     """What the run added to the conversation, the user's message first."""
     composition: Composition
-    """The last thing that was sent."""
+    """The last thing that was sent. Where a limit ended the run before that, its prompt without what was not found yet.
+    """
     usage: Usage
     """Tokens of all model calls, those of agents that tools ran among them."""
     steps: int

@@ -20,7 +20,6 @@ from agentkit.run.listening import Listening
 from agentkit.run.loop import RunResult
 from agentkit.run.recording import recording
 from agentkit.run.replaying import replaying
-from agentkit_prompts.composition.composition import Composition
 from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 from agentkit_tools.calling.failures_in_a_row import counts_after
 
@@ -92,9 +91,11 @@ class Run(Generic[Output]):
             self._complete(error)
             if error is not raised:
                 raise error from error.__cause__
-            if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.sent is None:
+            if not isinstance(error, LimitExceeded) or nesting.limits.on_limit == "raise" or driver.not_kept:
                 raise
-            result = self._cut(error, driver.sent)
+            if (cut := self._cut(error)) is None:
+                raise
+            result = cut
         if self._listening is not None:
             result.listener_errors = self._listening.errors
             left = None if seconds is None else max(began + seconds - get_running_loop().time(), _MIN_SECONDS)
@@ -108,14 +109,24 @@ class Run(Generic[Output]):
 
     def _complete(self, error: BaseException) -> None:
         """Give an error what there is of the run."""
-        journal = self.journal
+        journal, not_kept = self.journal, self._driver.not_kept
         with suppress(Exception):  # an exception without attributes
+            if not_kept and not_kept not in getattr(error, "__notes__", ()):
+                error.add_note(not_kept)
             error.messages = (*journal.messages, *self._driver.unkept)  # type: ignore[attr-defined]
             error.usage, error.journal = journal.usage + self._driver.beside, journal  # type: ignore[attr-defined]
 
-    def _cut(self, error: LimitExceeded, sent: Composition) -> RunResult[Output]:
-        """Return what there is of a run that reached a limit: where the answer is text, the last that there was."""
-        journal = self.journal
+    def _cut(self, error: LimitExceeded) -> RunResult[Output] | None:
+        """Return what there is of a run that reached a limit: where the answer is text, the last that there was.
+
+        None where nothing was sent, and nothing could have been.
+        """
+        journal, sent = self.journal, self._driver.sent
+        if sent is None:
+            try:
+                sent = self._driver.unsent()
+            except Exception:
+                return None
         texts = [message.text for message in journal.messages if message.role == "assistant"]
         output: Any = None if sent.output is not None else next(filter(None, reversed(texts)), "")
         steps = sum([entry.effect == "CallModel" for entry in journal.entries])

@@ -112,6 +112,7 @@ def _run(
         select=chain.selections,
         recall=None if memory is None else partial(ask, memory),
         compact=None if agent.compaction is None else partial(compacted, agent.compaction, chain),
+        unsent=partial(chain.compose, ctx),
         conversation=ctx.conversation,
         session=session,
         deps=options.get("deps"),

@@ -8,6 +8,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,7 +106,7 @@ class ToolRound:
         call = next((call for call in waiting if call.id == call_id), None)
         if emit is None or call is None or not self._is_heard:
             return
-        with suppress(Exception):  # a listener failed: the next event that the run itself has ends it
+        with suppress(BaseException):  # a listener failed: the next event that the run itself has ends it
             taken = emit(events.ToolProgress(self.step, call, message, done, total))
             if taken is not None and (self._telling is None or self._telling.done()):
                 self._telling = self._event_loop.create_task(_await(taken))
@@ -192,7 +193,7 @@ class CallWaits(Exception):
 
 
 async def _await(taken: Awaitable[None]) -> None:
-    with suppress(Exception):
+    with suppress(BaseException):
         await taken
 
 
@@ -208,7 +209,8 @@ def what_stopped(calls: Sequence[ToolCall], stopped: Mapping[str, Exception]) ->
                 waiting.append(replace(inner, id=own))
                 agents[own] = f"{call.name}/{error.agents[inner.id]}" if inner.id in error.agents else call.name
         elif isinstance(error, AgentError):
-            named_error = type(error)(f"{named(call)}: {error}").with_traceback(error.__traceback__)
+            named_error = copy(error).with_traceback(error.__traceback__)
+            named_error.args = (f"{named(call)}: {error}",)
             named_error.__cause__ = error.__cause__
             return named_error
         elif error is not None:

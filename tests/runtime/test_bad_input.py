@@ -25,7 +25,7 @@ from agentkit import (
     ScriptedModel,
     tool,
 )
-from agentkit.errors import ApprovalError
+from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.memory import Memory, StoreError
 from agentkit.models import OnDelta
 from agentkit.prompts import ContextError, Example, ExamplesPrompt, PromptError, ToolSpec
@@ -309,3 +309,55 @@ def test_what_a_run_would_leave_out_of_a_context_is_refused_by_name() -> None:
     same = PromptContext(user_input="x", conversation=session.conversation)  # type: ignore[arg-type]
     Agent(model).run_sync(same, session=session)
     assert [message.text for message in model.requests[0].conversation] == ["Hi.", "Hello."]
+
+
+class Mute(OSError):
+    """An error that cannot say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+async def test_an_error_without_a_text_stays_the_error_of_its_run(tmp_path: Path) -> None:
+    class Store(InMemorySession):
+        def append(self, *messages: Any, key: str | None = None, allow_media: bool = False) -> Any:
+            if self.conversation:
+                raise Mute
+            return super().append(*messages, key=key)
+
+    async def linger() -> str:
+        """Wait."""
+        running.set()
+        await asyncio.Event().wait()
+        return ""
+
+    def write(line: str) -> None:
+        raise Mute
+
+    running = asyncio.Event()
+    agent = Agent(ScriptedModel([calling("linger"), "Hello."]), tools=[linger])
+    run = asyncio.create_task(agent.run("go", session=Store()))
+    await running.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await run
+    assert "could not be kept: Mute" in cancelled.value.__notes__[0]
+    with pytest.raises(Mute) as failed:
+        await agent.run("go", journal=write)
+    assert failed.value.journal is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("run_id", [7, 0, "", b"r", True])
+def test_the_id_of_a_run_is_text(run_id: Any) -> None:
+    model = ScriptedModel(["Hello."])
+    with pytest.raises(AgentDefinitionError, match="run_id: expected text, such as 'order-17', got "):
+        Agent(model).run_sync("Hi.", run_id=run_id)
+    assert not model.requests
+
+
+@pytest.mark.parametrize("name", [7, None, b"shop"])
+def test_names_that_a_journal_holds_are_text(name: Any) -> None:
+    with pytest.raises(AgentDefinitionError, match="name: expected text"):
+        Agent(ScriptedModel(["Hello."]), name=name)
+    with pytest.raises(AgentDefinitionError, match="session: expected a session whose id is text, got the id "):
+        Agent(ScriptedModel(["Hello."])).run_sync("Hi.", session=InMemorySession(id=name))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from contextvars import copy_context
 from typing import Any
 
 import pytest
@@ -44,6 +47,33 @@ def test_an_agent_with_changes_keeps_the_rest() -> None:
     assert agent.but(model=ScriptedModel(["3"]), output=int).run_sync("x").output == 3
     with pytest.raises(TypeError, match="no option 'modle'; did you mean 'model'"):
         agent.but(modle=1)  # type: ignore[call-arg]
+
+
+def test_an_override_inside_of_another_adds_its_changes() -> None:
+    agent = Agent(ScriptedModel(["real"]), "One.")
+    with agent.override(model=ScriptedModel.repeat("fake")):
+        with agent.override(layers="Two."), agent.override(limits=Limits(steps=1)):
+            result = agent.run_sync("x")
+            assert (result.output, result.composition.system.text) == ("fake", "Two.")
+        result = agent.run_sync("x")
+        assert (result.output, result.composition.system.text) == ("fake", "One.")
+    assert agent.run_sync("x").output == "real"
+
+
+def test_an_overridden_agent_stays_as_long_as_its_override_may_be_looked_up_so_that_no_other_gets_its_place() -> None:
+    class Watched(Agent[None, str]):
+        __slots__ = ("__weakref__",)
+
+    agent = Watched(ScriptedModel(["real"]))
+    seen = weakref.ref(agent)
+    with agent.override(model=ScriptedModel.repeat("fake")):
+        context = copy_context()  # as that of a task that outlives the block
+    del agent
+    gc.collect()
+    assert seen() is not None and context.run(seen().run_sync, "x").output == "fake"  # type: ignore[union-attr]
+    del context
+    gc.collect()
+    assert seen() is None
 
 
 def test_an_override_holds_in_its_block_for_inner_runs_too() -> None:

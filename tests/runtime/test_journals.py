@@ -249,9 +249,9 @@ RESULT = (
         ("[]\n", "line 1: expected an object"),
         ('{"a": 1}\n', "line 1: expected an object with `journal`"),
         (HEAD.replace('"journal":1', '"journal":2'), "newer agentkit"),
-        (HEAD.replace('"run_id":"r",', ""), "line 1: KeyError"),
+        (HEAD.replace('"run_id":"r",', ""), "line 1: .* is missing"),
         (HEAD + "nonsense\n", "line 2: not JSON"),
-        (HEAD + '{"effect": "Sing", "answer": 1}\n', "line 2: KeyError"),
+        (HEAD + '{"effect": "Sing", "answer": 1}\n', "line 2: TypeError: effect: expected one of Begin, "),
         (HEAD + '{"effect": "CallModel", "answer": {"message": 5}}\n', "line 2: ValidationError"),
         (HEAD + '{"effect": "CallTools", "answer": 7}\n', "line 2: TypeError"),
         (HEAD.replace('"run_id":"r"', '"run_id":["r"]'), "line 1: TypeError: expected text, got list"),
@@ -335,6 +335,20 @@ def test_decisions_given_by_id_answer_the_calls_that_wait_and_later_calls_wait_a
     assert accounts.paid == ["1", "2"]
 
 
+def test_calls_of_one_reply_wait_on_together_where_only_some_are_decided() -> None:
+    accounts, pair = Accounts(), calling(("pay", {"amount": 1}, "one"), ("pay", {"amount": 2}, "two"))
+    agent, ids = Agent(ScriptedModel([pair, "paid both"]), tools=accounts.tools()), ["one", "two"]
+    with pytest.raises(Paused) as paused:
+        agent.run_sync("go")
+    journal = paused.value.journal
+    for some in ids:  # nobody may believe that the other one was kept
+        with pytest.raises(Paused) as paused:
+            agent.resume_sync(journal, approve={some: True})
+        journal = paused.value.journal
+        assert ([call.id for call in paused.value.calls], accounts.paid) == (ids, [])
+    assert agent.resume_sync(journal, approve=dict.fromkeys(ids, True)).output == "paid both"
+
+
 def test_a_listener_that_fails_when_a_call_is_denied_loses_no_result() -> None:
     def fails(event: object) -> None:
         if isinstance(event, ToolFinished):
@@ -357,3 +371,51 @@ def test_at_a_limit_a_typed_answer_is_none_and_text_is_what_there_was() -> None:
     assert text.run_sync("go").output == "I look."
     found = typed.run_sync("go")
     assert (found.output, found.limit is not None, found.finish_reason) == (None, True, "limit")
+
+
+UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ada", "then": {1, 2}})
+"""What a prompt may be given, and JSON cannot hold."""
+
+
+def test_a_journal_that_json_cannot_hold_says_what_is_at_fault_and_leaves_its_file_free(tmp_path: Path) -> None:
+    agent, file = Agent(ScriptedModel(["Hello.", "Hello."])), tmp_path / "journal"
+    with pytest.raises(JournalError, match=r"row: a object has none; .*then: a set has none") as caught:
+        agent.run_sync(UNSTORABLE, journal=file)
+    assert agent.run_sync("Hi.", journal=file).output == "Hello."  # while the error is still there
+    assert Journal.read(file).run_id != caught.value.journal.run_id
+    result = agent.run_sync(UNSTORABLE)
+    with pytest.raises(JournalError, match=r"the context of the run cannot be stored as JSON: .*row: a object"):
+        result.journal.dumps()
+
+
+def test_an_error_goes_to_another_process_also_where_json_cannot_hold_its_journal() -> None:
+    agent = Agent(ScriptedModel([OSError(5, "gone"), "Hello."]), memory=lambda query: [])
+    with pytest.raises(OSError, match="gone") as caught:
+        agent.run_sync(UNSTORABLE)
+    arrived = pickle.loads(pickle.dumps(caught.value))
+    assert (str(arrived), arrived.messages, arrived.usage) == (str(caught.value), caught.value.messages, Usage())  # type: ignore[attr-defined]
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"left behind in its process, as the context .*row: a object has none"):
+            agent.resume_sync(arrived.journal)
+        arrived = pickle.loads(pickle.dumps(arrived))
+    assert agent.resume_sync(caught.value.journal).output == "Hello."  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("text", [None, 7, Path("run.jsonl"), "run.jsonl", b"run.jsonl"])
+def test_what_is_no_text_of_a_journal_is_told_how_a_file_is_read(text: Any) -> None:
+    with pytest.raises(JournalError, match=r"expected its text, as `dumps` writes it, got .*Journal\.read\(path\)"):
+        Journal.loads(text)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    for wrong in (tmp_path, Path("/dev/null")):
+        with pytest.raises(OSError, match=str(wrong)):
+            Agent(ScriptedModel(["Hello."])).resume_sync(wrong)
+        with pytest.raises(OSError, match=str(wrong)):
+            Agent(ScriptedModel(["Hello."])).run_sync("Hi.", journal=wrong)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_formats_that_there_never_were_are_refused(number: int) -> None:
+    with pytest.raises(JournalError, match=f"line 1: there is no format {number}"):
+        Journal.loads(HEAD.replace('"journal":1', f'"journal":{number}'))

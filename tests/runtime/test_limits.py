@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from agentkit import (
     Agent,
     Composition,
+    Document,
     InMemorySession,
     Layers,
     LimitExceeded,
@@ -22,7 +24,7 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Example, ExamplesPrompt
-from tests.runtime.scripts import Never, calling, roles, valid
+from tests.runtime.scripts import Forgetful, Never, calling, roles, valid
 
 
 async def echo(text: str = "") -> str:
@@ -202,6 +204,37 @@ def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits,
     assert result.limit is not None and result.limit.limit == name
     assert tuple(session.conversation) == result.messages and valid(result.messages)
     assert result.usage.input_tokens >= 10 and result.journal is not None
+
+
+@pytest.mark.parametrize("output", [str, int])
+def test_a_limit_that_is_reached_before_anything_is_sent_is_returned_too(output: type) -> None:
+    def hangs(query: str) -> list[Document]:
+        over.wait(10)
+        return []
+
+    over, session = threading.Event(), InMemorySession()
+    limits = Limits(seconds=0.05, on_limit="return")
+    agent = Agent(ScriptedModel(["Hello."]), "Be brief.", memory=hangs, output=output, limits=limits)
+    result = agent.run_sync("Hi.", session=session)
+    over.set()
+    assert result.limit is not None and result.limit.limit == "seconds"
+    assert (result.output, result.messages, result.steps) == ("" if output is str else None, (), 0)
+    assert "Be brief." in result.composition.system.text and result.composition.user.text == "Hi."
+    assert agent.resume_sync(result.journal, session=session, memory=None, limits=Limits(repairs=0), output=str).output
+
+
+def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
+    async def linger() -> str:
+        """Wait."""
+        await asyncio.Event().wait()
+        return ""
+
+    limits, session = Limits(seconds=0.05, on_limit="return"), Forgetful(good=1)
+    agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=limits)
+    with pytest.raises(LimitExceeded) as caught:
+        agent.run_sync("go", session=session)
+    assert roles(caught.value.messages) == "user assistant tool tool"
+    assert any("could not be kept: OSError: the disk is gone" in note for note in caught.value.__notes__)
 
 
 def test_a_tool_that_fails_several_times_in_a_row_is_taken_away_also_from_a_run_that_goes_on() -> None:

@@ -26,7 +26,9 @@ from agentkit import (
     RunFinished,
     ScriptedModel,
     TextDelta,
+    ToolContext,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     tool,
 )
@@ -35,6 +37,10 @@ from agentkit.testing import controlled_time
 from tests.runtime.scripts import calling, roles, valid
 
 MANY = 100_000
+
+
+class Stop(BaseException):
+    """What an engine for durable execution controls its flow with."""
 
 
 async def echo(text: str = "") -> str:
@@ -261,3 +267,37 @@ def test_a_listener_may_return_something_to_await_for_some_events_only() -> None
 
     scripted().run_sync("x", on_event=listen)
     assert kinds(mixed) == kinds(plain)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Stop])
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("errors", ["raise", "report"])
+def test_a_listener_that_ends_the_program_while_a_tool_tells_how_far_it_is_ends_the_run(
+    error: type[BaseException], is_async: bool, errors: Any
+) -> None:
+    @tool
+    def count(context: ToolContext[None]) -> str:
+        """Count."""
+        context.progress("half")
+        return "1 2"
+
+    @tool
+    async def sing(context: ToolContext[None]) -> str:
+        """Sing."""
+        await asyncio.sleep(0)
+        context.progress("half")
+        return "la"
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ToolProgress):
+            raise error("now")
+
+    async def hear_later(event: Event) -> None:
+        await asyncio.sleep(0)
+        hear(event)
+
+    agent = Agent(ScriptedModel([calling("sing", "count", "sing"), "done"]), tools=[count, sing])
+    with pytest.raises(error, match="now") as caught:
+        agent.run_sync("go", on_event=hear_later if is_async else hear, on_event_error=errors)
+    result = agent.resume_sync(caught.value.journal)  # type: ignore[attr-defined]
+    assert result.output == "done" and valid(result.messages)

@@ -13,6 +13,7 @@ import pytest
 
 from agentkit import (
     Agent,
+    AgentError,
     Approved,
     Composition,
     Denied,
@@ -24,11 +25,12 @@ from agentkit import (
     Paused,
     Reply,
     ScriptedModel,
+    ToolCall,
     ToolContext,
     Usage,
     tool,
 )
-from agentkit.errors import ApprovalError, JournalError
+from agentkit.errors import ApprovalError, JournalError, OutputError, SessionBusy
 from agentkit.memory import Memory, StoreError
 from agentkit.tools import Tool
 from tests.runtime.scripts import calling, roles, valid
@@ -420,9 +422,9 @@ HEAD = pause(firm(World(), "Ada")).journal.dumps().splitlines(keepends=True)[0]
         ('{"call":"c1","line":"call"}', "line 2: expected an object with `journal`"),
         ('{"call":"c1","line":7}', "line 2: TypeError"),
         ('{"call":["c1"],"line":{"journal":1}}', "line 2: TypeError: expected text, got list"),
-        ('{"call":"c1"}', "line 2: KeyError"),
+        ('{"call":"c1"}', "line 2: .* is missing"),
         ('{"call":"c1","line":{"journal":2}}', "newer agentkit"),
-        ('{"call":"c1","line":{"journal":1}}', "line 2: KeyError"),
+        ('{"call":"c1","line":{"journal":1}}', "line 2: .* is missing"),
         ('{"call":"c","line":' * 200 + HEAD.strip() + "}" * 200, "line 2: expected an object|inside of each other"),
     ],
 )
@@ -606,3 +608,26 @@ def test_a_session_that_is_deleted_during_a_pause_ends_the_run_typed_before_anyt
             with pytest.raises((StoreError, JournalError)):
                 firm(world, "Ada").resume_sync(paused.journal, session=opened, approve={"c1/b": True})
     assert world.paid == []
+
+
+class Closed(AgentError):
+    """An error of a program of its own, which takes other arguments than a message."""
+
+    def __init__(self, office: str, *, until: int) -> None:
+        super().__init__(f"{office} is closed until {until}")
+        self.until = until
+
+
+@pytest.mark.parametrize("error", [Closed("the bank", until=9), SessionBusy("s"), OutputError("int", "x", "no number")])
+def test_what_an_approver_raises_about_a_call_of_an_inner_agent_stays_what_it_is(error: AgentError) -> None:
+    def approve(call: ToolCall) -> bool:
+        raise error
+
+    said = str(error)
+    with pytest.raises(type(error)) as caught:
+        firm(World(), "Ada").run_sync("go", approve=approve)
+    assert str(caught.value) == f"clerk (c1): {said}"
+    assert caught.value.journal.agent == "boss"
+    arrived = pickle.loads(pickle.dumps(caught.value))
+    assert (type(arrived), str(arrived)) == (type(error), str(caught.value))
+    assert getattr(arrived, "until", 9) == 9 and getattr(arrived, "text", "x") == "x"

@@ -99,6 +99,33 @@ def test_the_error_of_a_tool_reaches_the_model_and_the_run_continues() -> None:
     assert left.status == "error"
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
+    error: type[BaseException], waits: bool
+) -> None:
+    async def leave() -> str:
+        await asyncio.sleep(0.01 if waits else 0)
+        if is_new:
+            raise error("now")
+        return "stayed"
+
+    async def linger() -> str:
+        await asyncio.sleep(0 if waits else 0.01)
+        return "here"
+
+    is_new, session = True, InMemorySession()
+    model = ScriptedModel([calling("linger", "leave", "linger"), "done"])
+    agent = Agent(model, tools=[leave, linger])
+    with pytest.raises(error, match="now") as caught:
+        agent.run_sync("go", session=session)
+    is_new, journal = False, caught.value.journal  # type: ignore[attr-defined]
+    assert [result.name for result in journal.tool_results] == ["linger"] * 2 * waits
+    result = agent.resume_sync(journal, session=session)
+    assert tuple(session.conversation) == result.messages and valid(result.messages)
+    assert [message.text for message in result.messages if message.role == "tool"] == ["here", "stayed", "here"]
+
+
 def test_a_tool_that_takes_too_long_is_ended() -> None:
     @tool(timeout=0.01)
     async def linger() -> str:

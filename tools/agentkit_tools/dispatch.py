@@ -132,11 +132,18 @@ async def _beside(first: Awaitable[ToolResult], others: Sequence[Coroutine[Any, 
 
 
 async def _watched(work: Coroutine[Any, Any, T], raised: list[BaseException], around: asyncio.Task[Any] | None) -> T:
-    """Await a call; note what ends the run first, and cancel the task around."""
+    """Await a call; note what ends the run first, and cancel the task around, which raises it.
+
+    This task does not: asyncio throws some exceptions out of its loop at once, before the run could end in order.
+    """
     try:
         return await work
     except BaseException as error:
-        if ends_run(error) and not raised and around is not None:
+        if not ends_run(error) or around is None:
+            raise
+        if not raised:
             raised.append(error)
             around.cancel()
-        raise
+        if isinstance(error, GeneratorExit):
+            raise
+        raise asyncio.CancelledError from error

@@ -128,7 +128,16 @@ def _read(data: Any) -> ReadOnlyDict:
 
 
 def _write(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: to_json(value) for name, value in data.items()}
+    written: dict[str, Any] = {}
+    problems: list[tuple[str, str]] = []
+    for name, value in data.items():
+        try:
+            written[name] = to_json(value)
+        except ContextError as error:
+            problems += [(name, what) for _, what in error.problems]
+    if problems:
+        raise ContextError("JSON form", problems)
+    return written
 
 
 class _AsJson:
