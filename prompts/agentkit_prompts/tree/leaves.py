@@ -40,7 +40,7 @@ _BULLET = (
     r"(?!(?![\u115f\u1160\u3164\uffa0])[\w.*\u200b-])"
 )
 """What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
-_SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
+_SLOT = re.compile(r"\{\{[-+]?\s*\w[^{}]*\}\}|\{%[-+]?\s*\w[^{}]*%\}")
 FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
 """A field of `str.format`, as other frameworks write the variables of a prompt; braces of code and JSON hold more."""
 

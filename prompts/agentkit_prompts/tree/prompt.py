@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from agentkit_prompts.context.nonces import nonce_of
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
@@ -236,7 +235,7 @@ class BasePrompt(Declared, ABC):
         """Return what it rendered inside its fence; without one, so that nothing untrusted in it writes a nonce."""
         if self.fence and rendered.text:
             return fenced(rendered, ctx)
-        return rendered if ctx.session_key is None else without_forged_nonce(rendered, nonce_of(ctx.session_key))
+        return rendered if ctx.nonce is None else without_forged_nonce(rendered, ctx.nonce)
 
     def rendered_as(self, kind: type[BasePrompt], ctx: PromptContext) -> Rendered:
         """Render as `kind`, a class of this prompt, does: what a `format_2_*` method of that class shows.
@@ -287,9 +286,9 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
 
 def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     """Put a rendering between two lines whose nonce it does not contain."""
-    if not ctx.session_key:
+    nonce = ctx.nonce
+    if nonce is None:
         raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
-    nonce = nonce_of(ctx.session_key)
     inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
     return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
 
@@ -343,6 +342,8 @@ def _complete(kind: type[BasePrompt]) -> None:
 
     for way in (render, format_2_str, format_2_multimodal):
         if way.__name__ not in defined:
+            way.__doc__ = getattr(BasePrompt, way.__name__).__doc__
+            way.__module__, way.__qualname__ = kind.__module__, f"{kind.__qualname__}.{way.__name__}"
             setattr(kind, way.__name__, way)
 
 
