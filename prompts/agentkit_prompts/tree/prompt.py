@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -21,10 +19,11 @@ from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, sim
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.templates.line_heads import LineHeads
-from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
-from agentkit_prompts.templates.spans import Segment, broken_at
+from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.budget import Size
+from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import Declared
 
 __all__ = ["BasePrompt", "Volatility"]
@@ -282,32 +281,6 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
         return height, count
 
     measure(path, prompt, ())
-
-
-def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put a rendering between two lines whose nonce it does not contain."""
-    nonce = ctx.nonce
-    if nonce is None:
-        raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
-    inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
-    return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
-
-
-def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
-    """Return a rendering in which the nonce stands in text of the developer only: two values may form it together."""
-    if nonce not in rendered.text:
-        return rendered
-    segments = list(rendered.segments())
-    texts = [segment.text for segment in segments]
-    starts = [0, *accumulate(map(len, texts))]
-    places = [found.start() for found in re.finditer(f"(?={nonce})", "".join(texts))]
-
-    def is_trusted(at: int) -> bool:
-        number = bisect_right(starts, at) - 1
-        return segments[number].trust == "trusted" and at + len(nonce) <= starts[number + 1]
-
-    cuts = [at + 1 for at in places if not is_trusted(at)]
-    return FromSegments(broken_at(segments, texts, cuts)) if cuts else rendered
 
 
 def _hint(name: str, known: frozenset[str]) -> str:
