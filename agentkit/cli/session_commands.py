@@ -62,7 +62,8 @@ def list_sessions(
         Console(highlight=False).print(table)
     else:
         whose = "without a user" if user is None else f"of the user {user}"
-        others = "--user NAME shows those of a user" + (", --agent those of an agent" if agent is None else "")
+        others = f"--user NAME shows those of {'a' if user is None else 'another'} user"
+        others += ", --agent those of an agent" if agent is None else ""
         note(f"no conversation {whose} is stored; {others}")
 
 

@@ -129,15 +129,15 @@ def run_loop(
     begun: Beginning = yield Begin(run_id, goes_on)
     if begun.conversation is not ctx.conversation:
         ctx = ctx.evolve(conversation=begun.conversation)
-    messages = begun.done
-    answer = Reply(messages[-1]) if messages and _is_answer(messages[-1]) else None
-    repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+    messages, repairs, step = begun.done, 0, 0
     read: tuple[Output, Message | None] | None = None
-    if answer is not None:
-        read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
-    if goes_on and read is not None and read[1] is None:
-        raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
     if messages:
+        repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+        if _is_answer(messages[-1]):
+            answer = Reply(messages[-1])
+            read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
+        if goes_on and read is not None and read[1] is None:
+            raise NothingToContinue("the last message of the conversation is an answer: give the run an input")
         if not goes_on and messages[0] != ctx.user_input.message:
             raise RunIdReused(run_id)
         ctx = ctx.evolve(

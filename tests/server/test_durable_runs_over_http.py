@@ -62,11 +62,11 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
     return dict(now)
 
 
-def assert_counted(client: Client, records: DurableRecords, run: str) -> None:
-    """Check that all that the only run of a tenant used so far is counted once, and is waited for no more."""
+def assert_counted(client: Client, records: DurableRecords, run: str, runs: int) -> None:
+    """Check that all that a run of a tenant used so far is counted once, and is waited for no more."""
     end = time.monotonic() + WAIT
-    wanted = records.get("acme", run).usage
-    while client.server.runs.live or [usage for _, usage in records.usage("acme").values()] != [wanted]:
+    wanted = runs, records.get("acme", run).usage
+    while client.server.runs.live or [*records.usage("acme").values()] != [wanted]:
         assert time.monotonic() < end, (client.server.runs.live, records.usage("acme"), wanted)
         time.sleep(0.05)
 
@@ -153,11 +153,11 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert client.get("/runs", other).json()["runs"] == []
         unknown = client.post(f"/runs/{run}/decisions", {"decisions": {"x": {"approve": True}}}, acme)
         assert (unknown.status_code, unknown.json()["error"]["code"]) == (422, "unknown_call")
-        assert_counted(client, records, run)  # what waits is counted until then
+        assert_counted(client, records, run, 1)  # what waits is counted until then; the run is that of the request
         decided = client.post(f"/runs/{run}/decisions", {"decisions": {"a": {"approve": True}}}, acme)
         assert decided.status_code == 200
         ended = until(client, run, acme, "finished")
-        assert_counted(client, records, run)
+        assert_counted(client, records, run, 2)
         assert (ended["output"], ended["finish_reason"]) == ("pay 3 after 0", "stop")
         later = client.events(f"/runs/{run}/events", acme, headers={"Last-Event-ID": seen[2]["id"]})
         assert [one["event"] for one in later] == [

@@ -137,6 +137,23 @@ def test_a_run_waits_for_decisions_about_all_its_calls_and_goes_on() -> None:
         assert ids == sorted(set(ids))
 
 
+def test_a_run_is_counted_once_however_often_it_waits() -> None:
+    with served(cashier(wants(ONE), wants(TWO), "Done.", wants(ONE))) as client:
+
+        def counted() -> list[int]:
+            return [day["runs"] for day in client.get("/usage").json()["days"]]
+
+        run = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        for call in ("c1", "c2"):
+            assert ended(client, run)["status"] == "waiting" and counted() == [0]
+            client.post(f"/runs/{run}/decisions", {"decisions": {call: {"approve": True}}})
+        assert ended(client, run)["status"] == "finished" and until(lambda: counted() == [1])
+        left = client.post("/runs", {"agent": "cashier", "input": "Pay."}).json()["id"]
+        assert ended(client, left)["status"] == "waiting" and counted() == [1]
+        client.post(f"/runs/{left}/cancel", {})
+        assert until(lambda: counted() == [2])
+
+
 NO_DECISIONS: list[Any] = [
     {"approve": "yes"},
     {"approve": 1},

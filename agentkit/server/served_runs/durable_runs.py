@@ -165,6 +165,8 @@ class DurableRuns:
         if not await self._is_durable(record):
             return await self._of_requests.cancel(record)
         await self._runs.handle(record.id).cancel()
+        if record.status == "waiting":
+            self._watch(record, record.usage)
         until = time.monotonic() + _SECONDS_CANCELLED
         while (now := await self._record(record)).status not in ENDED and time.monotonic() < until:
             await asyncio.sleep(_MIN_WAIT)
@@ -238,13 +240,14 @@ class DurableRuns:
         if not live:
             return
         try:
-            for run_id in await in_thread(partial(self._runs.store.outcomes, [*live])):
+            for run_id, outcome in (await in_thread(partial(self._runs.store.outcomes, [*live]))).items():
                 usage = NO_USAGE
                 with suppress(RunNotFound):  # it was deleted as soon as it had ended
                     usage = (await in_thread(partial(self._records.durable_journal, run_id))).usage
                 if self._live[run_id] is live[run_id]:  # nobody had it go on meanwhile
                     del self._live[run_id]
-                    self._limits.used(live[run_id].tenant, usage_since(live[run_id].counted, usage))
+                    used = usage_since(live[run_id].counted, usage)
+                    self._limits.used(live[run_id].tenant, used, has_ended=outcome["state"] != "paused")
         except Exception:
             _log.exception("what %d runs used could not be counted", len(live))
 

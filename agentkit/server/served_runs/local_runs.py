@@ -152,6 +152,7 @@ class LocalRuns:
                     event = RunEvent(await self._last_event(record) + 1, "run_cancelled", {})
                     await in_thread(partial(self._store.add_events, *place, [event]))
                     await in_thread(partial(self._store.put, record))
+                    self._limits.used(record.tenant, NO_USAGE)  # the run; what it used is counted
                 return record
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
@@ -234,7 +235,8 @@ class LocalRuns:
         while not keeping.done():
             with suppress(asyncio.CancelledError):  # what is known must be kept, whoever is impatient
                 await asyncio.shield(keeping)
-        self._limits.used(live.record.tenant, usage_since(before, live.record.usage))
+        usage = usage_since(before, live.record.usage)
+        self._limits.used(live.record.tenant, usage, has_ended=live.record.status in ENDED)
         self._release(live, of_session(live.record))
         self._live.pop(live.place, None)
         live.wake()

@@ -136,14 +136,14 @@ class TenantLimits:
             f"the tenant {caller.tenant!r} has used {what} of today (UTC)", code="insufficient_quota", retry_after=left
         )
 
-    def used(self, tenant: str, usage: Usage) -> None:
-        """Count what a run of a tenant used; it is written soon, by a thread."""
+    def used(self, tenant: str, usage: Usage, *, has_ended: bool = True) -> None:
+        """Count what a run of a tenant used, and the run once it has ended; it is written soon, by a thread."""
         day = today()
         known = self._used.get(tenant)
         if known is not None and known[0] == day:
             self._used[tenant] = (day, known[1] + usage)
         runs, sum_ = self._unwritten.get((tenant, day), (0, NO_USAGE))
-        self._unwritten[tenant, day] = runs + 1, sum_ + usage
+        self._unwritten[tenant, day] = runs + has_ended, sum_ + usage
         if self._writing is None or self._writing.done():
             self._writing = asyncio.get_running_loop().create_task(self._write())
 

@@ -53,7 +53,7 @@ class Turns:
             raise
         finally:
             if turn.journal is not None:  # it has begun
-                self._limits.used(caller.tenant, turn.usage)
+                self._limits.used(caller.tenant, turn.usage, has_ended=turn.has_ended)
             if turn.journal is not None and turn.is_kept:
                 self._unkept.append(turn)
                 if self._keeping is None or self._keeping.done():

@@ -22,7 +22,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import public_error
 from agentkit.server.served_runs.event_form import answer_form, output_form
-from agentkit.server.served_runs.run_records import RunRecord, WaitingCall, usage_since
+from agentkit.server.served_runs.run_records import ENDED, RunRecord, WaitingCall, usage_since
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict
 from agentkit.server.turns.client_tools import ClientTool, approver, calls_of, own_ids, with_client_tools
@@ -218,6 +218,11 @@ class Turn:
         whole.session = None
         whole.context = journal.context.evolve(user_input=asked, conversation=Conversation(self.messages))
         return whole
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run has ended: it neither waits for a person nor for the next server."""
+        return self._ended.get("status") in ENDED
 
     @property
     def usage(self) -> Usage:

@@ -143,6 +143,10 @@ class UserInput:
         additional_kwargs: Mapping[str, Any] = NO_DATA,
         **others: Unpack[_AdditionalInfo],
     ) -> None:
+        if type(input) is str and additional_kwargs is NO_DATA and not others:  # as most are
+            _put(self, "input", input)
+            _put(self, "additional_kwargs", NO_DATA)
+            return
         problems: Problems = []
         made = input if type(input) is str else read_parts(input, "input", problems)
         kwargs = read_data(additional_kwargs, "additional_kwargs", problems)
@@ -311,8 +315,7 @@ class PromptContext(_WithNonce):
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
-            values = {name: getattr(self, name) for name in CONTEXT_FIELDS if name in CONTEXT_NAMES}
-            view = MappingProxyType(values | {"additional_kwargs": self.user_input.additional_kwargs})
+            view = MappingProxyType(dict(zip(_SEEN, _seen(self), strict=True)))
             _put(self, "_derived", view)
         return view
 
@@ -394,3 +397,5 @@ _SESSION_KEY = _PLACES["session_key"]
 _DEFAULTS = tuple([NO_DATA if item.name == "extra" else item.default for item in fields(PromptContext)])
 _SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
 _values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)
+_SEEN = [*[name for name in CONTEXT_FIELDS if name in CONTEXT_NAMES], "additional_kwargs"]
+_seen: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*_SEEN[:-1], "user_input.additional_kwargs")

@@ -171,7 +171,8 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
             if id(node) not in seen:
                 seen[id(node)] = node
                 yield node
-                waiting.extend(value for _, value in _below(node))
+                is_schema = isinstance(node.get("type"), str)
+                waiting += [value for key, value in node.items() if not (is_schema and key in _NO_SCHEMAS)]
         elif isinstance(node, list | tuple):
             waiting.extend(node)
 

@@ -10,7 +10,7 @@ covered.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from agentkit_prompts.templates.rendered import FromSegments, Rendered
@@ -47,30 +47,26 @@ class LineHeads:
         per_item: How many heads one item has.
     """
 
-    __slots__ = ("_begins", "_per_item", "_sign", "_words", "lists")
+    __slots__ = ("_begins", "_per_item", "_sign", "lists")
 
     def __init__(self, *words: str, pattern: str = "", sign: str = "", lists: str = "", per_item: int = 1) -> None:
         self._sign = sign
         self.lists = lists
         self._per_item = per_item
         form = pattern.replace(" ", _SPACE) or f"((?:{'|'.join(words)}){_SPACE}{_COLON})"
-        self._words = tuple(words) if not pattern else ()
         self._begins = re.compile(f"{_SPACE}{form}", re.IGNORECASE if words else 0).match
-
-    def may_be_in(self, text: str) -> bool:
-        """Whether it is worth looking: decided at a glance."""
-        if not self._words:
-            return True
-        folded = text.casefold()
-        return any(word in folded for word in self._words)
 
     def count(self, text: str) -> int:
         """Return how many heads there are in `text`."""
         return sum(map(bool, map(self._begins, text.splitlines())))
 
+    def begin_any(self, lines: Iterable[str]) -> bool:
+        """Whether one of these lines begins with a head."""
+        return any(map(self._begins, lines))
+
     def broken(self, text: str) -> str:
         """Return untrusted text with every head in it broken."""
-        if not self.may_be_in(text):
+        if not self.begin_any(text.splitlines()):
             return text
         return insert_breaks(text, [start + 1 for start, _ in self._places(text)])
 

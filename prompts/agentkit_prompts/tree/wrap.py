@@ -68,11 +68,11 @@ class WrapPrompt(BasePrompt):
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the wrapped prompts, then the template around them."""
         children: list[Rendered] = []
-        for path, prompt in self.children:
+        for index, prompt in enumerate(self.wrapped_prompts):
             try:
                 children.append(prompt.rendered(ctx))
             except PromptError as error:
-                raise error.at(path) from error.__cause__
+                raise error.at(f"wrapped_prompts[{index}]") from error.__cause__
         return self.render_around(ctx, children)
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:

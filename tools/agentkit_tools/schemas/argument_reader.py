@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
 from agentkit_prompts.schemas.property_names import original_names, with_original_names
-from agentkit_prompts.schemas.steps import StepsExceeded, bounded, within
+from agentkit_prompts.schemas.steps import StepsExceeded, bounded, nodes, within
 from agentkit_tools.schemas.validation_cost import (
     ValidationCost,
     has_own_code,
@@ -82,12 +82,12 @@ def named_reader(reader: ArgumentReader, parameters: Mapping[str, Any]) -> Argum
 
 def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
     """Return what reads with pydantic: `validate` is its validator of JSON text, `schema` what that was made from."""
-    cost = validation_cost(schema)
+    cost, parts = validation_cost(schema), [*nodes(schema)]
     max_chars, max_values = _QUICK_CHARS, _MAX_VALUES
-    if hashes_numbers(schema):
+    if hashes_numbers(parts):
         max_chars, max_values = _MAX_HASHED, _MAX_HASHED
-    required = most_required(schema)
-    max_chars = -1 if has_own_code(schema) else max_chars // cost.looks // max(1, required // 4)
+    required = most_required(parts)
+    max_chars = -1 if has_own_code(parts) else max_chars // cost.looks // max(1, required // 4)
     if cost.is_linear and cost.looks <= _MAX_LOOKS:
         return ArgumentReader(validate, max_chars, partial(_where_few, max_values // cost.looks, validate, required))
     at_once = validate if cost.is_linear else partial(_where_cheap, validate, cost)

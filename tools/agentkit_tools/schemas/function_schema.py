@@ -47,6 +47,21 @@ class PlainSchema(GenerateJsonSchema):
     def sort(self, value: Any, parent_key: str | None = None) -> Any:
         return value  # as it is generated: types first, and the same every time
 
+    def build_schema_type_to_method(self) -> dict[Any, Any]:
+        return _Methods(self)
+
+
+class _Methods(dict[Any, Any]):
+    """The method of each kind of schema, looked up when there is one of it: pydantic looks for all sixty each time."""
+
+    def __init__(self, generator: GenerateJsonSchema) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __missing__(self, kind: str) -> Any:
+        method = self[kind] = getattr(self._generator, f"{kind.replace('-', '_')}_schema")
+        return method
+
 
 class _Field:
     """One property of the arguments."""

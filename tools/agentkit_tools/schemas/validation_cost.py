@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic_core import CoreSchema, from_json
-
-from agentkit_prompts.schemas.steps import nodes
 
 __all__ = ["ValidationCost", "has_own_code", "hashes_numbers", "most_required", "validation_cost"]
 
@@ -82,16 +80,24 @@ def _of_schema(node: dict[str, Any], known: dict[int, tuple[int, int]]) -> tuple
         found = [_alternatives(choice, known) for choice in node["choices"]]
         return sum(looks for looks, _ in found), sum(leading for _, leading in found)
     skipped = ("metadata", "serialization", "default") if isinstance(kind, str) else ()
-    return _largest([_alternatives(value, known) for key, value in node.items() if key not in skipped])
+    inner = [value for key, value in node.items() if isinstance(value, dict | list | tuple) and key not in skipped]
+    return _largest([_alternatives(value, known) for value in inner])
 
 
 def _largest(found: list[tuple[int, int]]) -> tuple[int, int]:
-    return max((one[0] for one in found), default=1), max((one[1] for one in found), default=0)
+    looks, leading = 1, 0
+    for one in found:
+        looks, leading = max(looks, one[0]), max(leading, one[1])
+    return looks, leading
 
 
-def hashes_numbers(schema: CoreSchema) -> bool:
+Parts: TypeAlias = Sequence[Mapping[str, Any]]
+"""All objects in a core schema."""
+
+
+def hashes_numbers(parts: Parts) -> bool:
     """Return whether members of a set or keys of a dict may be what is hashed like a number: not text, not a choice."""
-    return any(_hashes_numbers(node) for node in nodes(schema) if isinstance(node.get("type"), str))
+    return any(_hashes_numbers(part) for part in parts if isinstance(part.get("type"), str))
 
 
 def _hashes_numbers(node: Mapping[str, Any]) -> bool:
@@ -108,9 +114,9 @@ def _kind(node: Any) -> str:
     return "any" if node is None else str(node.get("type"))
 
 
-def most_required(schema: CoreSchema) -> int:
+def most_required(parts: Parts) -> int:
     """Return how many fields one object must have, at most: pydantic notes each of them that is missing."""
-    return max(map(_required, nodes(schema)), default=0)
+    return max(map(_required, parts), default=0)
 
 
 def _required(node: Mapping[str, Any]) -> int:
@@ -121,9 +127,9 @@ def _required(node: Mapping[str, Any]) -> int:
     return sum([one.get("required", True) and one["schema"].get("type") != "default" for one in listed])
 
 
-def has_own_code(schema: CoreSchema) -> bool:
+def has_own_code(parts: Parts) -> bool:
     """Return whether validating runs functions that are not pydantic's, which may take any time."""
-    return any(map(_runs_own_code, nodes(schema)))
+    return any(map(_runs_own_code, parts))
 
 
 def _runs_own_code(node: Mapping[str, Any]) -> bool:

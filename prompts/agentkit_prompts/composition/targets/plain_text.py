@@ -65,8 +65,10 @@ def _pieces(section: Section) -> list[str]:
 def _without_roles(rendered: Rendered) -> str:
     """Return the plain text with the roles and tool calls broken that untrusted text forms."""
     text = rendered.plain
-    is_call = "[" in text and CALL.count(text) > 0
-    if rendered.is_trusted or not (is_call or (MESSAGE.may_be_in(text) and MESSAGE.count(text))):
+    if rendered.is_trusted:
+        return text
+    lines = text.splitlines()
+    if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
     segments = CALL.broken_in(MESSAGE.broken_in(list(rendered.segments())))
     return "".join([segment.text if segment.media is None else segment.media.alt for segment in segments])
