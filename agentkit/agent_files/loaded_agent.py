@@ -220,7 +220,7 @@ class _Building:
         file = read_yaml(self._path, self._problems)
         spec = None if file is None else file.validated(AgentFile, self._problems)
         if file is not None and spec is None:
-            spec = file.sound_part(AgentFile)  # what is wrong with what it names is said with it
+            spec = file.sound_part(AgentFile)  # what is wrong with what it names is reported with it
         if file is None or spec is None:
             return None
         given: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}

@@ -415,17 +415,17 @@ def _has_no_connection(error: ModelError) -> bool:
 
 def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
     """Return the score of an answer, without its thoughts; of a dialogue with a list of true ones the mean of turns."""
-    answers = tuple([_said(answer) for answer in answers])
+    answers = tuple([_without_thoughts(answer) for answer in answers])
     if is_dialogue and isinstance(gold, list | tuple):
         pairs = list(zip(answers, gold[-1:] if len(answers) == 1 else gold, strict=False))
         return sum(float(score(answer, true)) for answer, true in pairs) / len(answers)
     return float(score(answers[-1], gold))
 
 
-def _said(answer: str) -> str:
+def _without_thoughts(answer: str) -> str:
     """Return an answer without the thoughts in front of it; as it is where there are none."""
-    said = behind_thinking(answer)
-    return answer if said == answer else said.lstrip()
+    found = behind_thinking(answer)
+    return answer if found == answer else found.lstrip()
 
 
 def _first(errors: BaseExceptionGroup[Any]) -> BaseException:

@@ -272,7 +272,7 @@ def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mappin
     return [f"unknown field{'s' if len(wrong) > 1 else ''} {', '.join(shown)}; there are {', '.join(sorted(known))}"]
 
 
-def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[str, str]) -> Callable[[C], C]:
+def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mapping[str, str] = {}) -> Callable[[C], C]:
     """Have a data class refuse fields that it has not with `error`; see `unknown_fields`."""
 
     def changed(cls: C) -> C:

@@ -35,6 +35,6 @@ def exports_of_stub(package: str, file: str) -> tuple[Callable[[str], object], C
         return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *public})
+        return sorted({*vars(sys.modules[package]), *public} - {exports_of_stub.__name__})
 
     return get, names, public

@@ -15,6 +15,7 @@ def test_every_public_name_can_be_had_and_completes(door: str) -> None:
     module = importlib.import_module(door)
     assert module.__all__
     assert set(module.__all__) <= set(dir(module))
+    assert "exports_of_stub" not in dir(module)
     assert [name for name in module.__all__ if getattr(module, name, None) is None] == []
 
 

@@ -25,7 +25,7 @@ _SKIPPED = re.compile(r"[\s;,]*+")
 _CLOSING = dict(THOUGHT_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 _MIN_OPENING = 5
-"""Characters of what opens a call by which its beginning is told from other text at the end of a reply."""
+"""Characters of what opens a call by which its beginning differs from other text at the end of a reply."""
 _MAX_OPENINGS = 20
 """Places where a call is opened and not read of which each is looked at, as each may take the whole reply."""
 

@@ -204,8 +204,8 @@ def _explanation(error: Any) -> tuple[str, str]:
     code = str(getattr(error, "code", None) or "")
     found = error_in({"error": body} if isinstance(body, dict) and "error" not in body else body)
     if found is not None:
-        nothing_said = isinstance(body, dict) and not body
-        return found.code or code, "no explanation" if nothing_said else found.explanation
+        is_silent = isinstance(body, dict) and not body
+        return found.code or code, "no explanation" if is_silent else found.explanation
     if isinstance(body, str) and body.strip():
         return code, " ".join(body.split())
     if body:

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, model_validator
 from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freeze
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, brief
 
 __all__ = [
     "Document",
@@ -82,13 +82,15 @@ class _Item:
                 if not isinstance(value, str) or value not in _WORDS[name]:
                     problems.append((name, f"expected {' or '.join(map(repr, _WORDS[name]))}"))
             elif type(value) is not FrozenDict and not (name == "native" and value is None):
-                if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-                    problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
-                    continue
                 try:
-                    object.__setattr__(self, name, freeze(value, json_only=name != "metadata"))
+                    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+                        object.__setattr__(self, name, freeze(value, json_only=name != "metadata"))
+                    else:
+                        problems.append((name, f"expected a mapping of names to values, got {type(value).__name__}"))
                 except ContextError as error:
                     problems += [(name, what) for _, what in error.problems]
+                except Exception as error:  # of the code of a mapping
+                    problems.append((name, f"cannot be read: {type(error).__name__}: {error}"))
         if problems:
             raise ContextError(type(self).__name__, problems)
 
@@ -143,10 +145,10 @@ class Document(_Item):
         _Item.__post_init__(self)
         if self.position is not None and not -_MAX_POSITION <= self.position <= _MAX_POSITION:
             raise ContextError("Document", [("position", f"expected at most {_MAX_POSITION:,}")])
-        if not self.label:
+        if isinstance(self.label, str | None) and not self.label:
             object.__setattr__(self, "label", _label(self))
         elif not isinstance(self.label, str) or "#" not in self.label or not _LABEL.fullmatch(self.label):
-            what = f"expected one line such as 'manual.md#3', without brackets, got {self.label!r:.80}"
+            what = f"expected one line such as 'manual.md#3', without brackets, got {brief(self.label)}"
             raise ContextError("Document", [("label", what)])
 
 

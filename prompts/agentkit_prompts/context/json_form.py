@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -23,6 +23,8 @@ from agentkit_prompts.errors import ContextError
 __all__ = ["Data", "from_json", "strict_json", "to_json"]
 
 _MAX_DEPTH = 100
+_MAX_INT = 10**4000
+"""Longer numbers Python refuses to write as text, and most readers of JSON to read."""
 _TYPE = "$type"
 
 
@@ -55,6 +57,7 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], Callable[[Any], Any], Callable[
     "timedelta": (timedelta, lambda value: [value.days, value.seconds, value.microseconds], lambda of: timedelta(*of)),
     "decimal": (Decimal, str, Decimal),
     "uuid": (UUID, str, UUID),
+    "int": (int, hex, lambda text: int(text, 16)),
     "float": (float, repr, float),
     "part": (
         (Text, Media),
@@ -65,28 +68,60 @@ _FORMS: dict[str, tuple[type | tuple[type, ...], Callable[[Any], Any], Callable[
 """Per name: the types it stands for, how one is written, and how it is read."""
 
 
-def to_json(value: Any, depth: int = 0) -> Any:
+def to_json(value: Any) -> Any:
     """Return `value` as JSON data that `from_json` turns into an equal value.
 
     Raises:
-        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels.
+        ContextError: Something in it has no such form, or it is cyclic or nests deeper than 100 levels. Names every
+            place.
     """
+    try:
+        return _written(value, 0)
+    except ContextError as error:
+        raise ContextError("JSON form", [*_problems(value, "", set())] or error.problems) from None
+
+
+def _problems(value: Any, place: str, seen: set[int], depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield every place that keeps a value from being written; what stands at several is looked at once."""
+    if depth <= _MAX_DEPTH and isinstance(value, Mapping | list | tuple):
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if isinstance(value, Mapping):
+            inside = [(f"{place}.{name}" if place else str(name), item) for name, item in value.items()]
+        else:
+            inside = [(f"{place}[{at}]", item) for at, item in enumerate(value)]
+        for where, item in inside:
+            yield from _problems(item, where, seen, depth + 1)
+        return
+    try:
+        _written(value, depth)
+    except ContextError as error:
+        yield from ((place, what) for _, what in error.problems)
+
+
+def _written(value: Any, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
-        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, int) and -_MAX_INT < value < _MAX_INT:
+        return int(value)
+    if isinstance(value, float) and isfinite(value):
+        return float(value)
     if depth > _MAX_DEPTH:
         raise ContextError("JSON form", [("", f"cyclic, or nests deeper than {_MAX_DEPTH} levels")])
     if isinstance(value, Mapping):
         if _TYPE not in value and all(isinstance(name, str) for name in value):
-            return {name: to_json(item, depth + 1) for name, item in value.items()}
-        pairs = [[to_json(name, depth + 1), to_json(item, depth + 1)] for name, item in value.items()]
+            return {name: _written(item, depth + 1) for name, item in value.items()}
+        pairs = [[_written(name, depth + 1), _written(item, depth + 1)] for name, item in value.items()]
         return {_TYPE: "dict", "value": pairs}
     if isinstance(value, list | tuple):
-        items = [to_json(item, depth + 1) for item in value]
+        items = [_written(item, depth + 1) for item in value]
         return items if isinstance(value, list) else {_TYPE: "tuple", "value": items}
+    if isinstance(value, set | frozenset):
+        items = sorted([_written(item, depth + 1) for item in value], key=repr)
+        return {_TYPE: "set" if isinstance(value, set) else "frozenset", "value": items}
     for name, (types, write, _) in _FORMS.items():
         if isinstance(value, types):
             return {_TYPE: name, "value": write(value)}
@@ -114,6 +149,8 @@ def from_json(data: Any, depth: int = 0) -> Any:
             return {from_json(key, deeper): from_json(item, deeper) for key, item in value}
         if name == "tuple":
             return tuple([from_json(item, deeper) for item in value])
+        if name in ("set", "frozenset"):
+            return (set if name == "set" else frozenset)([from_json(item, deeper) for item in value])
         return _FORMS[name][2](value)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise ValueError(f"{str(name)[:64]!r} is an unknown or damaged JSON form") from error
@@ -128,16 +165,10 @@ def _read(data: Any) -> ReadOnlyDict:
 
 
 def _write(data: Mapping[str, Any]) -> dict[str, Any]:
-    written: dict[str, Any] = {}
-    problems: list[tuple[str, str]] = []
-    for name, value in data.items():
-        try:
-            written[name] = to_json(value)
-        except ContextError as error:
-            problems += [(name, what) for _, what in error.problems]
-    if problems:
-        raise ContextError("JSON form", problems)
-    return written
+    try:
+        return {name: _written(value, 0) for name, value in data.items()}
+    except ContextError as error:
+        raise ContextError("JSON form", [*_problems(data, "", set())] or error.problems) from None
 
 
 class _AsJson:

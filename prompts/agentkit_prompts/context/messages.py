@@ -10,12 +10,13 @@ from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Opaque, Part, Text, no_opaque, opaque_data
-from agentkit_prompts.errors import MessageError
+from agentkit_prompts.errors import MessageError, brief, check_types
 
 __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "Thinking", "ToolCall"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
+_NAME = (str, type(None))
 
 MESSAGE_FORMAT = 2
 """Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
@@ -52,6 +53,9 @@ class Thinking:
 
     It is not content: it goes back to the provider it came from, and chat templates may show
     its `text`.
+
+    Raises:
+        MessageError: Fields have the wrong type; names all of them.
     """
 
     text: str = ""
@@ -68,6 +72,15 @@ class Thinking:
     """The whole block under its provider, where text, signature and redacted are not all of it."""
 
     def __post_init__(self) -> None:
+        check_types(
+            MessageError,
+            "Thinking",
+            text=(self.text, str, "text"),
+            provider=(self.provider, str, "text"),
+            signature=(self.signature, _NAME, "text or None"),
+            redacted=(self.redacted, _NAME, "text or None"),
+            at=(self.at, int, "a whole number"),
+        )
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -80,7 +93,7 @@ class Message:
     an assistant message, `tool_call_id` and `name` to the tool message that answers one of the calls.
 
     Raises:
-        MessageError: The role is unknown, or a field does not belong to the role.
+        MessageError: The role is unknown, a field has the wrong type, or does not belong to the role.
     """
 
     role: Role
@@ -94,7 +107,7 @@ class Message:
     def __post_init__(self) -> None:
         role, content = self.role, self.content
         if not isinstance(role, str) or role not in _ROLES:
-            raise MessageError(f"unknown role {role!r}: expected one of {', '.join(sorted(_ROLES))}")
+            raise MessageError(f"unknown role {brief(role)}: expected one of {', '.join(sorted(_ROLES))}")
         if type(content) is not str:
             if content is None:
                 object.__setattr__(self, "content", "")
@@ -102,10 +115,15 @@ class Message:
                 object.__setattr__(self, "content", str.__str__(content))
             else:
                 object.__setattr__(self, "content", _as_parts(content, role))
-        if self.tool_calls:
-            object.__setattr__(self, "tool_calls", _of_assistant(role, "tool_calls", self.tool_calls, ToolCall))
-        if self.thinking:
-            object.__setattr__(self, "thinking", _of_assistant(role, "thinking", self.thinking, Thinking))
+        calls, thinking = self.tool_calls, self.thinking
+        if type(calls) is not tuple or calls:
+            object.__setattr__(self, "tool_calls", _of_assistant(role, "tool_calls", calls, ToolCall))
+        if type(thinking) is not tuple or thinking:
+            object.__setattr__(self, "thinking", _of_assistant(role, "thinking", thinking, Thinking))
+        name, answers = self.name, self.tool_call_id
+        if (name is not None and type(name) is not str) or (answers is not None and type(answers) is not str):
+            names = {"name": (name, _NAME, "text or None"), "tool_call_id": (answers, _NAME, "text or None")}
+            check_types(MessageError, f"{role} message", **names)
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
         if role == "tool":
@@ -138,7 +156,9 @@ class Message:
 
 
 def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> tuple[object, ...]:
-    if role != "assistant":
+    if not isinstance(given, list | tuple):
+        raise MessageError(f"{name}: expected a list of {kind.__name__}, got {type(given).__name__}")
+    if given and role != "assistant":
         raise MessageError(f"a {role} message cannot carry {name.replace('_', ' ')}: only an assistant message can")
     items = tuple(given)
     for index, item in enumerate(items):

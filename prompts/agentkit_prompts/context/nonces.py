@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from agentkit_prompts.context.conversation import Conversation
@@ -19,7 +18,6 @@ T = TypeVar("T")
 _MAX_DEPTH = 100
 
 
-@lru_cache(maxsize=64)
 def nonce_of(session_key: str) -> str:
     """Return the nonce of a session, 16 hex digits."""
     return hashlib.blake2b(session_key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

@@ -20,7 +20,7 @@ from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, check_types
+from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, brief, check_types
 from agentkit_prompts.regular_files import open_regular
 
 __all__ = [
@@ -119,12 +119,14 @@ def opaque_data(data: object) -> FrozenDict:
     """
     if type(data) is FrozenDict:
         return data
-    if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
-        raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
     try:
-        return FrozenDict(freeze(data))
+        if isinstance(data, Mapping) and all(isinstance(provider, str) for provider in data):
+            return FrozenDict(freeze(data))
     except ContextError:
         raise MessageError("opaque: the data is cyclic or nests too deeply") from None
+    except Exception as error:  # of the code of a mapping
+        raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}") from error
+    raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
@@ -161,6 +163,8 @@ class Text:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise MediaError(f"Text: expected str, got {type(self.text).__name__}")
+        if not isinstance(self.kind, str) or self.kind not in ("text", "refusal"):
+            raise MediaError(f"Text: kind: expected 'text' or 'refusal', got {brief(self.kind)}")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
@@ -174,6 +178,9 @@ class Media:
 
     `source` takes a path, a URL or bytes; a str is a URL when it opens with a scheme (`https://`, `data:`) and a
     path otherwise. `media_type` is guessed from the name where it is not given.
+
+    Raises:
+        MediaError: A field has the wrong type, or the text is no URL.
     """
 
     source: Annotated[Source, _Stored]
@@ -196,6 +203,14 @@ class Media:
             object.__setattr__(self, "source", Url(str(source)))
         elif not isinstance(source, Path | Url | bytes):
             raise MediaError(f"{type(self).__name__}: expected a Path, a Url or bytes, got {type(source).__name__}")
+        if not (isinstance(self.name, str | None) and isinstance(self.media_type, str | None)):
+            wanted = (str, type(None)), "text or None"
+            check_types(
+                MediaError, type(self).__name__, media_type=(self.media_type, *wanted), name=(self.name, *wanted)
+            )
+        if not isinstance(self.kind, str) or self.kind not in _DEFAULT_MIME:
+            expected = ", ".join(_DEFAULT_MIME)
+            raise MediaError(f"{type(self).__name__}: kind: expected one of {expected}, got {brief(self.kind)}")
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 

@@ -181,9 +181,15 @@ class UserInput:
         return self.input
 
 
+class _WithNonce(Derived):
+    __slots__ = ("_nonce",)
+
+    _nonce: str
+
+
 @final
 @dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
-class PromptContext(Derived):
+class PromptContext(_WithNonce):
     """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
 
     Documents, facts, recalled and other messages, examples and tools may be given as mappings of their fields,
@@ -280,7 +286,14 @@ class PromptContext(Derived):
         given = compress(CONTEXT_FIELDS, map(is_not, values, _DEFAULTS))
         self._fill(values, given, problems, _MEDIA_READERS if allow_media is True else _READERS)
 
-    def _fill(self, values: list[Any], given: Iterable[str], problems: Problems, readers: Mapping[str, Reader]) -> None:
+    def _fill(
+        self,
+        values: list[Any],
+        given: Iterable[str],
+        problems: Problems,
+        readers: Mapping[str, Reader],
+        nonce: str | None = None,
+    ) -> None:
         """Put the `values` of all fields, in their order; those that are `given` are read first."""
         given = list(given)
         for name in given:
@@ -289,7 +302,8 @@ class PromptContext(Derived):
         if problems:
             raise ContextError("PromptContext", problems)
         if (key := values[_SESSION_KEY]) is not None:
-            nonce = nonce_of(key)
+            nonce = nonce or nonce_of(key)
+            _put(self, "_nonce", nonce)
             for name in _UNTRUSTED.intersection(given):
                 values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
         for put, value in zip(_SETTERS, values):  # noqa: B905 (`strict` is slow)
@@ -305,6 +319,17 @@ class PromptContext(Derived):
             _put(self, "_derived", view)
         return view
 
+    @property
+    def nonce(self) -> str | None:
+        """The nonce of the fences of the session, which templates cannot read; None without a session key."""
+        if self.session_key is None:
+            return None
+        try:
+            return self._nonce
+        except AttributeError:  # a copy, or one that was stored
+            _put(self, "_nonce", nonce_of(self.session_key))
+            return self._nonce
+
     def evolve(self, *, allow_media: bool = False, **changes: Unpack[_Given]) -> Self:
         """Return a copy with some fields replaced, which are checked. Raises like the class."""
         given: Mapping[str, Any] = changes
@@ -317,7 +342,7 @@ class PromptContext(Derived):
         for name, value in given.items():
             values[_PLACES[name]] = value
         copy = object.__new__(type(self))
-        copy._fill(values, given, [], _READERS)
+        copy._fill(values, given, [], _READERS, self.nonce)
         return copy
 
 

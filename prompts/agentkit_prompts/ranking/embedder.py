@@ -56,7 +56,7 @@ class Vectors:
         except PromptError:
             raise
         except Exception as error:
-            raise PromptError(f"{name}: could not embed {len(missing) + 1} texts: {_said(error)}") from error
+            raise PromptError(f"{name}: could not embed {len(missing) + 1} texts: {_reason(error)}") from error
         *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
         found = {text: known[text] for text in texts if text in known}
         found.update(zip(missing, fresh, strict=True))
@@ -80,7 +80,7 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
             raise TypeError(f"got {type(embedded).__name__}")
         vectors = [[float(value) for value in vector] for vector in embedded]
     except (TypeError, ValueError, OverflowError) as error:
-        raise PromptError(f"{name}: expected a list of vectors of numbers: {_said(error)}") from error
+        raise PromptError(f"{name}: expected a list of vectors of numbers: {_reason(error)}") from error
     if len(vectors) != wanted:
         raise PromptError(f"{name}: returned {len(vectors)} vectors for {wanted} texts; return one per text, in order")
     sizes = {len(vector) for vector in vectors}
@@ -97,7 +97,7 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
     return vectors
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

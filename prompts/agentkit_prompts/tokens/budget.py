@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from agentkit_prompts.errors import PromptError, brief
+from agentkit_prompts.errors import PromptError, brief, refusing_unknown_fields
 
 __all__ = ["Budget", "Cut", "Size"]
 
@@ -20,6 +20,7 @@ take, and returns the text to send.
 _MAX_TOKENS = 2**63
 
 
+@refusing_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Size:
     """How many tokens a prompt may take, and how it gives way. Tokens are those of the chosen counter.
@@ -28,7 +29,7 @@ class Size:
     equal ones in the order they are sent; what is left is shared in proportion to `flex` up to `max`.
 
     Raises:
-        PromptError: The numbers contradict each other, or are not whole numbers.
+        PromptError: The numbers contradict each other, or are not whole numbers; or there is no such field.
     """
 
     min: int = 0
@@ -51,7 +52,7 @@ class Size:
         if not isinstance(self.flex, int | float):
             raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}")
         if not isinstance(self.cut, str) and not callable(self.cut):
-            raise PromptError(f"Size: cut must be a name or a callable, got {self.cut!r}")
+            raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}")
         problems = []
         if self.min < 0 or (self.target is not None and self.target < 0) or (self.max is not None and self.max < 0):
             problems.append("min, target and max must not be negative")
@@ -67,12 +68,13 @@ class Size:
             raise PromptError(f"Size: {'; '.join(problems)}")
 
 
+@refusing_unknown_fields(PromptError)
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How many tokens a composition may have.
 
     Raises:
-        PromptError: The reserve leaves nothing, or something is not a whole number.
+        PromptError: The reserve leaves nothing, something is not a whole number, or there is no such field.
     """
 
     limit: int

@@ -40,7 +40,7 @@ _BULLET = (
     r"(?!(?![\u115f\u1160\u3164\uffa0])[\w.*\u200b-])"
 )
 """What begins a fact: a dash or another sign for an item of a list, with no word right behind it."""
-_SLOT = re.compile(r"\{\{\s*\w[^{}]*\}\}|\{%-?\s*\w[^{}]*%\}")
+_SLOT = re.compile(r"\{\{[-+]?\s*\w[^{}]*\}\}|\{%[-+]?\s*\w[^{}]*%\}")
 FIELD = re.compile(r"(?<![\w{})$\\/`\"'%@#])(?<!% )\{([^\W\d]\w*)\}(?![\w{}/;`\"'])")
 """A field of `str.format`, as other frameworks write the variables of a prompt; braces of code and JSON hold more."""
 
@@ -99,7 +99,7 @@ else:
     Prompts = Annotated[tuple[BasePrompt, ...], BeforeValidator(_prompts)]
 
 
-def _told_apart(ctx: PromptContext) -> PromptContext:
+def _with_own_labels(ctx: PromptContext) -> PromptContext:
     documents = labelled_apart(ctx.documents)
     return ctx if documents is ctx.documents else ctx.evolve(documents=documents)
 
@@ -179,11 +179,11 @@ class MemoPrompt(BasePrompt):
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the documents, those with the same label with a hash each."""
-        return super().render(_told_apart(ctx))
+        return super().render(_with_own_labels(ctx))
 
     def render_items(self, ctx: PromptContext, kept: int) -> Rendered:
         """Render the first `kept` documents only."""
-        return super().render_items(_told_apart(ctx), kept)
+        return super().render_items(_with_own_labels(ctx), kept)
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from agentkit_prompts.context.nonces import nonce_of
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.templates.line_heads import LineHeads
-from agentkit_prompts.templates.rendered import Around, FromSegments, Plain, Rendered
-from agentkit_prompts.templates.spans import Segment, broken_at
+from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
+from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.templates.template import MediaTable, Template, media_table
 from agentkit_prompts.tokens.budget import Size
+from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import Declared
 
 __all__ = ["BasePrompt", "Volatility"]
@@ -236,7 +234,7 @@ class BasePrompt(Declared, ABC):
         """Return what it rendered inside its fence; without one, so that nothing untrusted in it writes a nonce."""
         if self.fence and rendered.text:
             return fenced(rendered, ctx)
-        return rendered if ctx.session_key is None else without_forged_nonce(rendered, nonce_of(ctx.session_key))
+        return rendered if ctx.nonce is None else without_forged_nonce(rendered, ctx.nonce)
 
     def rendered_as(self, kind: type[BasePrompt], ctx: PromptContext) -> Rendered:
         """Render as `kind`, a class of this prompt, does: what a `format_2_*` method of that class shows.
@@ -285,32 +283,6 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
     measure(path, prompt, ())
 
 
-def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
-    """Put a rendering between two lines whose nonce it does not contain."""
-    if not ctx.session_key:
-        raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
-    nonce = nonce_of(ctx.session_key)
-    inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
-    return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
-
-
-def without_forged_nonce(rendered: Rendered, nonce: str) -> Rendered:
-    """Return a rendering in which the nonce stands in text of the developer only: two values may form it together."""
-    if nonce not in rendered.text:
-        return rendered
-    segments = list(rendered.segments())
-    texts = [segment.text for segment in segments]
-    starts = [0, *accumulate(map(len, texts))]
-    places = [found.start() for found in re.finditer(f"(?={nonce})", "".join(texts))]
-
-    def is_trusted(at: int) -> bool:
-        number = bisect_right(starts, at) - 1
-        return segments[number].trust == "trusted" and at + len(nonce) <= starts[number + 1]
-
-    cuts = [at + 1 for at in places if not is_trusted(at)]
-    return FromSegments(broken_at(segments, texts, cuts)) if cuts else rendered
-
-
 def _hint(name: str, known: frozenset[str]) -> str:
     close = similar(name, known)
     return f", did you mean {close!r}?" if close else ""
@@ -343,6 +315,8 @@ def _complete(kind: type[BasePrompt]) -> None:
 
     for way in (render, format_2_str, format_2_multimodal):
         if way.__name__ not in defined:
+            way.__doc__ = getattr(BasePrompt, way.__name__).__doc__
+            way.__module__, way.__qualname__ = kind.__module__, f"{kind.__qualname__}.{way.__name__}"
             setattr(kind, way.__name__, way)
 
 

@@ -6,7 +6,6 @@ import copy
 import pickle
 import signal
 import sys
-import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -87,12 +86,10 @@ def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     template = JinjaChatTemplate(
         "{% if messages|length > 1 %}" + endless + "{% endif %}ok", isolated=True, lossy=True, limits=None
     )
-    start = time.monotonic()
     with monkeypatch.context() as hurried:
         hurried.setattr(isolated_process, "_MAX_SECONDS", 3.0)
         with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
             template.render(MESSAGES)
-    assert time.monotonic() - start < 30
     assert template.render(HI) == "ok"
 
 

@@ -125,3 +125,11 @@ def test_the_tokens_of_a_model_are_read_whatever_the_file_of_its_template_is_cal
     template = JinjaChatTemplate.from_file(tmp_path / name)
     assert {"<|eos|>", "<|fim|>"} <= {*template.control_tokens}
     assert template.eos_token == "<|eos|>"
+
+
+def test_texts_on_both_sides_of_a_value_are_no_token_together() -> None:
+    apart = "{% if m.content == 'apart' %}{{ '<|a' ~ m.content ~ 'b|>' }}{% endif %}"
+    turn = "{{ m.content }}{{ '<|turn' ~ '|>' }}"
+    template = JinjaChatTemplate("{% for m in messages %}" + turn + apart + "{% endfor %}", lossy=True)
+    assert "<|turn|>" in template.control_tokens
+    assert "<|ab|>" not in template.control_tokens

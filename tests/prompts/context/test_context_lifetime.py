@@ -173,3 +173,37 @@ def test_the_digest_of_a_file_holds_no_content(tmp_path: Any) -> None:
     path.write_bytes(b"secret content")
     assert len(Image(path).id) == 32
     assert "secret" not in repr(module._FILE_DIGESTS)
+
+
+def texts_in_modules() -> set[str]:
+    """Return every text that something at the top of a module holds, caches of functions included."""
+    seen, texts = set[int](), set[str]()
+    waiting: list[Any] = [
+        thing
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0].startswith("agentkit")
+        for thing in vars(module).values()
+        if isinstance(thing, dict | list | set | tuple | str) or hasattr(thing, "cache_info")
+    ]
+    while waiting:
+        thing = waiting.pop()
+        if id(thing) in seen or isinstance(thing, type | type(sys)):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, str):
+            texts.add(thing)
+        elif not callable(thing) or hasattr(thing, "cache_info"):
+            waiting += gc.get_referents(thing)
+    return texts
+
+
+def test_no_module_holds_the_key_or_the_words_of_a_session() -> None:
+    key, word = "the key of tenant 17", "pin 4711"
+    ctx = PromptContext(
+        user_input=f"{word}!", session_key=key, conversation=[Message("user", word), Message("assistant", f"{word}?")]
+    )
+    layers = Layers(f"Serve {word}", before_input=[MemoPrompt(fence=True)], after_input=[MemoPrompt()])
+    compose(layers, ctx.evolve(documents=[f"{word}."])).to_text("qwen2_5")
+    compose(layers, ctx).to_openai()
+    gc.collect()
+    assert [text for text in texts_in_modules() if key in text or word in text] == []

@@ -193,9 +193,12 @@ def test_a_context_has_a_json_schema(mode: Any) -> None:
     assert {"user_input", "documents", "tools", "now"} <= fields.keys()
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, [[object()]], {"a": {"b": len}}])
-def test_what_has_no_json_form_is_named_not_guessed(value: object) -> None:
-    with pytest.raises(Exception, match=r"JSON form: \w+: a .* has none"):
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [(object(), "value"), ({1, 2j}, "value"), ([[object()]], r"value\[0\]\[0\]"), ({"a": {"b": len}}, r"value\.a\.b")],
+)
+def test_what_has_no_json_form_is_named_not_guessed(value: object, place: str) -> None:
+    with pytest.raises(Exception, match=rf"JSON form: {place}: a .* has none"):
         CONTEXTS.dump_json(PromptContext(user_input="x", extra={"value": value}))
 
 

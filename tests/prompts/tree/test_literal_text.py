@@ -54,7 +54,9 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
     assert {span.trust for span in shown.spans()} == {"trusted"}
 
 
-@pytest.mark.parametrize("text", ["Hello {{ user_input }}", "{{name}}", "{% if x %}", "a\n{%- for x in y -%}"])
+@pytest.mark.parametrize(
+    "text", ["Hello {{ user_input }}", "{{name}}", "{{- name -}}", "{% if x %}", "{%+ if x %}", "a\n{%- for x in y -%}"]
+)
 def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str) -> None:
     with pytest.warns(LiteralTextWarning, match=r"write TextPrompt\(") as caught:
         layers = Layers(text)
@@ -62,9 +64,12 @@ def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str)
     assert compose(layers, PromptContext(user_input="x")).system.text == text
     with pytest.warns(LiteralTextWarning):
         WrapPrompt(wrapped_prompts=[text])
-    with pytest.warns(LiteralTextWarning) as caught:
-        Agent(ScriptedModel([]), f"{text} {id(caught)}")
-    assert caught[0].filename == __file__
+    for _ in range(2):  # also the second time in one process
+        with pytest.warns(LiteralTextWarning) as caught:
+            agent = Agent(ScriptedModel([]), text)
+        assert caught[0].filename == __file__
+        with pytest.warns(LiteralTextWarning):
+            agent.but(layers=text)
 
 
 def test_a_field_of_another_framework_in_a_template_without_variables_warns() -> None:

@@ -244,3 +244,15 @@ def test_the_base_itself_cannot_be_made() -> None:
             make()
     assert Document("x").text == "x"
     assert Template("x").render({}) == "x"
+
+
+def test_the_ways_a_class_is_given_are_its_own_and_say_what_they_return() -> None:
+    class Stamp(MemoPrompt):
+        def format_2_str(self, ctx: PromptContext) -> str:
+            return "stamped"
+
+    for kind in (Stamp, MemoPrompt):
+        for way in ("render", "format_2_str", "format_2_multimodal"):
+            method = getattr(kind, way)
+            assert method.__qualname__.endswith(f"{kind.__name__}.{way}")
+            assert (kind is Stamp and way == "format_2_str") or method.__doc__

@@ -190,10 +190,6 @@ def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() 
     assert "tool text: its JSON Schema cannot be used; inputSchema.type: Input should be 'object'" in problems
 
 
-START_SECONDS = 2.0
-"""How long starting Python and importing the SDK may take on a busy machine."""
-
-
 @pytest.mark.parametrize(
     ("mode", "complaint"),
     [
@@ -202,17 +198,11 @@ START_SECONDS = 2.0
         ("many_short", "the server's list of tools does not end: 30,000 so far"),
     ],
 )
-def test_a_list_of_too_many_tools_costs_no_more_than_the_time_limit_and_closing_two_seconds(
-    mode: str, complaint: str
-) -> None:
-    start = time.monotonic()
+def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, complaint: str) -> None:
     server = MCPToolset([sys.executable, str(PEER), mode], connect_timeout=4)
     with pytest.raises(MCPServerError, match=rf"{complaint}|did not answer within 4 seconds"):
         list(server)
-    listed = time.monotonic()
     server.close()
-    assert listed - start < 4 + START_SECONDS
-    assert time.monotonic() - listed < 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
@@ -220,13 +210,9 @@ def test_a_list_of_too_many_tools_costs_no_more_than_the_time_limit_and_closing_
 def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: Path) -> None:
     noted = tmp_path / "pids"
     command = ["sh", "-c", f'echo $$ >> {noted}; exec "$@"', "sh", sys.executable, str(PEER), mode]
-    start = time.monotonic()
     server = MCPToolset(command, connect_timeout=2)
     for _ in range(2):  # the second one meets the server while it is replaced
         with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
             list(server)
-    listed = time.monotonic()
     server.close()
-    assert listed - start < 2 * 2 + START_SECONDS
-    assert time.monotonic() - listed < 2
     assert [pid for pid in map(int, noted.read_text().split()) if is_alive(pid)] == []

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
+from itertools import repeat
+from operator import contains
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentkit_prompts.templates.line_heads import UNSEEN
@@ -125,11 +127,35 @@ class ControlTokens:
 
     def is_reached_from_left(self, text: str) -> bool:
         """Whether a token could begin in what stands before `text` and end in it or behind it."""
-        return _is_reached_from_left(self, text[: self.longest])
+        if text.startswith(self._ends.get(text[:1], ())):
+            return True
+        return len(text) < self.longest and any(map(contains, self._but_first, repeat(text)))
 
     def is_reached_from_right(self, text: str, *, is_start: bool = False) -> bool:
         """Whether a token could begin in `text`, or before it unless it `is_start`, and end in what stands behind."""
-        return _is_reached_from_right(self, text[max(0, len(text) - self.longest) :], is_start)
+        if text.endswith(self._beginnings.get(text[-1:], ())):
+            return True
+        return not is_start and len(text) < self.longest and any(map(contains, self._but_last, repeat(text)))
+
+    @cached_property
+    def _but_first(self) -> tuple[str, ...]:
+        """The tokens without their first characters."""
+        return tuple([token[1:] for token in self])
+
+    @cached_property
+    def _but_last(self) -> tuple[str, ...]:
+        """The tokens without their last characters."""
+        return tuple([token[:-1] for token in self])
+
+    @cached_property
+    def _ends(self) -> Mapping[str, tuple[str, ...]]:
+        """Per first character, how tokens end that begin in front of it."""
+        return _grouped((token[at:] for token in self for at in range(1, len(token))), 0)
+
+    @cached_property
+    def _beginnings(self) -> Mapping[str, tuple[str, ...]]:
+        """Per last character, how tokens begin that end behind it."""
+        return _grouped((token[:at] for token in self for at in range(1, len(token))), -1)
 
     @cached_property
     def in_json(self) -> ControlTokens:
@@ -177,16 +203,11 @@ def tokens_of(template: ChatTemplate) -> ControlTokens:
     return control_tokens_of((*template.control_tokens, *stop_words), getattr(template, "inline_markers", ()))
 
 
-@lru_cache(maxsize=1024)
-def _is_reached_from_left(tokens: ControlTokens, text: str) -> bool:
-    cut = ((token, at) for token in tokens for at in range(1, len(token)))
-    return any(text.startswith(token[at:]) or token.startswith(text, at) for token, at in cut)
-
-
-@lru_cache(maxsize=1024)
-def _is_reached_from_right(tokens: ControlTokens, text: str, is_start: bool) -> bool:
-    cut = ((token, at) for token in tokens for at in range(1, len(token)))
-    return any(text.endswith(token[:at]) or (not is_start and token.endswith(text, 0, at)) for token, at in cut)
+def _grouped(parts: Iterable[str], place: int) -> Mapping[str, tuple[str, ...]]:
+    groups: dict[str, set[str]] = {}
+    for part in parts:
+        groups.setdefault(part[place], set()).add(part)
+    return {character: tuple(found) for character, found in groups.items()}
 
 
 def is_at_line_start(text: str) -> bool:

@@ -158,6 +158,6 @@ def compile_program(
         raise TemplateError(f"a template is text, got {type(source).__name__}", file=file)
     if syntax not in get_args(Syntax):
         raise TemplateError(f"unknown template syntax {syntax!r}: expected jinja, fstring or literal", file=file)
-    if len(source) > _MAX_CACHED_SOURCE:
+    if syntax == "literal" or len(source) > _MAX_CACHED_SOURCE:
         return _compile(source, syntax, file, first_line, limits)
     return _shared(source, syntax, file, first_line, limits)

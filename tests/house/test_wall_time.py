@@ -1,0 +1,69 @@
+"""No test asserts how long something took by the clock on the wall: a busy machine would fail it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.paths import ROOT
+
+CLOCKS = {"monotonic", "perf_counter", "time", "monotonic_ns", "perf_counter_ns", "time_ns"}
+
+
+def is_clock(node: ast.AST) -> bool:
+    """Whether it asks a clock on the wall; `asyncio`'s `loop.time()` and clocks of processors are others."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute):
+        return function.attr in CLOCKS and ast.unparse(function.value) == "time"
+    return isinstance(function, ast.Name) and function.id in CLOCKS - {"time"}
+
+
+def asserted_times(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of asserts that a difference of times is small. `assert monotonic() < end` ends a loop."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        inside = list(ast.walk(function))
+        read = {
+            target.id
+            for node in inside
+            if isinstance(node, ast.Assign) and is_clock(node.value)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        for node in inside:
+            if isinstance(node, ast.Assert) and any(isinstance(part, ast.Lt | ast.LtE) for part in ast.walk(node)):
+                differences = [
+                    part for part in ast.walk(node) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub)
+                ]
+                sides = [side for part in differences for side in (part.left, part.right)]
+                if any(is_clock(side) or (isinstance(side, ast.Name) and side.id in read) for side in sides):
+                    yield node.lineno
+
+
+def test_no_test_asserts_a_wall_time() -> None:
+    texts = {path: path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))}
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path, text in texts.items()
+        if any(clock in text for clock in ("monotonic", "perf_counter", "time.time"))
+        for line in asserted_times(ast.parse(text))
+    ]
+    assert not found, f"assert what happened, or steps that are counted, not how long it took: {found}"
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        ("start = time.monotonic()\n    assert time.monotonic() - start < 2", [3]),
+        ("a = perf_counter()\n    b = perf_counter()\n    assert b - a <= 2", [4]),
+        ("assert 0 < time.time() - began < 9", [2]),
+        ("end = time.monotonic() + 9\n    assert time.monotonic() < end", []),
+        ("start = process_time()\n    assert process_time() - start < 2", []),
+        ("assert time.monotonic() - start > 2", []),
+    ],
+)
+def test_an_asserted_wall_time_is_found(body: str, lines: list[int]) -> None:
+    assert list(asserted_times(ast.parse(f"def test():\n    {body}"))) == lines

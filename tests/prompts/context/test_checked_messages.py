@@ -1,0 +1,86 @@
+"""Messages and their parts are checked when they are made: a field of the wrong type is an error there, not later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, PromptContext, Text
+from agentkit_prompts.context.messages import Thinking, ToolCall
+
+
+class Failing(dict[str, Any]):
+    """A mapping whose code fails."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError("no keys today")
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no text today")
+
+
+def nested(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+WRONG: list[Any] = [5, b"x", ["x"], {"a": 1}, object(), nested(10_000), [Failing()], lambda: None]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize(
+    ("made", "field", "error"),
+    [
+        (lambda **given: Message(**{"role": "user", **given}), "role", MessageError),
+        (lambda **given: Message("user", "x", **given), "name", MessageError),
+        (lambda **given: Message("assistant", "x", **given), "tool_calls", MessageError),
+        (lambda **given: Message("assistant", "x", **given), "thinking", MessageError),
+        (lambda **given: Message("tool", "x", **given), "tool_call_id", MessageError),
+        (lambda **given: ToolCall(**{"id": "1", "name": "f", **given}), "id", MessageError),
+        (lambda **given: Thinking(**given), "text", MessageError),
+        (lambda **given: Thinking("x", **given), "provider", MessageError),
+        (lambda **given: Thinking("x", **given), "signature", MessageError),
+        (lambda **given: Thinking("x", **given), "redacted", MessageError),
+        (lambda **given: Text("x", **given), "kind", MediaError),
+        (lambda **given: Image(b"x", **given), "name", MediaError),
+        (lambda **given: Image(b"x", **given), "media_type", MediaError),
+        (lambda **given: Image(b"x", **given), "kind", MediaError),
+        (lambda **given: Document("x", **given), "label", ContextError),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused_by_its_name(
+    made: Any, field: str, error: type[Exception], wrong: Any
+) -> None:
+    with pytest.raises(error, match=field):
+        made(**{field: wrong})
+
+
+def test_all_wrong_fields_of_a_message_are_named_at_once() -> None:
+    with pytest.raises(MessageError, match=r"name: .*tool_call_id: "):
+        Message("tool", "x", name=5, tool_call_id=6)  # type: ignore[arg-type]
+    with pytest.raises(MessageError, match=r"text: .*signature: .*at: "):
+        Thinking(5, signature=6, at="first")  # type: ignore[arg-type]
+
+
+def test_calls_and_thoughts_may_be_given_as_lists() -> None:
+    call, thought = ToolCall("1", "f"), Thinking("why")
+    message = Message("assistant", "x", [call], thinking=[thought])  # type: ignore[arg-type]
+    assert (message.tool_calls, message.thinking) == ((call,), (thought,))
+    assert Message("user", "x", [], thinking=[]) == Message("user", "x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "made"),
+    [
+        ("metadata", lambda: Document("x", metadata=Failing(a=1))),
+        (r"documents\[0\]", lambda: PromptContext(user_input="x", documents=[{"text": "x", "metadata": Failing(a=1)}])),
+        ("opaque", lambda: Message("user", "x", opaque=Failing(a=1))),
+    ],
+)
+def test_a_mapping_whose_code_fails_is_named(field: str, made: Any) -> None:
+    with pytest.raises((ContextError, MessageError), match=rf"{field}.*no keys today"):
+        made()
