@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from agentkit_memory.admin.copy_folder import remove_copy
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.conversations.removal import resume_removals
@@ -56,8 +55,6 @@ class OpenStore:
             raise InvalidArgument(f"expected a folder or a postgresql:// URL to open a memory in, got {target!r}")
         opener = None if index is None else index_opener(index)
         RecallLogs.check_keep(keep_recalls)
-        if isinstance(place, Path):
-            remove_copy(place.parent)
         self.database = Database.open(place, timeout=timeout, clock=clock)
         self.embedders = Embedders(self.database)
         self.indexes = Indexes(self.database, opener or index_opener(beside), self.embedders.get)

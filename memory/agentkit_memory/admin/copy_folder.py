@@ -30,8 +30,8 @@ def copy_folder(into: Database) -> Iterator[Path]:
         with TemporaryDirectory(prefix="agentkit-") as made:
             yield Path(made)
         return
-    folder = Path(into.where).parent / _NAME
-    remove_copy(folder.parent)
+    remove_copy(into)
+    folder = _folder(into)
     try:
         lock = FolderLock(folder)
     except IndexUnavailable as error:
@@ -44,12 +44,16 @@ def copy_folder(into: Database) -> Iterator[Path]:
         _remove(folder, lock)
 
 
-def remove_copy(home: Path) -> None:
-    """Remove what a restore into the store in this folder left when it was killed; not that of one that goes on."""
-    folder = home / _NAME
-    if folder.is_dir() and not folder.is_symlink():
+def remove_copy(into: Database) -> None:
+    """Remove what a restore into this database left when it was killed; not that of one that goes on."""
+    folder = _folder(into)
+    if into.is_sqlite and folder.is_dir() and not folder.is_symlink():
         with suppress(IndexUnavailable, IndexBroken):
             _remove(folder, FolderLock(folder))
+
+
+def _folder(into: Database) -> Path:
+    return Path(into.where).parent / _NAME
 
 
 def _remove(folder: Path, lock: FolderLock) -> None:
