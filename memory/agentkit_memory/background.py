@@ -138,12 +138,14 @@ class BackgroundWorker:
             return done
         except StoreClosed:
             return _CLOSED
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic of a model too
             does_another = isinstance(error, IndexUnavailable) and error.owned
             self._report(name, error, logging.INFO if does_another else logging.WARNING)
         return _FAILED
 
-    def _report(self, name: str, error: Exception, level: int) -> None:
+    def _report(self, name: str, error: BaseException, level: int) -> None:
         problem = _described(error)
         if self.problems.get(name) != problem:
             self.problems[name] = problem
@@ -175,5 +177,5 @@ class BackgroundWorker:
             return 0  # the model was changed, and the index of the old one was dropped
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

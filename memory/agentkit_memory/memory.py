@@ -85,10 +85,13 @@ class Memory:
             EmbedderError: The store is read by another model or by BM25 alone, or the embedder has no `model` name or,
                 asked for the first vector, fails.
         """
+        from agentkit_memory.admin.copy_folder import remove_copy
         from agentkit_memory.open_store import OpenStore
 
         scope = Scope.of(scope)
-        return cls(OpenStore(target, index, embedder, timeout, clock, keep_recalls), scope)
+        store = OpenStore(target, index, embedder, timeout, clock, keep_recalls)
+        remove_copy(store.database)
+        return cls(store, scope)
 
     def within(self, scope: Scope | str) -> Memory:
         """Return the same store, seen from another scope, without `admin`. Closing either closes both."""

@@ -201,6 +201,7 @@ class Admin:
             StoreVersion: A newer version of agentkit wrote it.
             StoreError: This store is not empty.
             EmbedderError: The store was opened with another model.
+        StoreUnavailable: The file cannot be read, or the disk is full: a backup is copied into the folder of the store.
         """
         place, database = file_named(path), self._store.database
         try:
@@ -209,7 +210,7 @@ class Admin:
         except OSError as error:
             raise file_problem(place, error) from error
         if start.startswith(BACKUP_START):
-            with opened_backup(place) as copy, copy.snapshot() as connection:
+            with opened_backup(place, database) as copy, copy.snapshot() as connection:
                 counts = fill(database, read_rows(connection), str(place))
         elif start.startswith(EXPORT_START):
             counts = fill(database, exported_rows(place)(), str(place))

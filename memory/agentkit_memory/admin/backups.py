@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from agentkit_memory.admin.copy_folder import copy_folder
 from agentkit_memory.admin.new_files import file_problem, new_file
 from agentkit_memory.admin.table_rows import fill, read_rows
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
@@ -66,15 +66,16 @@ def _sealed(seal: object) -> bytes:
 
 
 @contextmanager
-def opened_backup(path: Path) -> Iterator[Database]:
-    """Lend the database of a backup: a copy of it, checked as it is read.
+def opened_backup(path: Path, into: Database) -> Iterator[Database]:
+    """Lend the database of a backup: a copy of it, checked as it is read. `into` is the store that it is for.
 
     Raises:
         StoreCorrupt: It is cut or damaged, or no backup.
         StoreVersion: A newer version of agentkit wrote it.
+        StoreUnavailable: It cannot be read, or the copy cannot be written.
     """
-    with TemporaryDirectory(prefix="agentkit-") as folder:
-        copy = Path(folder, "memory.db")
+    with copy_folder(into) as folder:
+        copy = folder / "memory.db"
         try:
             _check_copy(path, copy)
         except OSError as error:
@@ -87,7 +88,7 @@ def opened_backup(path: Path) -> Iterator[Database]:
 
 
 def _check_copy(path: Path, copy: Path) -> None:
-    with open_regular(path) as file, copy.open("xb") as out:
+    with open_regular(path) as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _MAX_SEAL))
         _, _, line = file.read().removesuffix(b"\n").rpartition(b"\n")
@@ -102,13 +103,27 @@ def _check_copy(path: Path, copy: Path) -> None:
             raise _damaged(path, f"it has {size - len(line) - 2:,} bytes of {body!r:.20}")
         file.seek(0)
         digest, left = hashlib.sha256(), body
-        while left and (chunk := file.read(min(_CHUNK, left))):
-            digest.update(chunk)
-            out.write(chunk)
-            left -= len(chunk)
+        with _about(copy):
+            out = copy.open("xb", buffering=0)  # so that nothing is left to be written when it is closed
+        with out:
+            while left and (chunk := file.read(min(_CHUNK, left))):
+                digest.update(chunk)
+                left -= len(chunk)
+                with _about(copy):
+                    while chunk:
+                        chunk = chunk[out.write(chunk) :]
         digest.update(_sealed(seal))
         if left or digest.hexdigest() != stored:
             raise _damaged(path, "its digest is that of other bytes")
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Name a file in the errors of the system that are about it."""
+    try:
+        yield
+    except OSError as error:
+        raise file_problem(path, error) from error
 
 
 def _damaged(path: Path, why: str) -> StoreCorrupt:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Awaitable, Iterable, Sequence, Sized
+from itertools import islice
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agentkit_memory.checks import MAX_DIMENSIONS
 from agentkit_memory.errors import EmbedderError, InvalidArgument
@@ -91,7 +92,7 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
     """
     if isinstance(embedded, str | bytes) or not isinstance(embedded, Iterable):
         raise EmbedderError(f"model {model!r}: expected a list of vectors, got {type(embedded).__name__}")
-    rows = list(embedded)
+    rows = _listed(embedded, len(texts))
     if len(rows) != len(texts):
         raise EmbedderError(
             f"model {model!r}: returned {len(rows)} vectors for {len(texts)} texts; expected one per text, in order"
@@ -117,6 +118,11 @@ def unit_vectors(model: str, embedded: object, texts: Sequence[str | Image], dim
     return found
 
 
+def _listed(values: Iterable[Any], most: int) -> list[Any]:
+    """Return the values; of those that come one by one, perhaps without end, at most one more than are expected."""
+    return list(values) if isinstance(values, Sized) else list(islice(values, most + 1))
+
+
 def _which(given: str | Image, number: int, count: int) -> str:
     if isinstance(given, str):
         return f"text {number} of {count} ({len(given)} characters)"
@@ -128,7 +134,7 @@ def _unit_vector(row: object) -> Vector | str:
         return f"expected a vector of numbers, got {type(row).__name__}"
     listed = getattr(row, "tolist", None)
     try:
-        values = [float(value) for value in (row if listed is None else listed())]
+        values = [float(value) for value in _listed(row if listed is None else listed(), MAX_DIMENSIONS)]
     except (TypeError, ValueError, OverflowError) as error:
         return f"expected a vector of numbers ({error})"
     if not values:

@@ -200,7 +200,8 @@ class Encoder:
         if self._trouble and time.monotonic() < self._ask_again:
             raise EmbedderUnavailable(self._trouble)
         try:
-            call = TimedCall(lambda: self._embedded(act, texts))
+            expected = self._expected()
+            call = TimedCall(lambda: unit_vectors(self.model, self._embedded(act, texts), texts, expected))
             if not call.wait(limit or _MAX_CALL):
                 if limit is None:
                     raise TimeoutError(f"no answer within {_MAX_CALL:g} seconds")
@@ -209,7 +210,7 @@ class Encoder:
                     self._questions_again = time.monotonic() + self._pause
                 call.when_done(self._answered)
                 raise EmbedderUnavailable(self._late(limit))
-            embedded = call.result()
+            found: list[Vector | str] = call.result()
         except EmbedderUnavailable as error:
             if not self._overdue:  # a slow question is no reason not to embed texts
                 self._away(str(error))
@@ -224,7 +225,7 @@ class Encoder:
                 f"model {self.model!r}: could not embed {len(texts)} {what} ({type(error).__name__}: {error})"
             ) from error
         self._trouble = ""
-        return unit_vectors(self.model, embedded, texts, self._expected())
+        return found
 
     def _embedded(self, act: Callable[[Any], Any], texts: Sequence[str | Image]) -> Any:
         embedded = act([each[:MAX_TEXT] if isinstance(each, str) else each for each in texts])
@@ -271,9 +272,15 @@ class TimedCall:
         return self._done.wait(seconds)
 
     def result(self) -> Any:
-        """Return what it returned, or raise what it raised."""
-        if self._error is not None:
+        """Return what it returned, or raise what it raised.
+
+        Raises:
+            RuntimeError: It raised what would end the thread of the caller too, as a panic of a model in Rust does.
+        """
+        if isinstance(self._error, Exception):
             raise self._error
+        if self._error is not None:
+            raise RuntimeError(f"{type(self._error).__name__}: {self._error}") from self._error
         return self._value
 
     def when_done(self, then: Callable[[], None]) -> None:

@@ -165,7 +165,9 @@ class FactWorker:
             known = self._known(window)
             try:
                 drafts = list(self._extract(window.turns, known))
-            except Exception as error:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of a model too
                 self._failed(window, error)
                 return len(window.tasks)
             wrong = wrong_types(drafts)
@@ -311,7 +313,7 @@ class FactWorker:
         for task in tasks:
             _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
 
-    def _failed(self, window: _Window, error: Exception) -> None:
+    def _failed(self, window: _Window, error: BaseException) -> None:
         with self._database.write() as connection:
             still, _ = self._settle(connection, window)
             if isinstance(error, InvalidArgument) and len(window.tasks) > 1:
@@ -355,11 +357,11 @@ def _is_last(window: _Window) -> bool:
     return len(window.tasks) == 1 and window.tasks[0].attempts + 1 >= _MAX_TRIES
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _kept(window: _Window, error: Exception) -> str:
+def _kept(window: _Window, error: BaseException) -> str:
     """Return the text to store of an error: it may quote the turn it is stored with, but no other."""
     read = len(window.turns)
     return _described(error) if read == 1 else f"{type(error).__name__}, as {read} turns were read; see the log"

@@ -81,7 +81,7 @@ class OnDemand:
                 self._hurry.clear()
             try:
                 more = self._work()
-            except Exception:
+            except BaseException:  # a panic too: the thread that ends here is not started again
                 _LOG.exception("%s: failed, and is tried again when there is more to do", self._name)
                 more = False
             if more:

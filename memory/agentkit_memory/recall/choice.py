@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -32,6 +33,12 @@ _INTERROGATIVE = re.compile(
 _AUXILIARY = re.compile(
     r"\W*(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
 )
+_SIGNS = re.compile(
+    r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
+)
+"""Signs that are part of a statement; `#`, `-`, `+` and `>` at the beginning of a line are Markdown."""
+_SYMBOLS = frozenset({"Sm", "Sc", "So"})  # of mathematics, of currencies, and others, such as emoji
+_DASHES = {ord("−"): "-", ord("–"): "-"}
 
 
 def relevance(score: float) -> float:
@@ -67,7 +74,7 @@ def choose(
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[ScoredItem] = []
-    asked = _Wording(question.words)
+    asked = _Wording(question.words, question.text)
     kept: list[tuple[_Wording, ScoredItem]] = []
     known: set[str] = set()  # the words of all that are kept: a text with many others is like none of them
     for each in order:
@@ -83,7 +90,7 @@ def choose(
             each.reason = "neighbour of a hit, below the average candidate"
             continue
         is_image = each.item.kind == IMAGE
-        wording = _Wording(split_words(each.item.text) if policy.collapse and not is_image else ())
+        wording = _Wording(split_words(each.item.text) if policy.collapse and not is_image else (), each.item.text)
         if policy.collapse and is_image:
             if (known_as := shown.setdefault(images.get(each.id, each.id), each.id)) != each.id:
                 each.reason = f"{_TWIN} {known_as}"
@@ -128,11 +135,17 @@ def _asks(text: str, question: str) -> bool:
 class _Wording:
     """The words of a text: which, and in what order each stands first."""
 
-    __slots__ = ("ordered", "words")
+    __slots__ = ("ordered", "text", "words")
 
-    def __init__(self, ordered: Iterable[str]) -> None:
+    def __init__(self, ordered: Iterable[str], text: str = "") -> None:
         self.ordered = tuple(dict.fromkeys(ordered))
         self.words = frozenset(self.ordered)
+        self.text = text
+
+    def signs(self) -> list[str]:
+        """Return what is no word and yet says something, in order: of `C++ costs -5 €` it is `++`, `-` and `€`."""
+        found = _SIGNS.findall(unicodedata.normalize("NFKC", self.text).translate(_DASHES))
+        return [each.strip() for each in found if each.isascii() or unicodedata.category(each) in _SYMBOLS]
 
 
 def _alike(one: _Wording, other: _Wording) -> bool:
@@ -142,6 +155,8 @@ def _alike(one: _Wording, other: _Wording) -> bool:
         return False
     shared = one.words & other.words
     if len(shared) < _MIN_SHARED * (one_size + other_size - len(shared)):
+        return False
+    if one.text != other.text and one.signs() != other.signs():
         return False
     if len(shared) == one_size == other_size:
         return one.ordered == other.ordered

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, and_, func, or_
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import InvalidArgument
-from agentkit_memory.store.metadata import read_metadata
+from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.tables import conversations, documents, items
 from agentkit_prompts.errors import brief
@@ -150,14 +150,15 @@ def _operand_problem(operator: str, value: object) -> str:
     if operator == "in" and (not isinstance(value, _LISTS) or not value):
         return f"expected a list of values, at least one, got {brief(value)}"
     wrong = next((each for each in (value if isinstance(value, _LISTS) else (value,)) if not _is_json(each)), None)
-    return "" if wrong is None else f"expected values that JSON can hold, got {brief(wrong)}"
+    expected = f"expected values that JSON can hold, at most {MAX_DEPTH} levels deep"
+    return "" if wrong is None else f"{expected}, got {brief(wrong)}"
 
 
-def _is_json(value: object) -> bool:
+def _is_json(value: object, left: int = MAX_DEPTH) -> bool:
     if isinstance(value, list | tuple):
-        return all(map(_is_json, value))
+        return left > 0 and all(_is_json(each, left - 1) for each in value)
     if isinstance(value, Mapping):
-        return all(isinstance(name, str) and _is_json(each) for name, each in value.items())
+        return left > 0 and all(isinstance(name, str) and _is_json(each, left - 1) for name, each in value.items())
     return value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 

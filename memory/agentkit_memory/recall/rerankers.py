@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import isfinite
 from typing import Any, Protocol
 
@@ -36,6 +37,10 @@ class Reranker(Protocol):
         ...
 
 
+_overdue: dict[int, Reranker] = {}
+"""Those that have not answered in time, nor since, by their ids: each recall would leave another thread behind."""
+
+
 def is_reranker(part: object) -> bool:
     """Return whether it has what a reranker has."""
     return isinstance(getattr(part, "name", None), str) and callable(getattr(part, "rerank", None))
@@ -54,15 +59,19 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
             f"got {brief(limit)}"
         )
     head = tuple(order[:_MAX_RERANKED])
+    late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
+    if id(reranker) in _overdue:
+        return order, f"{late}; it is asked again once it has"
     call = TimedCall(lambda: [*reranker.rerank(question, head)])
     if not call.wait(limit):
-        return order, f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
+        _overdue[id(reranker)] = reranker
+        call.when_done(partial(_answered, reranker))
+        return order, late
     try:
         scores: list[Any] = call.result()
     except Exception as error:
         return order, f"not reranked: reranker {reranker.name!r} failed ({type(error).__name__}: {error})"
-    numbers = [each for each in scores if isinstance(each, int | float) or hasattr(each, "__float__")]
-    if len(scores) != len(head) or len(numbers) != len(head) or not all(isfinite(float(each)) for each in scores):
+    if len(scores) != len(head) or not all(map(_is_score, scores)):
         raise InvalidArgument(
             f"reranker {reranker.name!r}: expected one finite number for each of {len(head)} candidates, got "
             f"{brief(scores)}"
@@ -71,3 +80,14 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         each.parts[reranker.name] = float(score)
     places = sorted(range(len(head)), key=lambda place: (-float(scores[place]), place))
     return [head[place] for place in places] + order[len(head) :], ""
+
+
+def _answered(reranker: Reranker) -> None:
+    _overdue.pop(id(reranker), None)
+
+
+def _is_score(value: object) -> bool:
+    try:
+        return not isinstance(value, str | bytes) and isfinite(float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return False

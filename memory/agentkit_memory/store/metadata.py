@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_META", "metadata_or_problem", "read_metadata", "written_metadata"]
+__all__ = ["MAX_DEPTH", "MAX_META", "metadata_or_problem", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
 """Characters of the metadata of an item, as JSON."""
 
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
+"""Levels of lists and objects in it."""
 
 
 def written_metadata(metadata: Mapping[str, object], *, ascii_only: bool = True, sort_keys: bool = False) -> str:
@@ -24,13 +25,13 @@ def written_metadata(metadata: Mapping[str, object], *, ascii_only: bool = True,
     except TypeError as error:
         raise ValueError(f"is not JSON ({error})") from None
     except RecursionError:
-        raise ValueError(f"nests deeper than {_MAX_DEPTH} levels") from None
+        raise ValueError(f"nests deeper than {MAX_DEPTH} levels") from None
     except ValueError as error:
         raise ValueError(f"is not JSON ({error})") from None
     if len(meta) > MAX_META:
         raise ValueError(f"has {len(meta):,} characters as JSON, at most {MAX_META:,} are stored")
     if _is_deep(json.loads(meta)):
-        raise ValueError(f"nests deeper than {_MAX_DEPTH} levels")
+        raise ValueError(f"nests deeper than {MAX_DEPTH} levels")
     return meta
 
 
@@ -52,7 +53,7 @@ def read_metadata(stored: object) -> dict[str, object]:
     if not isinstance(found, dict):
         raise ValueError(f"its metadata is a JSON {type(found).__name__}, expected an object")
     if _is_deep(found):
-        raise ValueError(f"its metadata nests deeper than {_MAX_DEPTH} levels")
+        raise ValueError(f"its metadata nests deeper than {MAX_DEPTH} levels")
     return found
 
 
@@ -66,7 +67,7 @@ def metadata_or_problem(stored: object) -> tuple[dict[str, object], str]:
 
 def _is_deep(value: object) -> bool:
     level: list[object] = [value]
-    for _ in range(_MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         level = [
             inner
             for each in level

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sqlite3
 import stat
+import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -26,6 +28,7 @@ from agentkit_memory import (
     StoreUnavailable,
     StoreVersion,
 )
+from agentkit_memory.index.lock import FolderLock
 from agentkit_memory.store.migrate import REVISION
 from agentkit_memory.store.tables import METADATA
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -322,6 +325,48 @@ def test_a_full_disk_leaves_no_file_and_the_store_as_it_was(
         with pytest.raises(StoreUnavailable):
             second.admin.restore(tmp_path / "copy")
         assert second.admin.usage() == ()
+
+
+def test_a_backup_is_copied_into_the_folder_of_the_store_and_what_a_crash_leaves_is_removed(
+    home: Path, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.admin.backup(tmp_path / "copy")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    second = tmp_path / "second"
+    with Memory.open(second) as memory:
+        memory.admin.restore(tmp_path / "copy")
+        assert not (second / "restoring").exists()
+    shutil.copytree(second, second / "restoring")
+    Memory.open(second).close()
+    assert not (second / "restoring").exists()
+    third = tmp_path / "third"
+    lock = FolderLock(third / "restoring")  # of a restore that goes on
+    with Memory.open(third) as memory, pytest.raises(StoreUnavailable, match="another process restores into this"):
+        memory.admin.restore(tmp_path / "copy")
+    assert (third / "restoring").exists()
+    lock.release()
+    with Memory.open(third) as memory:
+        memory.admin.restore(tmp_path / "copy")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the limit of a file is POSIX's")
+def test_where_a_backup_cannot_be_copied_the_error_is_about_the_copy(home: Path, docs: Path, tmp_path: Path) -> None:
+    import resource
+
+    with Memory.open(home) as memory:
+        fill(memory, docs)
+        memory.admin.backup(tmp_path / "copy")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Memory.open(tmp_path / "second") as memory:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
+        try:
+            with pytest.raises(StoreUnavailable, match=r"restoring.memory\.db: "):
+                memory.admin.restore(tmp_path / "copy")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        memory.admin.restore(tmp_path / "copy")
 
 
 def test_a_store_that_was_opened_with_another_model_is_not_filled(home: Path, docs: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -167,10 +168,49 @@ def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None
         assert recall == before and problem in recall.degraded[-1]
 
 
-@pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3])
+def test_a_reranker_that_hangs_is_not_asked_again_until_it_has_answered(memory: Memory) -> None:
+    memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
+    go_on, asked = threading.Event(), list[int]()
+
+    def hang() -> list[float]:
+        asked.append(1)
+        assert go_on.wait(60)
+        return [1.0, 2.0]
+
+    policy = replace(POLICIES["default"], reranker=Broken(hang))
+    for _ in range(3):
+        assert "did not answer within 0.05 seconds" in memory.recall("zebra", policy=policy).degraded[-1]
+    assert len(asked) == 1
+    go_on.set()
+    until = time.monotonic() + 20
+    while memory.recall("zebra", policy=policy).degraded and time.monotonic() < until:
+        time.sleep(0.01)
+    assert memory.recall("zebra", policy=policy).degraded == ()
+
+
+@pytest.mark.parametrize("returned", [[], [1.0], [float("nan")] * 2, ["a", "b"], [1.0] * 3, [10**400, 1.0]])
 def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, returned: list[Any]) -> None:
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
     with pytest.raises(InvalidArgument, match="one finite number for each of 2 candidates"):
         memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
     with pytest.raises(InvalidArgument, match="reranker: expected an object"):
         replace(POLICIES["default"], reranker=3)
+
+
+def endless() -> Any:
+    one: list[Any] = []
+    one.append(one)
+    return one
+
+
+def deep() -> Any:
+    one: list[Any] = []
+    for _ in range(100_000):
+        one = [one]
+    return one
+
+
+@pytest.mark.parametrize("make", [endless, deep, lambda: {"eq": {"a": endless()}}])
+def test_values_that_nest_without_end_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidArgument, match="expected values that JSON can hold, at most 32 levels deep"):
+        RecallFilter(metadata={"x": make()})

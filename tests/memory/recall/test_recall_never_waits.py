@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from agentkit_memory import Memory, Scope
+from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_policy import RecallPolicy
@@ -275,6 +276,86 @@ def test_a_closed_memory_leaves_a_hanging_embedder_behind(home: Path, stalling: 
     with Memory.open(home, embedder=stalling) as memory:
         memory.worker().drain()
         assert memory.admin.verify().ok and memory.admin.verify().pending == 0
+
+
+class Lazy(Stalling):
+    """An embedder that computes each vector as it is asked for: a generator, or vectors that are."""
+
+    def __init__(self, lazy_vectors: bool) -> None:
+        super().__init__()
+        self.lazy_vectors = lazy_vectors
+
+    def embed(self, texts: Sequence[str]) -> Any:
+        if self.lazy_vectors:
+            return [self.vector(each) for each in texts]
+        return (list(self.vector(each)) for each in texts)
+
+    def vector(self, text: str) -> Iterator[float]:
+        assert self.go_on.wait(120)
+        yield from (1.0, float("boat" in text))
+
+
+@pytest.mark.parametrize("lazy_vectors", [False, True])
+def test_a_model_that_computes_while_its_vectors_are_read_is_not_waited_for(home: Path, lazy_vectors: bool) -> None:
+    lazy = Lazy(lazy_vectors)
+    try:
+        with Memory.open(home, embedder=lazy) as memory:
+            memory.facts.add("The boat leaves at noon.")
+            memory.worker().drain()
+            assert memory.recall("boat").degraded == ()
+            lazy.go_on.clear()
+            found = within(GENEROUS, memory.recall, "When does the boat leave?")
+            assert [each.text for each in found.knowledge] == ["The boat leaves at noon."]
+            assert "was not answered within 0.2 seconds" in found.degraded[0]
+    finally:
+        lazy.go_on.set()
+
+
+class Panic(BaseException):
+    """What a model that is written in Rust raises."""
+
+
+def test_a_model_that_panics_ends_no_recall_and_no_thread(home: Path, stalling: Stalling) -> None:
+    panics = threading.Event()
+    embed = stalling.embed
+
+    def panicking(texts: Sequence[str]) -> list[list[float]]:
+        if panics.is_set():
+            raise Panic("index out of bounds")
+        return embed(texts)
+
+    stalling.embed = panicking  # type: ignore[method-assign]
+    with Memory.open(home, embedder=stalling) as memory:
+        memory.facts.add("The boat leaves at noon.")
+        memory.worker().drain()
+        panics.set()
+        memory.documents.add("The boat is blue.", source="boat")
+        found = within(GENEROUS, memory.recall, "boat")
+        assert (
+            found.documents and found.knowledge and any("Panic: index out of bounds" in each for each in found.degraded)
+        )
+        until = time.monotonic() + GENEROUS
+        while not memory.admin.verify(sample=0).problems and time.monotonic() < until:
+            time.sleep(0.01)
+        assert "Panic" in next(iter(memory.admin.verify(sample=0).problems.values()))
+        panics.clear()
+        memory.documents.add("The boat is old.", source="old boat")
+        while "The boat is old." not in stalling.asked and time.monotonic() < until:
+            time.sleep(0.01)
+        assert "The boat is old." in stalling.asked  # by the thread, which goes on
+
+
+def test_work_that_panics_ends_no_thread() -> None:
+    done = threading.Event()
+    outcomes: list[Callable[[], bool]] = [lambda: bool(done.set()), lambda: (_ for _ in ()).throw(Panic("first"))]
+    working = OnDemand("working", lambda: outcomes.pop()())
+    working.wake()
+    until = time.monotonic() + GENEROUS
+    while len(outcomes) > 1 and time.monotonic() < until:
+        time.sleep(0.01)
+    working.wake()
+    assert done.wait(GENEROUS)
+    working.stop(GENEROUS)
 
 
 def test_a_reader_of_nothing_asks_no_model(home: Path, stalling: Stalling) -> None:

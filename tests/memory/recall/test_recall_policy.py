@@ -94,6 +94,24 @@ def test_subject_and_object_are_distinguished_by_word_order(memory: Memory, one:
     assert other in told and len(told) == 2  # casing and punctuation are still one thing
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I write C# at work", "I write C++ at work"),
+        ("The price is $5 a pound", "The price is €5 a pound"),
+        ("The heron weighs x > y", "The heron weighs x < y"),
+        ("The pond is at -5 degrees", "The pond is at 5 degrees"),
+        ("The sluice runs where x = 1", "The sluice runs where x != 1"),
+        ("Bob said 👍 to the plan", "Bob said 👎 to the plan"),
+    ],
+)
+def test_what_differs_by_a_sign_is_not_the_same(memory: Memory, one: str, other: str) -> None:
+    for fact in (one, other, f"> **{one.upper()}**."):
+        memory.facts.add(fact)
+    told = {fact.text for fact in memory.recall(f"{one}?", limit=10).knowledge}
+    assert other in told and len(told) == 2  # Markdown is still one thing
+
+
 def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: Memory, docs: Path) -> None:
     write(docs, "The heron and the weir. " + " ".join(f"n{n}" for n in range(80)), "heron weir", "heron pond")
     memory.ingest(docs)

@@ -1,0 +1,61 @@
+"""The folder in which a restore keeps its copy of a backup: that of the store, so that it is found and removed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreUnavailable
+from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.store.engine import Database
+
+__all__ = ["copy_folder", "remove_copy"]
+
+_NAME = "restoring"
+
+
+@contextmanager
+def copy_folder(into: Database) -> Iterator[Path]:
+    """Lend an empty folder for the copy of a backup that is restored into a database; it is removed afterwards.
+
+    For a server it is in the folder of the system for temporary files.
+
+    Raises:
+        StoreUnavailable: It cannot be made, or another process restores into the same store.
+    """
+    if not into.is_sqlite:
+        with TemporaryDirectory(prefix="agentkit-") as made:
+            yield Path(made)
+        return
+    remove_copy(into)
+    folder = _folder(into)
+    try:
+        lock = FolderLock(folder)
+    except IndexUnavailable as error:
+        raise StoreUnavailable(f"{folder}: another process restores into this store; wait for it") from error
+    except IndexBroken as error:
+        raise StoreUnavailable(f"{folder}: the backup cannot be copied there ({error.__cause__})") from error
+    try:
+        yield folder
+    finally:
+        _remove(folder, lock)
+
+
+def remove_copy(into: Database) -> None:
+    """Remove what a restore into this database left when it was killed; not that of one that goes on."""
+    folder = _folder(into)
+    if into.is_sqlite and folder.is_dir() and not folder.is_symlink():
+        with suppress(IndexUnavailable, IndexBroken):
+            _remove(folder, FolderLock(folder))
+
+
+def _folder(into: Database) -> Path:
+    return Path(into.where).parent / _NAME
+
+
+def _remove(folder: Path, lock: FolderLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
