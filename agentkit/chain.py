@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overload
 
 from typing_extensions import TypeVar
@@ -131,8 +132,10 @@ class Chain(Generic[Output]):
             raise AgentDefinitionError(f"tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
         self.model = model
         self.prompter = None
-        if isinstance(layers, AnyPrompt):
-            self.layers = Layers() if layers == "" else Layers(layers)
+        if isinstance(layers, str):
+            self.layers = Layers(layers) if "{" in layers else _layers(layers)  # one with braces may warn, each time
+        elif isinstance(layers, AnyPrompt):
+            self.layers = Layers(layers)
         elif isinstance(layers, Layers):
             self.layers = layers
         elif isinstance(getattr(layers, "layers", None), Layers):
@@ -275,6 +278,12 @@ def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:
     latest = max((prompt, *layers.system), key=lambda one: RANKS[one.changes])
     asking = prompt.model_copy(update={"volatility": latest.changes})  # what stands in front of it decides caching
     return layers.model_copy(update={"system": (*layers.system, asking)})
+
+
+@lru_cache(maxsize=256)
+def _layers(system: str) -> Layers:
+    """Share the layers of the same text: they are immutable."""
+    return Layers(system) if system else Layers()
 
 
 def _texts_only(on_text: Callable[[str], None] | None) -> OnDelta | None:

@@ -373,13 +373,13 @@ def test_at_a_limit_a_typed_answer_is_none_and_text_is_what_there_was() -> None:
     assert (found.output, found.limit is not None, found.finish_reason) == (None, True, "limit")
 
 
-UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ada", "then": {1, 2}})
+UNSTORABLE = PromptContext(user_input="Hi.", extra={"row": object(), "name": "Ada", "then": 2j})
 """What a prompt may be given, and JSON cannot hold."""
 
 
 def test_a_journal_that_json_cannot_hold_says_what_is_at_fault_and_leaves_its_file_free(tmp_path: Path) -> None:
     agent, file = Agent(ScriptedModel(["Hello.", "Hello."])), tmp_path / "journal"
-    with pytest.raises(JournalError, match=r"row: a object has none; .*then: a set has none") as caught:
+    with pytest.raises(JournalError, match=r"row: a object has none; .*then: a complex has none") as caught:
         agent.run_sync(UNSTORABLE, journal=file)
     assert agent.run_sync("Hi.", journal=file).output == "Hello."  # while the error is still there
     assert Journal.read(file).run_id != caught.value.journal.run_id

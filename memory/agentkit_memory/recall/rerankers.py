@@ -37,6 +37,7 @@ class Reranker(Protocol):
         ...
 
 
+_MAX_OVERDUE = 64
 _overdue: dict[int, Reranker] = {}
 """Those that have not answered in time, nor since, by their ids: each recall would leave another thread behind."""
 
@@ -60,7 +61,7 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         )
     head = tuple(order[:_MAX_RERANKED])
     late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
-    if id(reranker) in _overdue:
+    if id(reranker) in _overdue or len(_overdue) >= _MAX_OVERDUE:
         return order, f"{late}; it is asked again once it has"
     call = TimedCall(lambda: [*reranker.rerank(question, head)])
     if not call.wait(limit):
