@@ -201,7 +201,8 @@ class Admin:
             StoreVersion: A newer version of agentkit wrote it.
             StoreError: This store is not empty.
             EmbedderError: The store was opened with another model.
-        StoreUnavailable: The file cannot be read, or the disk is full: a backup is copied into the folder of the store.
+            StoreUnavailable: The file cannot be read, or the disk is full: a backup is copied into the folder of the
+                store.
         """
         place, database = file_named(path), self._store.database
         try:

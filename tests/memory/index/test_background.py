@@ -19,6 +19,5 @@ def test_a_worker_works_in_the_thread_that_runs_it_until_it_is_stopped(tmp_path:
                 stop.wait(0.01)
         finally:
             stop.set()
-            thread.join()
-        memory.documents.add("The owl hunts at night.", source="owl.md")
-        assert memory.admin.verify().pending > 0, "nothing works any more"
+            thread.join(60)
+        assert not thread.is_alive()
