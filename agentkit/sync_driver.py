@@ -169,7 +169,8 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
             waiting.put(end)
 
     context, outcome = copy_context(), Future[object]()
-    threading.Thread(target=work, name="agentkit-stream", daemon=True).start()
+    thread = threading.Thread(target=work, name="agentkit-stream", daemon=True)
+    thread.start()
     try:
         while (event := waiting.get()) is not end:
             if is_full.is_set():
@@ -185,6 +186,7 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(task.cancel)
         wait([outcome])
+        thread.join()
 
 
 def _in_running_loop() -> bool:
