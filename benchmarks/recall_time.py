@@ -9,7 +9,7 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +52,18 @@ def keep_turns(memory: Memory, count: int, random_: random.Random) -> None:
         pass
 
 
+def taken(memory: Memory, rounds: int, random_: random.Random, clock: Callable[[], float]) -> list[float]:
+    """Return how long recalls took, in milliseconds, the shortest first."""
+    found = []
+    for number in range(WARM + ASKED * rounds):
+        question = sentence(random_, 6)
+        start = clock()
+        memory.recall(question, limit=10)
+        if number >= WARM:
+            found.append((clock() - start) * 1e3)
+    return sorted(found)
+
+
 @contextmanager
 def of_turns(count: int) -> Iterator[Memory]:
     """Yield a memory of so many turns."""
@@ -84,16 +96,9 @@ def by_words(rounds: int) -> Iterator[Figure]:
         ("100,000 turns", 2.5, of_turns(100_000)),
         ("10,000 chunks", 1.5, of_chunks(10_000)),
     ):
-        random_ = random.Random(7)
         with opened as memory:
-            taken = []
-            for number in range(WARM + ASKED * rounds):
-                question = sentence(random_, 6)
-                start = time.thread_time()
-                memory.recall(question, limit=10)
-                if number >= WARM:
-                    taken.append((time.thread_time() - start) * 1e3)
-        median = sorted(taken)[len(taken) // 2]
+            found = taken(memory, rounds, random.Random(7), time.thread_time)
+        median = found[len(found) // 2]
         yield Figure("W7 recall by words", what, median, "ms", goal=f"at most {goal:g} ms", met=median <= goal)
 
 
@@ -110,17 +115,11 @@ def beside(rounds: int) -> Iterator[Figure]:
                 for _ in range(10):
                     other.append(*[Message("user", sentence(random_, 25)) for _ in range(100)])
             with memory.worker():  # whose thread hangs too
-                taken = []
-                for number in range(WARM + ASKED * rounds):
-                    question = sentence(random_, 6)
-                    start = time.perf_counter()
-                    memory.recall(question, limit=10)
-                    if number >= WARM:
-                        taken.append((time.perf_counter() - start) * 1e3)
-                embedder.goes_on.set()
+                found = taken(memory, rounds, random_, time.perf_counter)
+                embedder.goes_on.set()  # or the worker never ends
         finally:
             embedder.goes_on.set()
-    p95 = sorted(taken)[len(taken) * 95 // 100]
+    p95 = found[len(found) * 95 // 100]
     yield Figure("W7 beside a hanging embedder", "p95", p95, "ms", goal="at most 30 ms", met=p95 <= 30)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.errors import nearest
 from agentkit_tools.tool import Tool
 
-__all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession", "version_of"]
+__all__ = ["AddedAgent", "AddedAgents", "DurableAgent", "OpenSession"]
 
 OpenSession: TypeAlias = Callable[[SessionName], Session]
 
@@ -140,21 +138,3 @@ class AddedAgents:
     def _unknown(self, doing: str, name: str) -> DurableError:
         known = sorted({one.agent.name for one in self.all})
         return DurableError(f"{doing}there is no agent {name!r}{nearest(name, known)}; runs.add(agent) adds one")
-
-
-def version_of(agent: DurableAgent) -> str:
-    """Return a version that changes with what the model is sent: prompts, tools, output type, model and settings."""
-    chain = agent.chain
-    parts = [
-        repr(chain.layers),
-        repr([_plain(spec) for spec in agent.specs]),
-        repr(chain.output_schema),
-        type(chain.model).__name__,
-        chain.model.name,
-        repr(getattr(chain.model, "settings", None)),
-    ]
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=6).hexdigest()
-
-
-def _plain(spec: ToolSpec) -> tuple[object, ...]:
-    return spec.name, spec.description, json.dumps(dict(spec.parameters), sort_keys=True, default=repr)

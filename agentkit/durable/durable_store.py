@@ -92,7 +92,7 @@ class DurableStore:
         """Check that the database has been used for runs: whoever only looks at runs makes none.
 
         Raises:
-            DurableError: There is none, or one of something else.
+            DurableError: There is no database, or one of something else.
             DatabaseUnavailable: The database does not answer.
         """
 

@@ -82,7 +82,9 @@ class MapFile:
     def _read(self, ids: Sequence[str]) -> None:
         """Go behind the answers that are there, and take a last line away that was cut."""
         if not stat.S_ISREG(os.fstat(self._file).st_mode):
-            raise DurableError(f"{self._path}: expected a file that answers can be added to, and this is none")
+            raise DurableError(
+                f"{self._path}: expected a regular file, got a folder, a pipe or a device: name another one"
+            )
         if not locked(self._file):
             raise DurableError(f"{self._path}: a map is writing it: wait until it has ended, or stop it")
         whole = 0

@@ -12,7 +12,8 @@ from typing import Any
 from typing_extensions import Unpack
 
 from agentkit.deps import check_deps
-from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession, version_of
+from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
+from agentkit.durable.agent_version import version_of
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.mapping import MapOptions, MapReport, mapped

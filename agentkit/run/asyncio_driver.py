@@ -274,7 +274,8 @@ class AsyncDriver:
 
     async def _recall(self, effect: Recall) -> Found:
         assert self.recall is not None
-        found, error = await run_in_thread(partial(self.recall, effect.query, self.session, effect.visible))
+        work = partial(self.recall, effect.query, self.session, effect.visible)
+        found, error = await run_in_thread(work, is_recall=True)
         if error is not None:
             raise error
         if self.nesting.emit is not None:

@@ -41,6 +41,7 @@ from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, RecalledMessage, UserInput
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.tool import Tool
 
@@ -51,9 +52,11 @@ _REPAIR = "Answer again, with valid JSON only."
 _NO_DECISIONS: Mapping[str, Decision] = MappingProxyType({})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class RunResult(Generic[Output]):
     """How a run ended. Not frozen, which would be slow to build; treat it as if it were."""
+
+    __repr__ = short_repr
 
     output: Output
     """The answer. Where a limit ended the run, the text there was, or None if the answer is another type."""

@@ -101,6 +101,8 @@ def _run(
     chain, session, listener = agent.chain, options.get("session"), options.get("on_event")
     declarations, needing = equipment.known()
     check_deps(needing, options.get("deps"))
+    if "on_event_error" in options and "on_event" not in options:
+        raise TypeError("on_event_error: there is no on_event whose errors it is about")
     listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
     emit = None if listening is None else listening.emit
     nesting = Nesting(agent.limits, emit, checked_approver(options.get("approve")), chain.model)

@@ -58,8 +58,8 @@ async def test_a_file_that_cannot_be_written_is_named_before_any_run_begins(
     for out, what in {
         tmp_path: "Is a directory",
         tmp_path / "none" / "out": "No such file",
-        tmp_path / "pipe": "is none",
-        Path("/dev/null"): "is none",
+        tmp_path / "pipe": "got a folder, a pipe or a device",
+        Path("/dev/null"): "got a folder, a pipe or a device",
     }.items():
         with pytest.raises(DurableError, match=what):
             await agent.map(["a"], name="m", out=out)

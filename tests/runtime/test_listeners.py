@@ -235,6 +235,13 @@ def test_what_is_no_listener_is_refused(given: Any, wrong: str) -> None:
         scripted().run_sync("x", **{"on_event": print, **given})
 
 
+def test_a_rule_for_errors_of_a_listener_that_is_not_given_is_refused() -> None:
+    with pytest.raises(TypeError, match="on_event_error: there is no on_event"):
+        scripted().run_sync("x", on_event_error="report")
+    assert scripted().run_sync("x", on_event=None, on_event_error="report").output
+    assert [*scripted().stream_sync("x", on_event_error="report")]
+
+
 def test_leaving_a_sync_stream_cancels_a_run_that_shows_nothing() -> None:
     ended: list[bool] = []
 

@@ -108,7 +108,7 @@ class Tool(Generic[P, R]):
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
-        self.policy = policy
+        self.policy, self.spec = policy, policy.applied_to(self.spec)
         self._semaphores = None if policy.is_plain else Semaphores()
 
     @classmethod

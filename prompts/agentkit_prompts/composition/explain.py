@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents, Status
@@ -37,6 +39,10 @@ __all__ = [
 ]
 
 
+_MAX_NAMED = 3
+"""Tools with a time limit of their own that the table names."""
+
+
 @dataclass(frozen=True, slots=True)
 class LayerRow:
     """One line of the layer table."""
@@ -47,7 +53,8 @@ class LayerRow:
     prompt: str
     """Name of the prompt or of what the layer holds."""
     source: str
-    """Where the text is from: the template file, or the context names it reads."""
+    """Where the text is from: the template file, or the context names it reads; of tools also how long a call may
+    take."""
     tokens: int
     share: float
     """Part of all tokens, 0 to 1."""
@@ -112,7 +119,7 @@ def layer_table(composition: Contents) -> LayerTable:
         fragments(composition.sections[2])
     tools, schema, _ = composition.declarations.tokens(counter)
     if composition.tools:
-        rows.append(("tools", f"{len(composition.tools)} tools", "tools", tools))
+        rows.append(("tools", f"{len(composition.tools)} tools", f"tools{_time_limits(composition.tools)}", tools))
     if composition.output_schema is not None:
         rows.append(("output", "answer schema", "output type", schema))
     total = composition.tokens
@@ -123,6 +130,22 @@ def layer_table(composition: Contents) -> LayerTable:
             layer, what = ("chat template", "what it adds")
         rows.append((layer, what, "", framing))
     return LayerTable(LayerRow(*row, row[3] / (total or 1), *_fate(composition, row[0], row[3])) for row in rows)
+
+
+def _time_limits(tools: Iterable[ToolSpec]) -> str:
+    """Return how long a call may take, as most tools have it, and the names of some that have it otherwise."""
+    known = [(tool.name, tool.timeout) for tool in tools if tool.timeout is not None]
+    if not known:
+        return ""
+    (usual, _), *_ = Counter(limit for _, limit in known).most_common(1)
+    others = [f"{name}: {_seconds(limit)}" for name, limit in known if limit != usual]
+    if len(others) > _MAX_NAMED:
+        others[_MAX_NAMED:] = [f"{len(others) - _MAX_NAMED} others"]
+    return f" ({', '.join([f'{_seconds(usual)} a call', *others])})"
+
+
+def _seconds(limit: float) -> str:
+    return "any time" if limit == inf else f"{limit:g} s"
 
 
 def _fate(composition: Contents, layer: str, tokens: int) -> tuple[Status, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from typing import Literal
 
 from agentkit_prompts.composition.contents import Contents, stored_text
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, Thinking, ToolCall
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]
@@ -81,5 +81,11 @@ def prefix(composition: Contents) -> tuple[str, int]:
 
 def _hashed(message: Message) -> bytes:
     """Return a hash of all that is sent of a message."""
-    sent = (message.role, stored_text(message), message.name, message.tool_call_id, message.tool_calls)
-    return hashlib.blake2b(repr((sent, message.thinking, message.opaque)).encode(), digest_size=16).digest()
+    sent = (message.role, stored_text(message), message.name, message.tool_call_id)
+    of_calls, of_thinking = ([*map(_values, values)] for values in (message.tool_calls, message.thinking))
+    content = repr((sent, of_calls, of_thinking, message.opaque))
+    return hashlib.blake2b(content.encode(), digest_size=16).digest()
+
+
+def _values(one: ToolCall | Thinking) -> tuple[object, ...]:
+    return tuple([getattr(one, each.name) for each in fields(one)])

@@ -16,6 +16,7 @@ from pydantic import ConfigDict, model_validator
 from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freeze
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError, brief
 
 __all__ = [
@@ -45,6 +46,7 @@ _KINDS: dict[str, tuple[str, type | tuple[type, ...]]] = {
     "chosen": ("tuple", tuple),
     "score": ("a number or None", (int, float, type(None))),
     "position": ("int or None", (int, type(None))),
+    "timeout": ("a number of seconds or None", (int, float, type(None))),
     "image": ("an Image or None", (Image, type(None))),
     "when": ("datetime or None", (datetime, type(None))),
 }
@@ -112,7 +114,7 @@ def short_form(name: str, *kinds: type, **aliases: str) -> Any:
     return model_validator(mode="before")(wrapped)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Document(_Item):
     """A chunk of a source, recalled for this turn.
 
@@ -123,6 +125,8 @@ class Document(_Item):
     Raises:
         ContextError: Fields have the wrong type; names all of them.
     """
+
+    __repr__ = short_repr
 
     _full = short_form("text", str)
 
@@ -152,9 +156,11 @@ class Document(_Item):
             raise ContextError("Document", [("label", what)])
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Fact(_Item):
     """A piece of knowledge: one statement, with where it is from. Raises like `Document`."""
+
+    __repr__ = short_repr
 
     _full = short_form("text", str)
 
@@ -166,13 +172,15 @@ class Fact(_Item):
     trust: Trust = "untrusted"
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class RecalledMessage(_Item):
     """A message of an earlier conversation, recalled for this turn: what somebody wrote, who, and when.
 
     `role` is `user` or `assistant`, `name` what that one is called, `session` the conversation, `position` the number
     of the message there. Raises like `Document`.
     """
+
+    __repr__ = short_repr
 
     text: str
     role: Speaker
@@ -186,12 +194,14 @@ class RecalledMessage(_Item):
     trust: Trust = "untrusted"
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Example(_Item):
     """A worked example: what goes in and what should come out. Written by the developer, so trusted.
 
     Raises like `Document`.
     """
+
+    __repr__ = short_repr
 
     input: str
     output: str
@@ -205,13 +215,15 @@ class Example(_Item):
         return replace(self, score=score)
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class Selection(_Item, Derived):
     """Which examples were chosen, and for what.
 
     `prompt` is the path of the prompt in its layers, `query` the text of the input, `pool` a hash of the examples there
     were to choose from.
     """
+
+    __repr__ = short_repr
 
     prompt: str
     query: str
@@ -285,7 +297,7 @@ class _WithJson(Deriving):
     """The spec as one line of canonical JSON; made at the first use."""
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
 class ToolSpec(_Item, _WithJson):
     """What a model is shown of a tool: name, description, and its parameters as a JSON Schema object.
 
@@ -295,6 +307,8 @@ class ToolSpec(_Item, _WithJson):
         ContextError: Fields have the wrong type, or the parameters are not JSON; names all of them.
     """
 
+    __repr__ = short_repr
+
     name: str
     description: str = ""
     parameters: Data = field(default_factory=_any_object, hash=False)
@@ -302,6 +316,8 @@ class ToolSpec(_Item, _WithJson):
     trust: Trust = field(default="trusted", kw_only=True)
     native: Data | None = field(default=None, hash=False, kw_only=True)
     """The entry that a provider takes for a tool of its own, such as `{"type": "web_search"}`; sent as it is."""
+    timeout: float | None = field(default=None, kw_only=True, compare=False)
+    """Seconds that a call of it may take, `inf` for any; for the layer table, and not sent. None: not known."""
 
     def __post_init__(self) -> None:
         if self.parameters is None:

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Opaque, Part, Text, no_opaque, opaque_data
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MessageError, brief, check_types
 
 __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "Thinking", "ToolCall"]
@@ -22,7 +23,7 @@ MESSAGE_FORMAT = 2
 """Version of the stored form of a message, as `MESSAGES` writes it; it reads all versions up to this one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ToolCall:
     """A model's request to call a tool.
 
@@ -31,6 +32,8 @@ class ToolCall:
     Raises:
         MessageError: One of them is not text.
     """
+
+    __repr__ = short_repr
 
     id: str
     name: str
@@ -47,7 +50,7 @@ class ToolCall:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Thinking:
     """What a model thought before it answered, or a step that its provider took for it, such as a web search.
 
@@ -57,6 +60,8 @@ class Thinking:
     Raises:
         MessageError: Fields have the wrong type; names all of them.
     """
+
+    __repr__ = short_repr
 
     text: str = ""
     """The thought in words; empty where the provider keeps it to itself."""
@@ -85,7 +90,7 @@ class Thinking:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Message:
     """One message of a conversation.
 
@@ -95,6 +100,8 @@ class Message:
     Raises:
         MessageError: The role is unknown, a field has the wrong type, or does not belong to the role.
     """
+
+    __repr__ = short_repr
 
     role: Role
     content: str | tuple[Part, ...] = ""

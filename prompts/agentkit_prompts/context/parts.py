@@ -20,6 +20,7 @@ from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, brief, check_types
 from agentkit_prompts.regular_files import open_regular
 
@@ -152,9 +153,11 @@ def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
     return FrozenDict(merged)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Text:
     """A piece of text inside a multimodal message; of the kind `refusal`, the text in which a model refuses."""
+
+    __repr__ = short_repr
 
     text: str
     kind: Literal["text", "refusal"] = field(default="text", kw_only=True)
@@ -172,7 +175,7 @@ class Text:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Media:
     """Base of image, audio, video and file parts.
 
@@ -182,6 +185,8 @@ class Media:
     Raises:
         MediaError: A field has the wrong type, or the text is no URL.
     """
+
+    __repr__ = short_repr
 
     source: Annotated[Source, _Stored]
     media_type: str | None = None

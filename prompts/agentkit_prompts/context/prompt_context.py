@@ -43,6 +43,7 @@ from agentkit_prompts.context.read_fields import (
     read_parts,
     unknown,
 )
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError
 
 __all__ = [
@@ -119,7 +120,7 @@ def _session_key(value: Any, place: str, problems: Problems) -> Any:
 
 
 @final
-@dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False, repr=False)
 class UserInput:
     """What the user sent: text or content parts, and structured extras that prompts may require.
 
@@ -128,6 +129,8 @@ class UserInput:
     Raises:
         ContextError: Something has the wrong type, or there is no such field; names all problems.
     """
+
+    __repr__ = short_repr
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     _full = short_form("input", str, list, tuple, additional_info="additional_kwargs")
@@ -188,7 +191,7 @@ class _WithNonce(Derived):
 
 
 @final
-@dataclass(frozen=True, slots=True, weakref_slot=True, init=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False, repr=False)
 class PromptContext(_WithNonce):
     """The one input of every prompt: a value. What it holds reaches templates as it is, never dumped or copied.
 
@@ -200,6 +203,8 @@ class PromptContext(_WithNonce):
     Raises:
         ContextError: Something has the wrong type, or there is no such field; names all problems with their places.
     """
+
+    __repr__ = short_repr
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
     _full = short_form("", elements="documents")

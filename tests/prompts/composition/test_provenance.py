@@ -23,6 +23,7 @@ from agentkit.prompts import (
     PromptError,
     PromptFolder,
     TextPrompt,
+    Thinking,
     ToolCall,
     ToolSpec,
     UserInput,
@@ -120,6 +121,23 @@ def test_whatever_changes_the_payload_before_the_input_changes_the_prefix_hash(c
     base: dict[str, Any] = {"tools": [ToolSpec("look")], "conversation": called("{}")}
     assert composed(**{**base, **change}).prefix_hash != composed(**base).prefix_hash
     assert composed(**base, user_input="other").prefix_hash == composed(**base).prefix_hash
+
+
+@pytest.mark.parametrize("field", ["text", "arguments", "thinking", "opaque"])
+def test_a_change_far_inside_of_a_message_changes_the_prefix_hash(field: str) -> None:
+    def prefix_hash(middle: str) -> str:
+        long = f"{WORDS * 99}{middle}{WORDS * 99}"
+        reply = Message(
+            "assistant",
+            long if field == "text" else "a",
+            (ToolCall("1", "look", f'{{"a": "{long}"}}'),) if field == "arguments" else (),
+            thinking=(Thinking(long),) if field == "thinking" else (),
+            opaque={"anthropic": {"seen": long}} if field == "opaque" else {},
+        )
+        answer = [Message("tool", "r", tool_call_id="1")] if field == "arguments" else []
+        return composed(conversation=[Message("user", "q"), reply, *answer]).prefix_hash
+
+    assert prefix_hash("one") == prefix_hash("one") != prefix_hash("two")
 
 
 def test_why_knows_tool_specs_wholes_and_both_ways_to_a_kwarg() -> None:

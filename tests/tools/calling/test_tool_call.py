@@ -42,7 +42,8 @@ from tests.paths import ROOT
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of its own: what other tests left behind is not counted."""
-    monkeypatch.setattr(tool_threads, "_pool", tool_threads._Pool())
+    monkeypatch.setattr(tool_threads, "_tools", tool_threads._Pool(tool_threads._MAX_TOOLS))
+    monkeypatch.setattr(tool_threads, "_recalls", tool_threads._Pool(tool_threads._MAX_RECALLS))
 
 
 def context(**changes: Any) -> ToolContext[Any]:
@@ -541,7 +542,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
 async def test_when_too_many_sync_tools_hang_the_others_say_so_and_async_ones_go_on(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads, "_MAX_ABANDONED", 2)
+    monkeypatch.setattr(tool_threads._tools, "most", 2)
     release = threading.Event()
 
     @tool(timeout=0.05)
@@ -640,8 +641,10 @@ async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
     assert (await ask(outer)).content == "reached"
 
 
-async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_tools.calling.tool_threads._MAX_THREADS", 2)
+async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(
+    own_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_threads._tools, "most", 2)
 
     @tool
     def inner() -> str:
@@ -656,13 +659,13 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(monkey
     assert [result.content for result in results] == ["in"] * 8
 
 
-async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(
+async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool_threads, "_MAX_THREADS", 1)
+    monkeypatch.setattr(tool_threads._tools, "most", 1)
     release = threading.Event()
 
-    @tool(timeout=0.5)
+    @tool(timeout=None)
     def hang() -> None:
         release.wait(30)
 
@@ -670,18 +673,100 @@ async def test_a_full_pool_makes_calls_wait_and_abandoning_makes_room(
     def quick() -> str:
         return "done at last"
 
-    first, second = await asyncio.gather(ask(hang), ask(quick))
-    assert (first.status, second.content) == ("timeout", "done at last")
-    # A call that gives up while it still waits never starts.
-    blocker = asyncio.ensure_future(ask(hang.but(timeout=None)))
+    blocker = asyncio.ensure_future(ask(hang))
     await asyncio.sleep(0.1)
     started: list[int] = []
     result = await ask(Tool.from_function(lambda: started.append(1), name="never", timeout=0.02))
     assert result.status == "timeout"
+    waiting = asyncio.ensure_future(ask(quick))
     release.set()
     await blocker
-    await ask(quick)
+    assert (await waiting).content == "done at last"
     assert started == []
+
+
+async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(own_threads: None) -> None:
+    most = tool_threads._MAX_TOOLS
+    release, begun = threading.Event(), list[int]()
+
+    @tool(timeout=0.5)
+    def hang() -> None:
+        begun.append(1)
+        release.wait(30)
+
+    while abandoned_threads() < most:  # a machine that is busy may not even start them in time
+        results = await asyncio.gather(*(ask(hang) for _ in range(256)))
+        assert {result.status for result in results} <= {"timeout", "error"}
+    assert len(begun) == abandoned_threads() == most
+    assert "hold their threads" in str((await ask(hang)).content)
+    release.set()
+    while abandoned_threads():
+        await asyncio.sleep(0.01)
+    assert (await ask(hang)).ok
+
+
+async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
+    own_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_threads._tools, "most", 1)
+    release, begun = threading.Event(), list[int]()
+
+    @tool
+    def hang() -> None:
+        begun.append(1)
+        release.wait(30)
+
+    @tool(timeout=None)
+    def quick() -> str:
+        return "quick"
+
+    first = asyncio.ensure_future(ask(hang))
+    while not begun:
+        await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(ask(quick))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    first.cancel()
+    refused = await waiting
+    assert refused.status == "error" and "hold their threads" in str(refused.content)
+    release.set()
+    while abandoned_threads():
+        await asyncio.sleep(0.01)
+
+
+async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
+    own_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_threads._tools, "most", 2)
+    left, held = threading.Event(), threading.Event()
+    begun = list[str]()
+
+    @tool(timeout=0.5)
+    def leave() -> None:
+        begun.append("leave")
+        left.wait(30)
+
+    @tool(timeout=None)
+    def hold() -> None:
+        begun.append("hold")
+        held.wait(30)
+
+    @tool(timeout=None)
+    def quick() -> str:
+        return "quick"
+
+    while "leave" not in begun:
+        assert (await ask(leave)).status == "timeout"
+    holding = asyncio.ensure_future(ask(hold))
+    while "hold" not in begun:
+        await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(ask(quick))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    left.set()
+    assert (await waiting).content == "quick"
+    held.set()
+    await holding
 
 
 async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -692,7 +777,7 @@ async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkey
         return "ok"
 
     assert (await ask(quick)).ok
-    while tool_threads._pool.threads:
+    while tool_threads._tools.threads:
         await asyncio.sleep(0.01)
     assert (await ask(quick)).ok
 

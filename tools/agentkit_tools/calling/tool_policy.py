@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
+from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
@@ -91,6 +93,11 @@ class ToolPolicy:
             problems = [f"there is no {name}{nearest(name, PolicyOptions.__annotations__)}" for name in unknown]
             raise ToolDefinitionError("tool policy: " + "; ".join(problems))
         return replace(self, **options) if options else self
+
+    def applied_to(self, spec: ToolSpec) -> ToolSpec:
+        """Return a spec with the time limit, which the layer table shows."""
+        timeout = self.timeout or inf
+        return spec if spec.timeout == timeout else replace(spec, timeout=timeout)
 
     @property
     def is_plain(self) -> bool:

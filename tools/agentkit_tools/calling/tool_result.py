@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import nearest
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.result_content import Collected, Content, cut, gather, to_content
@@ -20,12 +21,14 @@ __all__ = ["ToolResult", "ToolStatus", "failed", "finished", "unknown_tool"]
 ToolStatus = Literal["success", "error", "timeout", "denied", "cancelled", "too_large", "unavailable"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ToolResult:
     """How a tool call ended. Not frozen because that makes it five times slower to build; treat it as if it were.
 
     A tool may return one itself, to choose status and content.
     """
+
+    __repr__ = short_repr
 
     call_id: str
     name: str

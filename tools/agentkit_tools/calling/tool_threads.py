@@ -11,7 +11,7 @@ from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from agentkit_tools.errors import ToolError
 
@@ -19,9 +19,8 @@ __all__ = ["abandoned_threads", "busy_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
-_MAX_THREADS = 256
-_MAX_ABANDONED = 64
-"""Threads that may run on in a process after nobody waits for them any more."""
+_MAX_TOOLS, _MAX_RECALLS = 48, 16
+"""Calls that run at once in a process, also those that nobody waits for any more; further ones wait."""
 _IDLE_SECONDS = 10.0
 _inside: ContextVar[bool] = ContextVar("agentkit_tools_inside_thread", default=False)
 
@@ -58,6 +57,16 @@ class _Job:
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self._deliver, None, RuntimeError("the thread of the tool was killed"))
 
+    def refuse(self, abandoned: int) -> None:
+        """Answer for a job that is not begun, because those that hold all threads do not end."""
+        self.call = None
+        error = ToolError(
+            f"{abandoned} calls of sync tools or recalls ran out of time and hold their threads: no further one is "
+            "called in this process until some of them end. Give these time limits inside, or make the tools async"
+        )
+        with suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._deliver, None, error)
+
     def _deliver(self, value: Any, error: BaseException | None) -> None:
         future, self.future = self.future, None  # the job outlives the call as long as its error does
         if future is not None and not future.done():
@@ -77,23 +86,28 @@ class _Worker:
 class _Pool:
     """Threads that wait for jobs for a while, the last one used first.
 
-    Jobs started from inside a tool get a thread even when the pool is full: the outer tool may be waiting for them.
+    An abandoned thread keeps its place: when all are, jobs are refused. Jobs started from inside a tool get a thread
+    even when the pool is full: the outer tool may be waiting for them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.lock = Lock()
         self.idle: list[_Worker] = []
         self.backlog: deque[_Job] = deque()
         self.threads = 0
+        """Those whose job somebody waits for, and those that wait for one."""
         self.abandoned = 0
 
     def submit(self, job: _Job, nested: bool) -> None:
         with self.lock:
-            if self.idle:
+            if self.abandoned >= self.most:
+                job.refuse(self.abandoned)
+            elif self.idle:
                 worker = self.idle.pop()
                 worker.job = job
                 worker.wake.put(None)
-            elif self.threads >= _MAX_THREADS and not nested:
+            elif self.threads + self.abandoned >= self.most and not nested:
                 self.backlog.append(job)
             else:
                 self._start(job)
@@ -111,8 +125,8 @@ class _Pool:
             if job.started:
                 self.abandoned += 1
                 self.threads -= 1
-                if self.backlog:
-                    self._start(self.backlog.popleft())
+                while self.backlog and self.abandoned >= self.most:
+                    self.backlog.popleft().refuse(self.abandoned)
 
     def _work(self, worker: _Worker) -> None:
         """Run jobs until none comes for a while, or until this thread is given up or killed."""
@@ -156,6 +170,8 @@ class _Pool:
                 job.started = False
                 if job.given_up:
                     self.abandoned -= 1
+                    if self.backlog and self.threads + self.abandoned < self.most:  # this thread ends
+                        self._start(self.backlog.popleft())
         return job.given_up
 
     def _replace(self, worker: _Worker) -> None:
@@ -172,12 +188,12 @@ class _Pool:
             job.fail()
 
 
-_pool = _Pool()
+_tools, _recalls = _Pool(_MAX_TOOLS), _Pool(_MAX_RECALLS)
 
 
 def _renew() -> None:
-    global _pool
-    _pool = _Pool()
+    global _tools, _recalls
+    _tools, _recalls = _Pool(_MAX_TOOLS), _Pool(_MAX_RECALLS)
 
 
 if hasattr(os, "register_at_fork"):
@@ -185,27 +201,22 @@ if hasattr(os, "register_at_fork"):
 
 
 def abandoned_threads() -> int:
-    """Return how many threads still run a sync tool whose result nobody waits for any more."""
-    return _pool.abandoned
+    """Return how many threads still run a sync tool or a recall whose result nobody waits for any more; 64 at most."""
+    return _tools.abandoned + _recalls.abandoned
 
 
 def busy_threads() -> int:
     """Return how many threads run a call that somebody waits for."""
-    return _pool.threads - len(_pool.idle)
+    return sum(pool.threads - len(pool.idle) for pool in (_tools, _recalls))
 
 
-async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]:
+async def run_in_thread(call: Callable[[], T], *, is_recall: bool = False) -> tuple[T, BaseException | None]:
     """Return what `call()` returned or raised in a daemon thread, in a copy of the current context.
 
-    When the task that waits is cancelled, a call that has begun goes on in its thread. Where too many do, no further
-    call begins: the error is a `ToolError`.
+    When the task that waits is cancelled, a call that has begun goes on in its thread. Where all threads do, no further
+    call begins: the error is a `ToolError`. Recalls have threads of their own, so that no tool keeps one from its turn.
     """
-    if _pool.abandoned >= _MAX_ABANDONED:
-        error = ToolError(
-            f"{_pool.abandoned} calls of sync tools and recalls ran out of time and hold their threads: no further one"
-            " is called in this process until some of them end. Give these time limits inside, or make the tools async"
-        )
-        return cast(T, None), error
+    pool = _recalls if is_recall else _tools
     context = copy_context()
     nested = _inside.get()
     if not nested:
@@ -213,9 +224,9 @@ async def run_in_thread(call: Callable[[], T]) -> tuple[T, BaseException | None]
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[T, BaseException | None]] = loop.create_future()
     job = _Job(partial(context.run, call), loop, future)
-    _pool.submit(job, nested)
+    pool.submit(job, nested)
     try:
         return await future
     except BaseException:
-        _pool.give_up(job)
+        pool.give_up(job)
         raise

@@ -1,0 +1,60 @@
+"""`version_of`: a version of an agent that changes with what the model is sent, and is the same in every process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from agentkit_prompts.templates.template import Template
+
+__all__ = ["version_of"]
+
+_PLAIN = (str, int, float)
+
+
+def version_of(agent: Any) -> str:
+    """Return a version that changes with what the model is sent: prompts, tools, output type, model and settings.
+
+    Of code, such as the methods of a prompt or a selector, it has the names only.
+    """
+    chain = agent.chain
+    model, specs = chain.model, agent.specs
+    parts = [
+        chain.layers,
+        [(spec.name, spec.description, spec.parameters, spec.strict, spec.native) for spec in specs],
+        chain.output_schema,
+        type(model),
+        model.name,
+        getattr(model, "settings", None),
+    ]
+    text = json.dumps([_content(part) for part in parts], sort_keys=True)
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+def _content(value: Any) -> Any:
+    """Return a value as JSON data, of which the same is made in every process."""
+    if value is None or isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Template):  # a file is read when the template is made: its text is what counts
+        return ["Template", value.version, value.engine, _content(value.params_schema)]
+    if isinstance(value, Mapping):
+        return {str(key): _content(item) for key, item in value.items()}
+    if isinstance(value, Set):
+        return sorted(json.dumps(_content(item), sort_keys=True) for item in value)
+    if isinstance(value, list | tuple):
+        return [_content(item) for item in value]
+    if isinstance(value, BaseModel) and not isinstance(value, type):
+        names: Any = type(value).model_fields
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in fields(value)]
+    elif isinstance(name := getattr(value, "__qualname__", None), str):
+        return name
+    else:  # an object of somebody's own, such as a selector: what is plain of it
+        known = {*getattr(value, "__dict__", ()), *getattr(type(value), "__slots__", ())}
+        names = [name for name in known if name[:1] != "_" and isinstance(getattr(value, name, None), _PLAIN)]
+    return [type(value).__qualname__, {name: _content(getattr(value, name)) for name in names}]

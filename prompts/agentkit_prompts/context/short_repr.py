@@ -1,0 +1,68 @@
+"""Representations that stay short and are soon made, however long a text or a list in them is."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+__all__ = ["short_repr"]
+
+_MAX_TEXT = 1_000
+_MAX_INNER_TEXT = 100
+"""Characters of a text in a list or a mapping."""
+_MAX_ITEMS = 6
+_MAX_LEVELS = 3
+
+
+class _Short(reprlib.Repr):
+    """What `reprlib` shortens, and also bytes, mappings that are no dict, and mappings in the order they have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlong = self.maxother = _MAX_TEXT
+        self.maxlevel = _MAX_LEVELS
+        self.maxlist = self.maxtuple = self.maxdict = self.maxset = _MAX_ITEMS
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Return the representation of a value inside of others."""
+        if isinstance(x, str):
+            most = _MAX_TEXT if level == _MAX_LEVELS else _MAX_INNER_TEXT
+            return repr(x if len(x) <= most else f"{x[: most // 2]}...{x[-most // 2 :]}")
+        if isinstance(x, bytes) and len(x) > _MAX_TEXT:
+            return f"<{len(x):,} bytes>"
+        if isinstance(x, Mapping):
+            return self.repr_dict(x, level)
+        if isinstance(x, list):
+            return self.repr_list(x, level)
+        return super().repr1(x, level)
+
+    def repr_dict(self, x: Mapping[Any, Any], level: int) -> str:
+        if not x:
+            return "{}"
+        if level <= 0:
+            return "{...}"
+        pairs: list[str] = []
+        for key, value in x.items():
+            if len(pairs) == self.maxdict:
+                pairs.append("...")
+                break
+            pairs.append(f"{self.repr1(key, level - 1)}: {self.repr1(value, level - 1)}")
+        return f"{{{', '.join(pairs)}}}"
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        try:
+            found = repr(x)
+        except Exception:
+            return super().repr_instance(x, level)
+        return found if len(found) <= 2 * self.maxother else f"{found[: self.maxother]}..."
+
+
+_short = _Short()
+
+
+def short_repr(self: Any) -> str:
+    """Return the representation of a dataclass, as its `__repr__`: long text and lists in it are cut in the middle."""
+    shown = [f"{each.name}={_short.repr(getattr(self, each.name))}" for each in fields(self) if each.repr]
+    return f"{type(self).__qualname__}({', '.join(shown)})"

@@ -1,0 +1,59 @@
+"""The row of the tools in the layer table: how many there are, and how long a call may take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from agentkit import Agent, Journal, PromptContext, ScriptedModel
+from agentkit.prompts import ToolSpec
+from agentkit.tools import TurnTools
+from agentkit_tools import Tool
+from tests.runtime.scripts import calling
+
+
+def named(name: str, **policy: Any) -> Tool:
+    return Tool.from_function(lambda: "done", name=name, description="Does it.", **policy)
+
+
+def row(*tools: Tool) -> str:
+    (found,) = (row for row in Agent(ScriptedModel(["x"]), tools=tools).compose("x").explain() if row.layer == "tools")
+    return found.source
+
+
+def test_the_usual_time_limit_is_shown_and_each_that_differs() -> None:
+    assert row(named("a")) == "tools (60 s a call)"
+    assert row(named("a"), named("b", timeout=0.5), named("c")) == "tools (60 s a call, b: 0.5 s)"
+    assert row(named("a", timeout=5), named("b", timeout=None)) == "tools (5 s a call, b: any time)"
+    assert row(named("a").but(timeout=7)) == "tools (7 s a call)"
+    assert row(named("a", timeout=7).but(timeout=None).but(name="b")) == "tools (any time a call)"
+
+
+def test_many_that_differ_are_counted() -> None:
+    tools = [named(f"usual{number}") for number in range(9)]
+    tools += [named(f"own{number}", timeout=number + 1) for number in range(6)]
+    assert row(*tools) == "tools (60 s a call, own0: 1 s, own1: 2 s, own2: 3 s, 3 others)"
+
+
+def test_it_is_known_of_tools_only_and_nothing_of_it_is_sent() -> None:
+    spec = ToolSpec("a", "Does it.")
+    context = PromptContext(user_input="x", tools=[spec])
+    (found,) = (row for row in Agent(ScriptedModel(["x"])).chain.compose(context).explain() if row.layer == "tools")
+    assert found.source == "tools"
+    short, long = named("a", timeout=1), named("a", timeout=9)
+    assert short.spec == long.spec and short.spec.json == long.spec.json and "timeout" not in short.spec.json
+    adapter = TypeAdapter(ToolSpec)
+    assert adapter.validate_json(adapter.dump_json(named("a", timeout=None).spec)) == short.spec
+
+
+def test_a_resumed_run_shows_them_too() -> None:
+    agent = Agent(
+        ScriptedModel([calling("a"), OSError("gone"), "done"]), tools=TurnTools(lambda ctx: [named("a", timeout=3)])
+    )
+    with pytest.raises(OSError) as gone:
+        agent.run_sync("x")
+    journal = Journal.loads(gone.value.journal.dumps())  # type: ignore[attr-defined]
+    resumed = agent.resume_sync(journal)
+    assert [row.source for row in resumed.composition.explain() if row.layer == "tools"] == ["tools (3 s a call)"]
