@@ -35,9 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One process more than there are cores: while a test waits for a server or a time limit, another one runs."""
+    """Two processes more than there are cores: while a test waits for a server or a time limit, another one runs."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return cores + 1
+    return cores + 2
 
 
 def pytest_configure(config: pytest.Config) -> None:
