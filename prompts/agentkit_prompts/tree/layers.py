@@ -224,12 +224,11 @@ class Plan:
                 selecting.setdefault(id(prompt), (path, prompt))
         self.selecting = tuple(selecting.values())
         """The prompts whose selector looks at the query, each once, with its path."""
-        placed: tuple[tuple[Place, ...], ...] = (
-            ("system",),
-            ("before_input", "input", "after_input"),
-            ("after_intermediate",),
+        blocks = (
+            Block("system", layers.prompts("system")),
+            Block("input", layers.prompts("before_input", "input", "after_input")),
+            Block("after_intermediate", layers.prompts("after_intermediate")),
         )
-        blocks = [Block(places[len(places) // 2], layers.prompts(*places)) for places in placed]
         self.blocks = tuple([(slot, block) for slot, block in enumerate(blocks) if block.steps])
         """The messages that have prompts, each with its place among the three."""
         self.fixed: list[Any] = [None] * len(blocks)
