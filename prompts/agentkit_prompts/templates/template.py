@@ -230,9 +230,9 @@ class Template:
 
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
         """Return what stands before and after `{{ name }}` when the text is nothing else, or None."""
-        if locale not in self._programs:
-            locale = self._fallback(locale)
         found = self._around.get(locale)
+        if found is None and locale not in self._programs:
+            found = self._around.get(self._fallback(locale))
         return found[1] if found is not None and found[0] == name else None
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:
