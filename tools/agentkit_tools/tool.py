@@ -16,14 +16,12 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError
-from agentkit_tools.calling.arguments import read_arguments, unreadable
-from agentkit_tools.calling.deadline import DeadlineError, outcome
+from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
-from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
@@ -337,6 +335,8 @@ class Tool(Generic[P, R]):
             return None
 
     def _read(self, text: str) -> tuple[Arguments, str]:
+        from agentkit_tools.calling.arguments import read_arguments  # few calls come here
+
         is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
         validate, repair = self._reader.thoroughly, self.policy.repair
         if self._reader.own_names is not None:
@@ -350,13 +350,9 @@ class Tool(Generic[P, R]):
             ToolArgumentError: They cannot be used.
             DeadlineError: It took longer than a call may.
         """
-        found, late = await outcome(run_in_thread(partial(self._read, text)), self.policy.timeout)
-        error = late if found is None else found[1]
-        if isinstance(error, KeyboardInterrupt | SystemExit):  # it ended the thread
-            raise unreadable(self.name, error)
-        if error is not None:
-            raise error
-        return cast(tuple[tuple[Arguments, str], None], found)[0]
+        from agentkit_tools.calling.arguments import read_in_time
+
+        return await read_in_time(self.name, partial(self._read, text), self.policy.timeout)
 
     def call(self, call: ToolCall, context: ToolContext[Any]) -> Coroutine[Any, Any, ToolResult]:
         """Answer a model's call; await it. Whatever happens, it ends in a result the model can read.
