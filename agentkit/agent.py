@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from agentkit.chain import Chain, Output
-from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
 from agentkit.overrides import overridden, overriding
 from agentkit.run.limits import Limits, checked_limits
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context
+from agentkit.startable import Startable
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.composition import Composition
