@@ -232,10 +232,8 @@ class _Fitting:
             )
         if not kinds:
             return self.anything(where, node)
-        split = not self.rules.lists_types or ({"object", "array"}.intersection(kinds) and len(kinds) > 1)
-        if split and len(kinds) > 1:
-            options = [_of_kind(node, kind, listed) for kind in kinds]
-            return self.union({}, [one for one in options if one.get("enum") != []], path, level)
+        if len(kinds) > 1 and (not self.rules.lists_types or {"object", "array"}.intersection(kinds)):
+            return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
             return {"type": "string", "nullable": True}  # there is no type of its own for it
         result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
