@@ -17,6 +17,7 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import ToolFormWarning
+from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, with_wire_names
 from agentkit_prompts.schemas.provider_rules import GEMINI, OPENAI_STRICT
 from agentkit_prompts.schemas.provider_schema import fitted
 from agentkit_prompts.tree.layers import Layers
@@ -240,6 +241,18 @@ def test_limits_that_a_provider_has_words_for_are_sent() -> None:
     fields = {"page": {"type": "integer", "minimum": 1, "maximum": 9}, "name": {"type": "string", "maxLength": 3}}
     sent, _ = fitted({"type": "object", "properties": fields, "required": ["page", "name"]}, OPENAI_STRICT)
     assert sent["properties"] == {"page": fields["page"], "name": {"type": "string"}}
+
+
+def test_references_follow_properties_that_are_sent_under_other_names() -> None:
+    fields = {
+        "filter[id]": {"type": "string"},
+        "again": {"$ref": "#/properties/filter[id]"},
+        "link": {"$ref": "#/$defs/a"},
+    }
+    sent = with_wire_names({"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}, OF_ANTHROPIC)
+    (wire,) = [name for name in sent["properties"] if name.startswith("filter_id_")]
+    assert sent["properties"]["again"] == {"$ref": f"#/properties/{wire}"}
+    assert sent["properties"]["link"] == {"$ref": "#/$defs/a"}
 
 
 def test_names_of_a_function_are_found_again_too() -> None:
