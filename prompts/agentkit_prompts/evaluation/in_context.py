@@ -61,8 +61,6 @@ class InContext:
         inferencer: How the rows are asked: once, turn by turn, or scored, with one prompt for each label.
         separator: Between two worked examples that are text.
         end: After the last one; by default a line end, where there are any.
-        mode: Short for an inferencer: `gen` asks for the answer, `ppl` has one prompt per label.
-        instead: Short for its `gen_field_replace_token`: what stands where the answer would.
 
     Raises:
         InContextError: The parts do not fit together; names everything at once.
@@ -79,27 +77,19 @@ class InContext:
         inferencer: Inferencer | None = None,
         separator: str = "\n",
         end: str | None = None,
-        mode: Literal["gen", "ppl"] | None = None,
-        instead: str | None = None,
     ) -> None:
         self.reader = reader
         self.ice_template = ice_template
         self.retriever = retriever = _from_the_front(retriever, len(train))
         self.train = train
-        problems = [] if mode in (None, "gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
-        if inferencer is None:
-            name = "PPLInferencer" if mode == "ppl" else "GenInferencer"
-            inferencer = Inferencer(name=name, gen_field_replace_token=instead or "")
-        elif mode is not None or instead is not None:
-            problems.append("mode= and instead= are short for an inferencer; give one or the other")
-        self.inferencer = inferencer
+        self.inferencer = inferencer = inferencer or Inferencer(name="GenInferencer")
         self.mode: Literal["gen", "ppl"] = "ppl" if inferencer.asks in ("ppl", "ll") else "gen"
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
         self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
         if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
-        problems += problems_of_rows(reader, retriever, train)
+        problems = problems_of_rows(reader, retriever, train)
         asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
