@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 from warnings import warn
 
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
@@ -30,7 +30,6 @@ from agentkit_tools.errors import (
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader, named_reader
 from agentkit_tools.schemas.callables import (
     docstring_of,
     inner_function,
@@ -42,9 +41,10 @@ from agentkit_tools.schemas.callables import (
     wire_name,
 )
 from agentkit_tools.schemas.deps_type import fits, name_of_type
-from agentkit_tools.schemas.docstring import read_docstring
-from agentkit_tools.schemas.function_schema import context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
 __all__ = ["Tool", "tool"]
 
@@ -134,6 +134,11 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The signature cannot be described to a model, or the policy makes no sense.
         """
+        # What only who makes tools needs is imported by the first one.
+        from agentkit_tools.schemas.argument_reader import named_reader
+        from agentkit_tools.schemas.docstring import read_docstring
+        from agentkit_tools.schemas.function_schema import read_signature
+
         inner = inner_function(function)
         name = name or name_of(function)
         text = read_docstring(docstring_of(function))
@@ -188,8 +193,9 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
-        # Half the cost of importing this package: only who needs it pays.
+        from agentkit_tools.schemas.argument_reader import late_reader, named_reader
         from agentkit_tools.schemas.argument_validator import validator_for
+        from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         try:
@@ -344,12 +350,6 @@ class Tool(Generic[P, R]):
         return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
-        """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
-
-        Raises:
-            ToolArgumentError: They cannot be used.
-            DeadlineError: It took longer than a call may.
-        """
         from agentkit_tools.calling.arguments import read_in_time
 
         return await read_in_time(self.name, partial(self._read, text), self.policy.timeout)
