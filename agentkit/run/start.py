@@ -49,14 +49,14 @@ class _Agent(Protocol[Output]):
 
 
 def begin_run(
-    agent: _Agent[Output], equipment: Equipment, ask: Ask, user_input: Input | None, options: Mapping[str, Any]
+    agent: _Agent[Output], equipment: Equipment, ask: Ask | None, user_input: Input | None, options: Mapping[str, Any]
 ) -> Coroutine[Any, Any, RunResult[Output]]:
     """Return the run of an input, to be awaited; see `Agent.run`.
 
     Args:
         agent: What runs.
         equipment: Its tools.
-        ask: Asks its memory.
+        ask: Asks its memory; None where it has none.
         user_input: The input; None goes on with the session.
         options: See `RunOptions`.
     """
@@ -70,7 +70,7 @@ def begin_run(
 async def resume_run(
     agent: _Agent[Output],
     equipment: Equipment,
-    ask: Ask,
+    ask: Ask | None,
     journal: Journal | Path | str,
     options: Mapping[str, Any],
 ) -> RunResult[Output]:
@@ -88,7 +88,7 @@ async def resume_run(
 def _run(
     agent: _Agent[Output],
     equipment: Equipment,
-    ask: Ask,
+    ask: Ask | None,
     journal: Journal,
     ctx: PromptContext,
     memory: RecallSource | None,
@@ -112,7 +112,7 @@ def _run(
         tools=agent.tools,
         equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
         select=chain.selections,
-        recall=None if memory is None else partial(ask, memory),
+        recall=None if memory is None or ask is None else partial(ask, memory),
         compact=None if agent.compaction is None else partial(compacted, agent.compaction, chain),
         unsent=partial(chain.compose, ctx),
         conversation=ctx.conversation,
