@@ -269,7 +269,8 @@ class Chain(Generic[Output]):
         Raises:
             OutputError: It is not; the message names the reason.
         """
-        return cast(Output, self.answer.read(reply))
+        output: Output = self.answer.read(reply)
+        return output
 
 
 def _asking(layers: Layers, prompt: BasePrompt | None) -> Layers:

@@ -161,6 +161,8 @@ def in_scope(memory: RecallSource | None, session: Session | None, scope: Any) -
         ScopeMismatch: The scopes of session, run and memory do not agree.
         AgentError: A scope was given, and the agent has no memory, or one without scopes.
     """
+    if memory is None and scope is None:
+        return None
     own, base = getattr(session, "scope", None), getattr(memory, "scope", None)
     within = getattr(memory, "within", None)
     if scope is not None:

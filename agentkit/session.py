@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import countOf
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.composition.compose import Memo
@@ -184,7 +184,7 @@ class InMemorySession:
         return positions, notes
 
 
-def checked_session(session: object) -> Session | None:
+def checked_session(session: Any) -> Session | None:
     """Return what a run was given as its session.
 
     Raises:
@@ -194,7 +194,8 @@ def checked_session(session: object) -> Session | None:
         return None
     if callable(getattr(session, "append_now", None)):
         if isinstance(found := getattr(session, "id", None), str):
-            return cast("Session", session)
+            known: Session = session
+            return known
         raise AgentDefinitionError(f"session: expected a session whose id is text, got the id {brief(found, 40)}")
     raise AgentDefinitionError(
         f"session: expected a session, such as memory.session({session!r:.40}) or InMemorySession(), "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from agentkit.errors import UnknownOption
 from agentkit_prompts.errors import nearest
@@ -59,10 +59,21 @@ def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
     return nearest(name, known) if elsewhere is None else f"; {elsewhere}"
 
 
-def _no_attribute(self: object, name: str) -> Any:
-    method = _METHODS.get(name)
-    hint = f"; did you mean {method!r}?" if method is not None and hasattr(type(self), method) else ""
-    raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+class _OtherName:
+    """A method by the name it has in another framework: there is none, and the error says which was meant.
+
+    A `__getattr__` could say so too, and would make every read of an attribute that there is ten times as slow.
+    """
+
+    __slots__ = ("_meant", "_name")
+
+    def __init__(self, name: str, meant: str) -> None:
+        self._name = name
+        self._meant = meant
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        told = f"{owner.__name__!r} object has no attribute {self._name!r}; did you mean {self._meant!r}?"
+        raise AttributeError(told, name=self._name, obj=instance)
 
 
 def refusing_unknown(**meant: str) -> Callable[[C], C]:
@@ -85,7 +96,9 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
 
         made: Any = cls
         made.__init__ = refusing  # it takes what the one before took
-        made.__getattr__ = _no_attribute
+        for name, method in _METHODS.items():
+            if hasattr(cls, method):
+                setattr(cls, name, _OtherName(name, method))
         return cls
 
     return changed

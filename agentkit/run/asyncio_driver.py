@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from agentkit.compaction import Compacted, Send
+from agentkit.chain import Chain
+from agentkit.compaction import Compacted, Compaction, compacted
+from agentkit.equipment import Equipment
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
@@ -40,9 +42,8 @@ from agentkit.run.tool_round import CallWaits, ToolRound, named, what_stopped
 from agentkit.session import Session
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, Selection
+from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.dispatch import call_tools
 from agentkit_tools.errors import describe_error
@@ -56,29 +57,25 @@ _log = logging.getLogger("agentkit")
 _log.addHandler(logging.NullHandler())  # whoever wants to read it says where
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class AsyncDriver:
     """Performs the effects of one run on the running event loop."""
 
-    model: Model
+    chain: Chain[Any]
+    equipment: Equipment
     tools: Mapping[str, Tool]
     """The tools of the run by name."""
-    equip: Callable[[PromptContext], Awaitable[Mapping[str, Tool]]] | None
-    select: Callable[[PromptContext], Awaitable[tuple[Selection, ...]]]
-    recall: Callable[[str, Session | None, int | None], Found] | None
-    """Asks memory, for a query, the session and how much of it the prompt shows."""
-    compact: Callable[[PromptContext, Session | None, Send, str], Awaitable[Compacted]] | None
-    """Compacts a conversation."""
-    unsent: Callable[[], Composition]
-    """What a run would send that has looked up nothing yet."""
-    conversation: Conversation
-    """What the run goes on with where there is no session."""
+    ctx: PromptContext
+    """What the run is asked with."""
     session: Session | None
     deps: Any
     run_id: str
     is_new: bool
     """Whether no run had this id before."""
     nesting: Nesting
+    recall: Callable[[str, Session | None, int | None], Found] | None = None
+    """Asks memory, for a query, the session and how much of it the prompt shows."""
+    compaction: Compaction | None = None
     resumes: bool = False
     """Whether the run goes on from a journal."""
     unkept: tuple[Message, ...] = ()
@@ -97,31 +94,31 @@ class AsyncDriver:
     async def drive(self, loop: Generator[Effect, Any, R]) -> R:
         """Perform effects until the loop returns."""
         answer: Any = None
-        is_logged, keeper = _log.isEnabledFor(logging.DEBUG), self.nesting.keeper
+        session, keeper, is_logged = self.session, self.nesting.keeper, _log.isEnabledFor(logging.DEBUG)
         try:
             effect = loop.send(None)
             while True:
-                if keeper is not None and not (self.session is None and isinstance(effect, Append)):
+                if keeper is not None and not (session is None and isinstance(effect, Append)):
                     await keeper.written()  # before anything is done outside
                 if is_logged:
                     _log.debug("run %s: %s", self.run_id, type(effect).__name__)
-                if isinstance(effect, CallModel):
+                if isinstance(effect, Append):
+                    if session is not None and not self._append_now(session, effect):
+                        await self._append(session, effect)
+                    answer = None
+                elif isinstance(effect, CallModel):
                     if self.resumes:
                         self._check_decisions()
                     self.sent = effect.composition
-                    answer = await self._request(self.model, effect.composition, effect.step)
+                    answer = await self._request(self.chain.model, effect.composition, effect.step)
                 elif isinstance(effect, CallTools):
                     effect = await self._call_tools(effect, loop)
                     continue
-                elif isinstance(effect, Append):
-                    if self.session is not None:
-                        await self._append(self.session, effect)
-                    answer = None
                 elif isinstance(effect, Begin):
                     if self.is_new and not effect.goes_on and effect.at is None:  # nothing has to be looked up
-                        answer = Beginning(self.conversation if self.session is None else self.session.conversation)
+                        answer = Beginning((self.ctx if session is None else session).conversation)
                     else:
-                        begin = partial(beginning, effect, self.session, self.conversation, is_new=self.is_new)
+                        begin = partial(beginning, effect, session, self.ctx.conversation, is_new=self.is_new)
                         answer = await in_thread(begin)
                 elif isinstance(effect, AskApproval):
                     answer = await self._ask(effect)
@@ -130,7 +127,7 @@ class AsyncDriver:
                 elif isinstance(effect, Compact):
                     answer = await self._compact(effect)
                 elif isinstance(effect, SelectExamples):
-                    answer = await self.select(effect.ctx)
+                    answer = await self.chain.selections(effect.ctx)
                 elif isinstance(effect, CheckOutput):
                     answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
                 else:
@@ -150,13 +147,12 @@ class AsyncDriver:
         self.sent = composition
 
     async def _equip(self, effect: Equip) -> Mapping[str, Tool]:
-        assert self.equip is not None
-        self.tools = await self.equip(effect.ctx)
+        self.tools = await self.equipment.at(effect.ctx, deps=self.deps)
         return self.tools
 
     async def _compact(self, effect: Compact) -> Compacted:
-        assert self.compact is not None
-        made = await self.compact(effect.ctx, self.session, self._send, self.run_id)
+        assert self.compaction is not None
+        made = await compacted(self.compaction, self.chain, effect.ctx, self.session, self._send, self.run_id)
         self.beside = NO_USAGE  # it is in the answer
         if self.nesting.emit is not None and made.messages:
             await self._tell(events.ConversationCompacted(made.messages, made.summary))
@@ -171,7 +167,7 @@ class AsyncDriver:
     async def _request(self, model: Model, composition: Composition, step: int | None) -> Reply:
         """Send a composition and count what that takes; listeners hear of it where it is a step."""
         nesting, emit = self.nesting, self.nesting.emit
-        price = nesting.price if model is self.model else nesting.checked_price(model)
+        price = nesting.price if model is self.chain.model else nesting.checked_price(model)
         reserved, usage = nesting.reserve(composition, price), NO_USAGE
         try:
             if emit is None or step is None:
@@ -254,17 +250,23 @@ class AsyncDriver:
         try:
             last = round_.cut_short()
             if isinstance(last, Append):
-                if self.session is not None:
+                if self.session is not None and not self._append_now(self.session, last):
                     await self._append(self.session, last)
                 with suppress(StopIteration):  # one of them was the answer
                     round_.loop.send(None)
         except Exception as failure:
             self.not_kept = f"The results of the tool calls could not be kept: {describe_error(failure)}"
 
+    def _append_now(self, session: Session, effect: Append) -> bool:
+        """Append where that takes no waiting; return False where it would."""
+        try:
+            return session.append_now(*effect.messages, key=effect.key)
+        except BaseException:
+            self.unkept = effect.messages
+            raise
+
     async def _append(self, session: Session, effect: Append) -> None:
         try:
-            if session.append_now(*effect.messages, key=effect.key):
-                return
             self.writing = begin_in_thread(partial(_appended, session, effect))
             await ended(self.writing)
             self.writing.result()

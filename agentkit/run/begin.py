@@ -45,14 +45,9 @@ def new_journal(
         raise AgentDefinitionError(
             f"run_id: expected text, such as 'order-17', got {brief(run_id, 40)}: idempotency keys are made of it"
         )
-    return Journal(
-        agent,
-        run_id,
-        run_context(chain, tools, "" if user_input is None else user_input, session, run_id),
-        session=None if session is None else session.id,
-        goes_on=user_input is None,
-        scope=getattr(getattr(memory, "scope", None), "names", None),
-    )
+    ctx = run_context(chain, tools, "" if user_input is None else user_input, session, run_id)
+    scope = None if memory is None else getattr(getattr(memory, "scope", None), "names", None)
+    return Journal(agent, run_id, ctx, None if session is None else session.id, user_input is None, scope)
 
 
 def beginning(effect: Begin, session: Session | None, conversation: Conversation, *, is_new: bool) -> Beginning:

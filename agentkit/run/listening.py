@@ -56,7 +56,10 @@ class Listening:
         TypeError: The listener cannot be called, or `errors` is neither.
     """
 
-    __slots__ = ("_failure", "_is_async", "_listener", "_lock", "_raises", "_waiting", "errors")
+    __slots__ = ("_failure", "_is_plain", "_listener", "_lock", "_raises", "_waiting", "errors")
+
+    _is_plain: bool
+    """Whether every event is passed on at once: the listener is not async, and nothing it raised ends the run."""
 
     def __init__(self, listener: Listener, errors: ListenerErrors) -> None:
         if not callable(listener):
@@ -67,16 +70,14 @@ class Listening:
         """What it raised, where that is reported."""
         self._listener = listener
         self._raises = errors == "raise"
-        self._is_async = False
         self._waiting: deque[Event[Any] | _Text | Awaitable[object]]  # where the listener is async
         self._lock: asyncio.Lock | None = None  # where the listener is async
         self._failure: BaseException | None = None
+        self._is_plain = True
 
     def emit(self, event: Event[Any]) -> Awaitable[None] | None:
         """Pass an event on. What is returned has to be awaited before there is another one."""
-        if self._failure is not None:  # it was raised where it did not end the run, as in a tool
-            raise self._failure
-        if not self._is_async:
+        if self._is_plain:
             try:
                 answer = self._listener(event)
             except BaseException as error:
@@ -84,9 +85,11 @@ class Listening:
                 return None
             if answer is None or not isawaitable(answer):
                 return None
-            self._is_async, self._lock, self._waiting = True, asyncio.Lock(), deque()
+            self._is_plain, self._lock, self._waiting = False, asyncio.Lock(), deque()
             self._waiting.append(answer)
             return _Taken(self)
+        if self._failure is not None:  # it was raised where it did not end the run, as in a tool
+            raise self._failure
         waiting = self._waiting
         if type(event) is ToolProgress and waiting and _is_of(waiting[-1], event):
             waiting[-1] = event
@@ -123,7 +126,7 @@ class Listening:
 
     def _failed(self, error: BaseException) -> None:
         if self._raises or not isinstance(error, Exception):
-            self._failure = error
+            self._failure, self._is_plain = error, False
             raise error
         if len(self.errors) < _MAX_ERRORS:
             self.errors.append(error)

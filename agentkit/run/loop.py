@@ -134,9 +134,11 @@ def run_loop(
     if begun.conversation is not ctx.conversation:
         ctx = ctx.evolve(conversation=begun.conversation)
     messages, repairs, step = begun.done, 0, 0
+    seen: set[str] = set()
     read: tuple[Output, Message | None] | None = None
     if messages:
         repairs, step = sum(map(is_repair, messages)), sum([message.role == "assistant" for message in messages])
+        seen.update([call.id for message in messages for call in message.tool_calls])
         if _is_answer(messages[-1]):
             answer = Reply(messages[-1])
             read = yield from _read(chain, answer, messages, step, may_repair=repairs < limits.repairs)
@@ -173,7 +175,6 @@ def run_loop(
         messages += (repair,)
         ctx = ctx.evolve(intermediate=ctx.intermediate.append(repair))
         composition, repairs = chain.compose(ctx, memo=memo), repairs + 1
-    seen = {call.id for message in messages for call in message.tool_calls}
     gone: set[str] = set()
     while True:
         if limits.steps is not None and step >= limits.steps:
@@ -190,6 +191,7 @@ def run_loop(
             asking = _asking(calls, tools)
             decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
             results: dict[str, ToolResult] = {}
+            known = len(gone)
             while calls:
                 result, inside = yield CallTools(
                     calls, step, decisions, usage, (ctx.conversation, messages, (message,))
@@ -198,10 +200,10 @@ def run_loop(
                 calls = tuple([call for call in calls if call.id != result.call_id])
                 if inside is not None:
                     usage = usage + inside
+                if result.status == "unavailable":  # it failed too often: the model is not offered it any more
+                    gone.add(result.name)
             fresh = (message, *[results[call.id].message for call in message.tool_calls])
-            lost = {result.name for result in results.values() if result.status == "unavailable"}
-            if lost:  # they failed too often: the model is not offered them any more
-                gone |= lost
+            if len(gone) > known:
                 ctx = ctx.evolve(tools=tuple([spec for spec in ctx.tools if spec.name not in gone]))
             if (final := _final(message, tools, results)) is not None:  # its result is the answer
                 answered = Message("assistant", final.message.text)

@@ -61,6 +61,7 @@ class Nesting:
         "unfinished",
     )
 
+    _token: Token[tuple[Nesting, str] | None]
     _is_limited: bool
     """Whether this run or one around it has a limit of tokens or money."""
     call_id: str
@@ -82,7 +83,6 @@ class Nesting:
         self._used = self._reserved = 0
         self._cost = self._reserved_cost = 0.0
         self._inner: list[tuple[str, Usage]] = []  # appending is atomic: a tool may run an agent in another thread
-        self._token: Token[tuple[Nesting, str] | None] | None = None
         self.calls = ()
         self.journal = self.keeper = None
         self.stopped, self.unfinished = {}, {}
@@ -113,12 +113,12 @@ class Nesting:
                     raise AgentDefinitionError(_no_price(model, run.limits.money))
         return price
 
-    def __enter__(self) -> Nesting:
+    def begin(self) -> None:
+        """Have runs that begin from now on, in this context, be inside of this one."""
         self._token = _current.set((self, ""))
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        assert self._token is not None
+    def end(self) -> None:
+        """Have runs that begin from now on be outside of this one again."""
         _current.reset(self._token)
 
     @contextmanager
@@ -182,11 +182,12 @@ class Nesting:
 
     def spend(self, usage: Usage, reserved: tuple[int, float]) -> None:
         """Count a reply of this run's model, here and in all runs around this one, in place of what was set aside."""
-        used, cost = usage.input_tokens + usage.output_tokens, usage.money or 0.0
-        self._count(used, cost, reserved)
+        if self._is_limited:
+            used, cost = usage.input_tokens + usage.output_tokens, usage.money or 0.0
+            for run in (self, *self._around):
+                run._count(used, cost, reserved)
         call_id = self.call_id
         for run in self._around:
-            run._count(used, cost, reserved)
             run._inner.append((call_id, usage))
             call_id = run.call_id
 

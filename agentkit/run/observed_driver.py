@@ -67,11 +67,11 @@ async def observed(by: Observer, journal: Journal, run: Coroutine[Any, Any, RunR
         run.close()
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class ObservedDriver(AsyncDriver):
     """Performs the effects of one run, observed."""
 
-    by: Observer
+    by: Observer = field(kw_only=True)
     began: dict[str, ToolEnded] = field(default_factory=dict)
     """What ends the tool calls that are under way, by their ids."""
 

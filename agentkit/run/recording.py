@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from agentkit.models.prices import Price
 from agentkit.run.effects import Append, Begin, CallModel, Effect, Equip
@@ -33,17 +33,18 @@ def recording(
         if known:
             known -= 1
             continue
-        kind = type(effect)
-        noted = _NOTED.get(kind)
+        name, noted = _ENTRIES[type(effect)]
         layers = None
         if journal.has_layers and isinstance(effect, CallModel):
             layers = SentLayers.of(effect.composition, answer.usage, price)
-        journal.add(kind.__name__, answer if noted is None else noted(effect, answer), layers)
+        journal.add(name, answer if noted is None else noted(effect, answer), layers)
 
 
-_NOTED: Mapping[type, Callable[[Any, Any], Any]] = {
-    Append: lambda effect, _: effect.messages,
-    Begin: lambda _, begun: (len(begun.conversation), len(begun.done)),
-    Equip: lambda _, tools: tuple([tool.spec for tool in tools.values()]),
+_ENTRIES: Mapping[type[Effect], tuple[str, Callable[[Any, Any], Any] | None]] = {
+    **{kind: (kind.__name__, None) for kind in get_args(Effect)},
+    Append: ("Append", lambda effect, _: effect.messages),
+    Begin: ("Begin", lambda _, begun: (len(begun.conversation), len(begun.done))),
+    Equip: ("Equip", lambda _, tools: tuple([tool.spec for tool in tools.values()])),
 }
-"""What a journal keeps in place of an answer: not the conversation, which its session keeps, and no functions."""
+"""How a journal calls each effect, and what it keeps in place of the answer: not the conversation, which its session
+keeps, and no functions."""

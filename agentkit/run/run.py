@@ -38,21 +38,23 @@ class Run(Generic[Output]):
     Args:
         driver: What performs its effects.
         journal: What it is recorded in; a copy of `known` where there is one.
+        listening: Who listens.
         known: The journal it goes on from.
         keep: Where the journal is kept while the run goes on: a file, or a function that is given each line.
-        listening: Who listens.
     """
 
-    __slots__ = ("_driver", "_keep", "_known", "_listening", "journal")
+    __slots__ = ("_conversation", "_driver", "_keep", "_known", "_listening", "journal")
+
+    _conversation: object
+    """What the conversation of its session is known by."""
 
     def __init__(
         self,
         driver: AsyncDriver,
         journal: Journal,
-        *,
+        listening: Listening | None = None,
         known: Journal | None = None,
         keep: Keep | None = None,
-        listening: Listening | None = None,
     ) -> None:
         self.journal = journal
         self._driver = driver
@@ -79,13 +81,16 @@ class Run(Generic[Output]):
         if self._known is not None:
             loop = replaying(loop, self._known, driver.was_sent)
         try:
-            with _Alone(driver, journal.agent), nesting:
+            self._begin()
+            try:
                 if self._keep is None:
                     nesting.record(journal, self._known)
                     work = driver.drive(loop)
                 else:
                     work = self._kept(loop, self._keep)
                 result = await (work if seconds is None else self._within(seconds, work))
+            finally:
+                self._end()
         except BaseException as raised:
             error = inner_pause(raised) or raised
             self._complete(error)
@@ -107,6 +112,30 @@ class Run(Generic[Output]):
                 raise
         return result
 
+    def _begin(self) -> None:
+        """Have the run to itself, and the conversation of its session: others may have sessions of their own on it."""
+        driver, session = self._driver, self._driver.session
+        if session is not None:
+            self._conversation = getattr(session, "address", None) or id(session)
+            if _RUNNING.setdefault(self._conversation, self) is not self:
+                raise SessionBusy(session.id)
+        if _RUNNING.setdefault((self.journal.agent, driver.run_id), self) is not self:
+            if session is not None:
+                del _RUNNING[self._conversation]
+            raise RunBusy(driver.run_id)
+        driver.nesting.begin()
+
+    def _end(self) -> None:
+        driver = self._driver
+        driver.nesting.end()
+        _RUNNING.pop((self.journal.agent, driver.run_id), None)
+        if driver.session is None:
+            return
+        if (writing := driver.writing) is None:
+            _RUNNING.pop(self._conversation, None)
+        else:  # a write that hangs was left behind: nobody may use the conversation before it has ended
+            writing.add_done_callback(lambda _: _RUNNING.pop(self._conversation, None))
+
     def _complete(self, error: BaseException) -> None:
         """Give an error what there is of the run."""
         journal, not_kept = self.journal, self._driver.not_kept
@@ -124,7 +153,7 @@ class Run(Generic[Output]):
         journal, sent = self.journal, self._driver.sent
         if sent is None:
             try:
-                sent = self._driver.unsent()
+                sent = self._driver.chain.compose(self._driver.ctx)
             except Exception:
                 return None
         texts = [message.text for message in journal.messages if message.role == "assistant"]
@@ -148,36 +177,6 @@ class Run(Generic[Output]):
         async with keeping(self.journal, keep, self._known) as nesting.keeper:
             nesting.record(self.journal, self._known)
             return await self._driver.drive(loop)
-
-
-class _Alone:
-    """Has the run to itself, and the conversation of its session: also when others have sessions of their own on it."""
-
-    __slots__ = ("_driver", "_key", "_run")
-
-    def __init__(self, driver: AsyncDriver, agent: str) -> None:
-        self._driver = driver
-        self._run = (agent, driver.run_id)
-
-    def __enter__(self) -> None:
-        session = self._driver.session
-        if session is not None:
-            self._key = getattr(session, "address", None) or id(session)
-            if _RUNNING.setdefault(self._key, self) is not self:
-                raise SessionBusy(session.id)
-        if _RUNNING.setdefault(self._run, self) is not self:
-            if session is not None:
-                del _RUNNING[self._key]
-            raise RunBusy(self._driver.run_id)
-
-    def __exit__(self, *_: object) -> None:
-        _RUNNING.pop(self._run, None)
-        if self._driver.session is None:
-            return
-        if (writing := self._driver.writing) is None:
-            _RUNNING.pop(self._key, None)
-        else:  # a write that hangs was left behind: nobody may use the conversation before it has ended
-            writing.add_done_callback(lambda _: _RUNNING.pop(self._key, None))
 
 
 _RUNNING: dict[object, object] = {}

@@ -112,6 +112,9 @@ class RunOptions(ResumeOptions[Deps, Output], Generic[Deps, Output], total=False
 _MEANT = {**ELSEWHERE, "model_settings": "settings", "context": "deps"}
 _INPUT = ". What prompts need goes with the input: UserInput(text, additional_kwargs={...})"
 CHANGES = frozenset(Changes.__annotations__)
+_NAMES: Mapping[Any, frozenset[str]] = {
+    known: frozenset(known.__annotations__) for known in (Changes, ResumeOptions, RunOptions)
+}
 
 
 def check_options(options: Mapping[str, Any], known: Any) -> None:
@@ -120,6 +123,5 @@ def check_options(options: Mapping[str, Any], known: Any) -> None:
     Raises:
         UnknownOption: Names all of them.
     """
-    names = known.__annotations__
-    if not names.keys() >= options.keys():
-        check_names("", options, names, _MEANT, also="" if known is Changes else _INPUT)
+    if not _NAMES[known].issuperset(options):
+        check_names("", options, known.__annotations__, _MEANT, also="" if known is Changes else _INPUT)

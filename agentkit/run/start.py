@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from agentkit.chain import Chain, Output
-from agentkit.compaction import Compaction, compacted
+from agentkit.compaction import Compaction
 from agentkit.deps import check_deps
 from agentkit.equipment import Equipment
 from agentkit.recaller import Found, RecallSource, in_scope
@@ -98,30 +98,22 @@ def _run(
     is_new: bool = False,
     keep: Keep | None = None,
 ) -> Coroutine[Any, Any, RunResult[Output]]:
-    chain, session, listener = agent.chain, options.get("session"), options.get("on_event")
+    session, deps, listener = options.get("session"), options.get("deps"), options.get("on_event")
     declarations, needing = equipment.known()
-    check_deps(needing, options.get("deps"))
+    if needing:
+        check_deps(needing, deps)
     if "on_event_error" in options and "on_event" not in options:
         raise TypeError("on_event_error: there is no on_event whose errors it is about")
     listening = None if listener is None else Listening(listener, options.get("on_event_error", "raise"))
     emit = None if listening is None else listening.emit
+    chain, by = agent.chain, observer()
     nesting = Nesting(agent.limits, emit, checked_approver(options.get("approve")), chain.model)
-    by = observer()
     driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
-        model=chain.model,
-        tools=agent.tools,
-        equip=partial(equipment.at, deps=options.get("deps")) if equipment.is_own else None,
-        select=chain.selections,
-        recall=None if memory is None or ask is None else partial(ask, memory),
-        compact=None if agent.compaction is None else partial(compacted, agent.compaction, chain),
-        unsent=partial(chain.compose, ctx),
-        conversation=ctx.conversation,
-        session=session,
-        deps=options.get("deps"),
-        run_id=journal.run_id,
-        is_new=is_new,
-        nesting=nesting,
+        chain, equipment, agent.tools, ctx, session, deps, journal.run_id, is_new, nesting
     )
+    if memory is not None and ask is not None:
+        driver.recall = partial(ask, memory)
+    driver.compaction = agent.compaction
     loop = run_loop(
         chain,
         ctx,
@@ -133,6 +125,6 @@ def _run(
         equips_steps=equipment.is_each_step,
         memo=session.memo if session is not None else Memo(declarations),
     )
-    run: Run[Output] = Run(driver, journal, known=known, keep=keep, listening=listening)  # `Run[...]()` is slow
+    run: Run[Output] = Run(driver, journal, listening, known, keep)  # `Run[...]()` is slow
     result = run.result(loop)
     return result if by is None else observed(by, journal, result)

@@ -143,25 +143,30 @@ class ToolRound:
         return None if emit is None else emit(events.ToolStarted(self._calling.step, call))
 
     def on_end(self, result: ToolResult) -> Awaitable[None] | None:
-        nesting = self._nesting
+        nesting, calling = self._nesting, self._calling
         if nesting.unfinished and result.call_id in nesting.unfinished and result.status in ("success", "error"):
             nesting.stopped[result.call_id] = JournalError(_changed(result))
-        if result.error is not None and (paused := inner_pause(result.error)) is not None:
-            nesting.stopped.setdefault(result.call_id, paused)
+        if result.error is not None:
+            self._failed(result, result.error)
         if not self._is_heard or result.call_id in nesting.stopped:
             return None  # the loop has ended: what was answered could not be written down; or it is no answer
-        calls, step = self._calling.calls, self._calling.step
-        if result.error is not None and _log.isEnabledFor(logging.WARNING):
-            trace = clean("".join(traceback.format_exception(result.error)))  # a handler has to encode it
-            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
         self._is_heard = False
-        self.effect = self.loop.send((result, nesting.inner_usage(calls, result.call_id)))
+        self.effect = effect = self.loop.send((result, nesting.inner_usage(calling.calls, result.call_id)))
         self._is_heard = True
-        if isinstance(self.effect, CallTools):
-            self._calling = self.effect
+        if isinstance(effect, CallTools):
+            self._calling = effect
             if nesting.keeper is not None:
                 nesting.keeper.begin()  # other calls may take hours
-        return None if (emit := nesting.emit) is None else emit(events.ToolFinished(step, result))
+        return None if (emit := nesting.emit) is None else emit(events.ToolFinished(calling.step, result))
+
+    def _failed(self, result: ToolResult, error: BaseException) -> None:
+        """Stop the run where an agent in the tool paused; say in the log what failed."""
+        stopped = self._nesting.stopped
+        if (paused := inner_pause(error)) is not None:
+            stopped.setdefault(result.call_id, paused)
+        if self._is_heard and result.call_id not in stopped and _log.isEnabledFor(logging.WARNING):
+            trace = clean("".join(traceback.format_exception(error)))  # a handler has to encode it
+            _log.warning("run %s: the tool %s failed (%s)\n%s", self._driver.run_id, result.name, result.call_id, trace)
 
     def _is_behind(self, call: ToolCall) -> bool:
         """Whether a call waits for one before it that has stopped: one of them is sequential, or one between them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from types import coroutine
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
@@ -17,6 +18,7 @@ from agentkit_tools.tool_context import ToolContext
 __all__ = ["call_tools"]
 
 T = TypeVar("T")
+_Answer: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
 
 
 async def call_tools(
@@ -39,25 +41,26 @@ async def call_tools(
         BaseException: What `on_start` or `on_end` raised, or a tool, where it does not derive from `Exception`; the
             other calls were cancelled.
     """
+    answer = partial(_answer, tools, context, on_start, on_end)
     results: list[ToolResult] = []
-    batch: list[Coroutine[Any, Any, ToolResult]] = []
+    batch: list[ToolCall] = []
     for call in calls:
         tool = tools.get(call.name)
         if tool is not None and tool.policy.sequential:
-            results += await _together(batch)
+            results += await _together(batch, answer)
             batch = []
-            results += await _together([_answer(call, tools, context, on_start, on_end)])
+            results += await _together([call], answer)
         else:
-            batch.append(_answer(call, tools, context, on_start, on_end))
-    return results + await _together(batch)
+            batch.append(call)
+    return results + await _together(batch, answer)
 
 
 async def _answer(
-    call: ToolCall,
     tools: Mapping[str, Tool],
     context: Callable[[ToolCall], ToolContext[Any]],
     on_start: Callable[[ToolCall], Awaitable[None] | None] | None,
     on_end: Callable[[ToolResult], Awaitable[None] | None] | None,
+    call: ToolCall,
 ) -> ToolResult:
     if on_start is not None and (taken := on_start(call)) is not None:
         await taken
@@ -68,25 +71,21 @@ async def _answer(
     return result
 
 
-async def _together(batch: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
-    """Run calls concurrently, each in a context of its own; what ends the run cancels the others at once.
+async def _together(batch: Sequence[ToolCall], answer: _Answer) -> list[ToolResult]:
+    """Answer calls concurrently, each in a context of its own; what ends the run cancels the others at once.
 
     A call that never waits needs no task: only those behind one that does get tasks.
     """
     results: list[ToolResult] = []
-    try:
-        for number, work in enumerate(batch, 1):
-            context = copy_context()
-            try:
-                waiting = context.run(work.send, None)
-            except StopIteration as end:
-                results.append(end.value)
-            else:
-                return results + await _beside(_rest(work, waiting, context), batch[number:])
-        return results
-    finally:
-        for work in batch:
-            work.close()  # one that did not begin
+    for number, call in enumerate(batch, 1):
+        context, work = copy_context(), answer(call)
+        try:
+            waiting = context.run(work.send, None)
+        except StopIteration as end:
+            results.append(end.value)
+        else:
+            return results + await _beside(_rest(work, waiting, context), batch[number:], answer)
+    return results
 
 
 @coroutine
@@ -107,12 +106,12 @@ def _rest(work: Coroutine[Any, Any, T], waiting: Any, context: Context) -> Gener
         return cast(T, end.value)
 
 
-async def _beside(first: Awaitable[ToolResult], others: Sequence[Coroutine[Any, Any, ToolResult]]) -> list[ToolResult]:
-    """Await the first call while the others run as tasks."""
+async def _beside(first: Awaitable[ToolResult], others: Sequence[ToolCall], answer: _Answer) -> list[ToolResult]:
+    """Await the first call while the others are answered in tasks."""
     around = asyncio.current_task()
     raised: list[BaseException] = []
     start = asyncio.get_running_loop().create_task
-    tasks = [start(_watched(work, raised, around)) for work in others]
+    tasks = [start(_watched(call, answer, raised, around)) for call in others]
     before = 0 if around is None else around.cancelling()
     try:
         results = [await first]
@@ -131,13 +130,15 @@ async def _beside(first: Awaitable[ToolResult], others: Sequence[Coroutine[Any, 
         raise
 
 
-async def _watched(work: Coroutine[Any, Any, T], raised: list[BaseException], around: asyncio.Task[Any] | None) -> T:
-    """Await a call; note what ends the run first, and cancel the task around, which raises it.
+async def _watched(
+    call: ToolCall, answer: _Answer, raised: list[BaseException], around: asyncio.Task[Any] | None
+) -> ToolResult:
+    """Answer a call; note what ends the run first, and cancel the task around, which raises it.
 
     This task does not: asyncio throws some exceptions out of its loop at once, before the run could end in order.
     """
     try:
-        return await work
+        return await answer(call)
     except BaseException as error:
         if not ends_run(error) or around is None:
             raise

@@ -155,6 +155,8 @@ _Ready: TypeAlias = Reply | Exception | CutOff | Delayed
 
 
 def _ready(reply: Scripted, name: str) -> _Ready:
+    if isinstance(reply, Reply):  # as most are
+        return reply
     if isinstance(reply, Delayed):
         inner = _ready(reply.reply, name)
         if isinstance(inner, Delayed):
@@ -162,7 +164,7 @@ def _ready(reply: Scripted, name: str) -> _Ready:
         if not reply.seconds >= 0:
             raise AgentDefinitionError(f"ScriptedModel: Delayed({reply.seconds!r}, ...): seconds must be 0 or more")
         return Delayed(reply.seconds, inner)
-    if isinstance(reply, Reply | Exception | CutOff):
+    if isinstance(reply, Exception | CutOff):
         return reply
     message = Message("assistant", reply) if isinstance(reply, str) else reply
     if not isinstance(message, Message) or message.role != "assistant":
