@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress
 from operator import not_
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import Connection
 
@@ -17,7 +18,7 @@ from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
+from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
@@ -30,12 +31,16 @@ from agentkit_memory.store.read_view import ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
 
+if TYPE_CHECKING:
+    from agentkit_memory.index.vector_index import KeepsTerms
+
 __all__ = ["MAX_ROWS", "CandidateSearch", "Place"]
 
 Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
 
 _REACH = 2
+_STEPS = range(-_REACH, _REACH + 1)
 _MAX_SAMPLE = 24
 """Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
 _UNASKED: Sequence[float] = ()
@@ -105,20 +110,21 @@ class CandidateSearch:
             if self.index is None and away is not None:
                 self._without_index(away)
             terms = self._find_terms(connection) if self.question.asked else []
-        self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
-        without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
-        if terms and (SPARSE in wanted or without_vectors):
-            self._add(SPARSE, terms)
-        if DENSE not in wanted or not self.view.scope_ids:
-            self.vector = None
-        elif self.vector is _UNASKED:
-            self.vector = self._vector()
-        if self.vector is not None:
+            self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
+            without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
+            if terms and (SPARSE in wanted or without_vectors):
+                self._add(SPARSE, terms)
+            is_dense = DENSE in wanted and self._has_vectors()
+            if not is_dense:
+                self._add_neighbours(connection)
+        if is_dense:  # no connection is held while a model is waited for
+            if self.vector is _UNASKED:
+                self.vector = self._vector()
             with database.read() as connection:
-                similar = self._confirmed(connection, partial(self._by_vector, self.vector))
-            if similar:
-                self._add(DENSE, similar)
-        self._add_neighbours()
+                similar = self._similar(connection, self.vector) if self.vector is not None else []
+                if similar:
+                    self._add(DENSE, similar)
+                self._add_neighbours(connection)
         if self.unreadable:
             example, why = min(self.unreadable.items())
             self.degraded.append(
@@ -281,7 +287,9 @@ class CandidateSearch:
                     self.seeds, self.near = set(seeds), confirmed
                 by_id = {item.id: item for item in confirmed}
                 self.read |= {each: by_id.get(each) for each in unknown}
-            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None and self._is_allowed(item)]
+            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
+            if self.where is not None:
+                found = [(hit, item) for hit, item in found if self.where.allows(item)]
             usable = (
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
             )
@@ -305,17 +313,20 @@ class CandidateSearch:
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of the terms in items as the index has them; none where it may hold another version."""
-        if self.view.pending or self.view.behind or not isinstance(self.index, KeepsTerms):
+        if self.view.pending or self.view.behind or not hasattr(self.index, "term_weights"):
             return {}
         try:
-            return self.index.term_weights(ids, self.question.asked.keys())
+            return cast("KeepsTerms", self.index).term_weights(ids, self.question.asked.keys())
         except StoreError:  # then the texts are analysed
             return {}
 
+    def _has_vectors(self) -> bool:
+        """Whether there are vectors to compare with that of the question."""
+        has_some = bool(self.view.scope_ids) and self.index is not None and self.index.dimensions > 0
+        return has_some and bool(self.question.text.strip())
+
     def _vector(self) -> Sequence[float] | None:
-        """Return the vector of the question; None where there is no model or it fails."""
-        if self.index is None or not self.index.dimensions or not self.question.text.strip():
-            return None
+        """Return the vector of the question; None where the model fails."""
         try:
             with self.turn.away():
                 return self.embedders.get(self.view.space.model).question(self.question.text)
@@ -324,6 +335,9 @@ class CandidateSearch:
         except Exception as error:
             self._only_bm25(error)
             return None
+
+    def _similar(self, connection: Connection, vector: Sequence[float]) -> list[tuple[Hit, StoredItem]]:
+        return self._confirmed(connection, partial(self._by_vector, vector))
 
     def _by_vector(self, vector: Sequence[float], most: int) -> list[Hit]:
         try:
@@ -337,23 +351,23 @@ class CandidateSearch:
             self._only_bm25(error)
             return []
 
-    def _add_neighbours(self) -> None:
-        seeds = self._best_turns() if self.policy.around and self.found else []
+    def _add_neighbours(self, connection: Connection) -> None:
+        seeds = self._best_turns() if self.policy.around else []
+        if not seeds:
+            return
         more = [each for each in seeds if each.id not in self.seeds]
         if more:
             new = {item.id for item in self.new_turns}
             stored = new.isdisjoint([each.id for each in more])
             scopes = self.view.scope_ids
-            with self.indexes.database.read() as connection:
-                self.near += read_around(
-                    connection, more, scopes, self.valid_at, _REACH, self.unreadable, stored=stored
-                )
-        places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
+            self.near += read_around(connection, more, scopes, self.valid_at, _REACH, self.unreadable, stored=stored)
+        places = {(each.branch_id, each.position + step) for each in seeds for step in _STEPS}
+        found = self.found
         for item in (*self.near, *self.new_turns):
-            if (item.branch_id, item.position) not in places or item.start or item.id in self.found:
+            if item.id in found or (item.branch_id, item.position) not in places or item.start:
                 continue
             if not self._is_hidden(item) and self._is_allowed(item):
-                self.found[item.id] = ScoredItem(item)
+                found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
         self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")
@@ -365,20 +379,25 @@ class CandidateSearch:
     def _add(self, retriever: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
         self.served.add(retriever)
         for hit, item in found:
-            if not self._is_hidden(item) and not self._is_copy(item):
-                self.found.setdefault(item.id, ScoredItem(item)).retrieved[retriever] = hit.score
+            if (self.hidden and self._is_hidden(item)) or (self.texts is not None and self._is_copy(item, self.texts)):
+                continue
+            known = self.found.get(item.id)
+            if known is None:
+                self.found[item.id] = ScoredItem(item, {retriever: hit.score})
+            else:
+                known.retrieved[retriever] = hit.score
         full = len(found) >= self._most() or retriever == DENSE
         self.floors[retriever] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
 
     def _is_allowed(self, item: StoredItem) -> bool:
         return self.where is None or self.where.allows(item)
 
-    def _is_copy(self, item: StoredItem) -> bool:
-        if self.texts is None or item.kind == IMAGE or item.id in self.found:
+    def _is_copy(self, item: StoredItem, texts: set[str]) -> bool:
+        if item.kind == IMAGE or item.id in self.found:
             return False
         text = " ".join(item.text.casefold().split())
-        known = text in self.texts
-        self.texts.add(text)
+        known = text in texts
+        texts.add(text)
         self.copies += known
         return known
 
@@ -392,10 +411,12 @@ class CandidateSearch:
     def _best_turns(self) -> list[StoredItem]:
         """Return the turns among the best hits: only turns are understood from their neighbours."""
         found = self.found.values()
-        tops = {name: max((abs(each.retrieved.get(name, 0.0)) for each in found), default=0.0) for name in self.served}
-
-        def share(each: ScoredItem) -> float:
-            return sum(score / (tops[name] or 1.0) for name, score in each.retrieved.items())
-
-        first = sorted(found, key=lambda each: (-share(each), each.id))
-        return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
+        tops = {
+            name: max([abs(each.retrieved.get(name, 0.0)) for each in found], default=0.0) or 1.0
+            for name in self.served
+        }
+        order = [
+            (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
+            for each in found
+        ]
+        return [item for _, _, item in sorted(order)[: self.policy.around] if item.kind == TURN]

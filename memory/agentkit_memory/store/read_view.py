@@ -62,7 +62,7 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": [each.names for each in scope.readable()]})]
+    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": scope.readable_names()})]
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)

@@ -75,7 +75,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     Raises:
         InvalidArgument: It is not a scope.
     """
-    return list(connection.scalars(_READABLE, {"names": [each.names for each in Scope.of(scope).readable()]}))
+    return list(connection.scalars(_READABLE, {"names": Scope.of(scope).readable_names()}))
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:
