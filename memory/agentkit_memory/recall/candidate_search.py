@@ -94,6 +94,13 @@ class CandidateSearch:
     """Whether what may be recalled is rare among the best hits of the index."""
     is_full: bool = False
     """Whether there may be more hits than were considered."""
+    may_widen: bool = False
+    """Whether more candidates can be looked for, so that these need not be scored where most are copies."""
+    is_crowded: bool = False
+    """Whether most hits are copies of others."""
+    waiting: list[StoredItem] | None = None
+    """What the index does not hold; None until it was read."""
+    about_waiting: list[str] = field(default_factory=list)
     index: VectorIndex | None = None
     """None where it cannot be searched: then the newest items are scored in SQL."""
 
@@ -101,15 +108,21 @@ class CandidateSearch:
         database = self.indexes.database
         wanted = {retriever.name for retriever in self.policy.retrievers}
         away = None if self.indexes.is_open else self._open()
-        with database.read() as connection:
-            self.view = read_view(connection, scope)
+        with database.read(again=True) as connection:
+            if self.waiting is None:
+                self.view = read_view(connection, scope)
             self.index = self.indexes.opened(self.view.space)
             if self.index is None and self.indexes.is_open:  # the model was changed, by another process
                 away = self._open(self.view.space)
                 self.index = self.indexes.opened(self.view.space)
-            if self.index is None and away is not None:
-                self._without_index(away)
+            if self.index is None:
+                self.waiting, self.about_waiting = None, []
+                if away is not None:
+                    self._without_index(away)
             terms = self._find_terms(connection) if self.question.asked else []
+            self.is_crowded = self.is_full and 2 * len({item.text for _, item in terms}) <= len(terms)
+            if self.is_crowded and self.may_widen:
+                return Pool(())
             self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
             without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
             if terms and (SPARSE in wanted or without_vectors):
@@ -120,7 +133,7 @@ class CandidateSearch:
         if is_dense:  # no connection is held while a model is waited for
             if self.vector is _UNASKED:
                 self.vector = self._vector()
-            with database.read() as connection:
+            with database.read(again=True) as connection:
                 similar = self._similar(connection, self.vector) if self.vector is not None else []
                 if similar:
                     self._add(DENSE, similar)
@@ -165,7 +178,10 @@ class CandidateSearch:
     def _find_terms(self, connection: Connection) -> list[tuple[Hit, StoredItem]]:
         """Return the best by BM25: from the index, and what waits for it by the same weights."""
         asked = self.question.asked
-        waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
+        if self.waiting is None:
+            self.waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
+        self.degraded += self.about_waiting
+        waiting = self.waiting
         found: list[tuple[Hit, StoredItem]] = []
         if self.index is not None:
             sparse = SparseVector(sorted(asked), [times for _, times in sorted(asked.items())])
@@ -176,10 +192,12 @@ class CandidateSearch:
             except StoreError as error:
                 self._without_index(error)
                 self.index = None
+                self.about_waiting = []
                 waiting = self._waiting(connection)
+                self.degraded += self.about_waiting
         known = {item.id for _, item in found}
         if self.is_rare:
-            waiting += self._rare(connection)
+            waiting = waiting + self._rare(connection)
         waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
         held = [(item, self.question.held_by(item)) for item in waiting]
         weights = self._weights(found, [terms for _, terms in held])
@@ -198,11 +216,11 @@ class CandidateSearch:
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
         view, waiting = self.view, list[StoredItem]()
-        if view.behind:
+        if view.behind and (self.where is None or self.where.kinds is None or TURN in self.where.kinds):
             self.new_turns, whole = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
             waiting += self.new_turns
             if not whole:
-                self.degraded.append(
+                self.about_waiting.append(
                     f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched; a thread of this "
                     "memory indexes them"
                 )
@@ -221,12 +239,12 @@ class CandidateSearch:
             )
         waiting = list({item.id: item for item in waiting}.values())  # a turn may have become an item in between
         if len(waiting) >= MAX_ROWS and not self.is_away:
-            self.degraded.append(
+            self.about_waiting.append(
                 f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25; a "
                 "thread of this memory indexes them"
             )
         elif waiting and view.space.model and self.index is not None:
-            self.degraded.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
+            self.about_waiting.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
         return waiting
 
     def _rare(self, connection: Connection) -> list[StoredItem]:
@@ -272,7 +290,8 @@ class CandidateSearch:
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             if unknown:
                 # With the neighbours of the best, which mostly are those that will be asked for.
-                seeds = unknown[: self.policy.around] if settled_in is None and not self.read else []
+                is_first = not self.read or not self.may_widen
+                seeds = unknown[: self.policy.around] if settled_in is None and is_first else []
                 confirmed = read_items(
                     connection,
                     unknown,
@@ -284,7 +303,8 @@ class CandidateSearch:
                     reach=_REACH,
                 )
                 if seeds:
-                    self.seeds, self.near = set(seeds), confirmed
+                    self.seeds.update(seeds)
+                    self.near += confirmed
                 by_id = {item.id: item for item in confirmed}
                 self.read |= {each: by_id.get(each) for each in unknown}
             found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
