@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import Connection
 
-from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
+from agentkit_memory.conversations.turns import read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
@@ -27,7 +27,7 @@ from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import IMAGE, TURN, StoredItem, read_around, read_items, read_newest, read_pending
-from agentkit_memory.store.read_view import ReadView, read_view
+from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
 
@@ -215,15 +215,15 @@ class CandidateSearch:
 
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
-        view, waiting = self.view, list[StoredItem]()
+        view, waiting, problem = self.view, list[StoredItem](), ""
         if view.behind and (self.where is None or self.where.kinds is None or TURN in self.where.kinds):
-            self.new_turns, whole = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+            self.new_turns, problem = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
             waiting += self.new_turns
-            if not whole:
-                self.about_waiting.append(
-                    f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched; a thread of this "
-                    "memory indexes them"
-                )
+        if view.crowded:
+            self.about_waiting.append(
+                f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
+                "searched; a thread of this memory indexes them"
+            )
         if self.index is None and view.scope_ids:
             waiting += read_newest(
                 connection,
@@ -239,10 +239,9 @@ class CandidateSearch:
             )
         waiting = list({item.id: item for item in waiting}.values())  # a turn may have become an item in between
         if len(waiting) >= MAX_ROWS and not self.is_away:
-            self.about_waiting.append(
-                f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25; a "
-                "thread of this memory indexes them"
-            )
+            problem = f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25"
+        if problem:
+            self.about_waiting.append(f"{problem}; a thread of this memory indexes them")
         elif waiting and view.space.model and self.index is not None:
             self.about_waiting.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
         return waiting

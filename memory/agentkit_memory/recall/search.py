@@ -137,4 +137,4 @@ def search(
         return RecallLog(query, shown, recall.logged, took, conversation, recall.degraded)
 
     logs.write(scope, one.view.own, log)
-    return recall, one.index is None or one.view.pending or one.view.behind
+    return recall, one.index is None or one.view.pending or one.view.behind or one.view.crowded
