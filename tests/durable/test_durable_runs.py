@@ -562,7 +562,7 @@ async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Workin
     await done.result(timeout=WAIT)
     assert await runs.delete(["done", "paused"]) == 1
     assert [info.run_id for info in await runs.list_runs()] == ["paused"]
-    assert runs.store.lines("done") == [] and runs.store.tables.calls(["done"]) == []
+    assert runs.store.rows(["done"]) == {} and runs.store.tables.calls(["done"]) == []
 
 
 @pytest.mark.long
