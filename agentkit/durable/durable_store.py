@@ -20,7 +20,7 @@ from sqlalchemy import exc
 
 from agentkit.durable.database import address_of, checked_url, is_made, opened_database, shown_url
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.journal_rows import INNER, JournalRow, journal_rows, journal_text, number_of
+from agentkit.durable.journal_rows import INNER, JournalRow, journal_rows, journal_text
 from agentkit.durable.run_info import RunInfo, RunState, info_of, inner_info, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
@@ -229,8 +229,7 @@ class DurableStore:
     def inside(self, run_id: str) -> list[RunInfo]:
         """Return what is known of the agents inside of a run, at any depth, in the order they began. Blocks."""
         run = self.info(self._around(self._any(run_id)))
-        found = self.workflows.listed([INNER], inside=[run_id], with_output=True)
-        return [inner_info(one, run) for one in sorted(found, key=lambda one: number_of(one.attributes))]
+        return [inner_info(one, run) for one in self.workflows.listed([INNER], inside=[run_id], with_output=True)]
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""

@@ -12,17 +12,18 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
 
+from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import call_of, stored_call
 from agentkit.durable.workflow_rows import StepRow, WorkflowRows
 from agentkit.errors import JournalError
 from agentkit.run.journal import inner_line
 
-__all__ = ["INNER", "JOURNAL", "JournalRow", "JournalRows", "journal_rows", "journal_text", "number_of"]
+__all__ = ["INNER", "JOURNAL", "JournalRow", "JournalRows", "journal_rows", "journal_text"]
 
 INNER = "agentkit.agent"
 """Name of the workflows of agents inside of runs."""
@@ -53,34 +54,23 @@ def journal_rows(workflows: WorkflowRows, run_ids: Sequence[str]) -> dict[str, l
     found: dict[str, dict[str, list[StepRow]]] = {}
     for step in workflows.steps(run_ids, JOURNAL):
         found.setdefault(step.top, {}).setdefault(step.workflow_id, []).append(step)
-    return {top: _rows(top, steps) for top, steps in found.items()}
-
-
-def number_of(attributes: Mapping[str, str]) -> int:
-    """Return which of the agents inside of a run it is, from 1; 0 for the run itself."""
-    number = attributes.get("number", "")
-    return int(number) if number.isdecimal() else 0
+    return {top: sorted(_rows(top, steps), key=lambda row: len(row.calls)) for top, steps in found.items()}
 
 
 def _rows(top: str, steps: Mapping[str, Sequence[StepRow]]) -> list[JournalRow]:
     found: list[JournalRow] = []
-    for workflow_id, own in sorted(steps.items(), key=lambda one: (one[0] != top, number_of(one[1][0].attributes))):
+    for workflow_id, own in steps.items():
         calls: list[str] = []
         at = workflow_id
         while at != top and at in steps and len(calls) <= len(steps):
             calls.insert(0, call_of(steps[at][0].attributes.get("call", "")))
             at = steps[at][0].parent_id or ""
-        lines = [step.output for step in own]
-        found.append(JournalRow(workflow_id, tuple(calls), lines, max(step.number for step in own)))
+        found.append(JournalRow(workflow_id, tuple(calls), [step.output for step in own], own[-1].number))
     return found
 
 
 def journal_text(head: str, rows: Sequence[JournalRow]) -> str:
-    """Return a journal as `Journal.loads` takes it.
-
-    Args:
-        head: Its first line, where that is not one of its lines.
-        rows: What is stored of it.
+    """Return a journal as `Journal.loads` takes it; `head` is its first line, where that is no line of the rows.
 
     Raises:
         JournalError: It is damaged.
@@ -89,77 +79,28 @@ def journal_text(head: str, rows: Sequence[JournalRow]) -> str:
     for row in rows:
         if not all(isinstance(lines, str) for lines in row.lines):
             raise JournalError("what is stored of its journal is damaged")
-        if row.calls:
-            pieces += [inner_line(line, row.calls) for lines in row.lines for line in lines.splitlines(keepends=True)]
-        else:
-            pieces += row.lines
+        for lines in row.lines:
+            pieces += (
+                [inner_line(line, row.calls) for line in lines.splitlines(keepends=True)] if row.calls else [lines]
+            )
     return "".join(pieces)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """What is to be stored at once, and the rows as they are then."""
-
-    rows: dict[tuple[str, ...], JournalRow]
-    gone: list[str] = field(default_factory=list)
-    begun: dict[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
-    """Ids of those that they are inside of, and what is known of them, by the ids of workflows that are new."""
-    texts: dict[str, list[str]] = field(default_factory=dict)
-    """Lines, by the ids of their workflows."""
-    ended: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The results of calls, by the ids of the workflows of their agents."""
-
-    def add(self, line: str, calls: tuple[str, ...], about: Mapping[str, str]) -> None:
-        if calls and line.startswith(_HEAD):
-            self._begin(json.loads(line), calls, about)
-        elif line.startswith(_RESULT) and len(self.rows) > 1:
-            result = json.loads(line)["answer"]
-            if (inner := self.rows.get((*calls, result["call_id"]))) is not None:
-                self.ended[inner.workflow_id] = result
-        self.texts.setdefault(self.rows[calls].workflow_id, []).append(line)
-
-    def _begin(self, head: Mapping[str, Any], calls: tuple[str, ...], about: Mapping[str, str]) -> None:
-        for known in [one for one in self.rows if one[: len(calls)] == calls]:  # it is begun anew
-            workflow_id = self.rows.pop(known).workflow_id
-            self.gone.append(workflow_id)
-            for waiting in (self.begun, self.texts, self.ended):
-                waiting.pop(workflow_id, None)
-        row = self.rows[calls] = JournalRow(head["run_id"], calls)
-        known_of = {**about, "agent": head["agent"], "call": stored_call(calls[-1]), "number": str(len(self.rows) - 1)}
-        self.begun[row.workflow_id] = self.rows[calls[:-1]].workflow_id, known_of
 
 
 class JournalRows:
     """The rows of a run that goes on, as the one attempt stores lines in them that owns the run.
 
     Args:
-        client: The `DBOSClient` of the database.
         system: What the worker stores with: it waits for a server that restarts.
         run_id: Id of the run.
         owner: What DBOS knows the attempt by.
+        request: What the run was started with.
         rows: What is stored of it.
-        about: What is noted of each agent inside: whose run it is in.
-        version: The version that DBOS knows.
-        is_one: Whether all lines are those of the run, as where another release began it.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        system: Any,
-        run_id: str,
-        owner: str,
-        rows: Sequence[JournalRow],
-        *,
-        about: Mapping[str, str],
-        version: str,
-        is_one: bool,
-    ) -> None:
-        self._client, self._system = client, system
-        self._run_id, self._owner = run_id, owner
-        self._rows = {row.calls: replace(row, lines=[]) for row in rows}
+    def __init__(self, system: Any, run_id: str, owner: str, request: RunRequest, rows: Sequence[JournalRow]) -> None:
+        self._system, self._run_id, self._owner, self._request = system, run_id, owner, request
+        self._rows = {row.calls: JournalRow(row.workflow_id, row.calls, steps=row.steps) for row in rows}
         self._rows.setdefault((), JournalRow(run_id, ()))
-        self._about, self._version, self._is_one = about, version, is_one
 
     def store(self, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         """Store lines, each with the calls that lead to its agent: all of them or none.
@@ -170,32 +111,28 @@ class JournalRows:
         """
         from dbos._sys_db import db_retry
 
-        if self._is_one:
-            lines = [(inner_line(line, calls), ()) for line, calls in lines]
-        waiting = _Waiting(dict(self._rows))
+        waiting, system, at = _Waiting(dict(self._rows)), self._system, int(time.time() * 1000)
         for line, calls in lines:
-            waiting.add(line, calls, self._about)
-        begun = [(self._status(one, *known), os.urandom(16).hex()) for one, known in waiting.begun.items()]
-        at = int(time.time() * 1000)
-        numbers = {row.workflow_id: row.steps + 1 for row in waiting.rows.values()}
-        system = self._system
+            if self._request.format == 1:
+                line, calls = inner_line(line, calls), ()
+            waiting.add(line, calls)
+        begun = [(self._status(*one), os.urandom(16).hex()) for one in waiting.begun.values()]
+        steps = [self._step(row, "".join(texts), at) for row, texts in waiting.texts.values()]
 
-        @db_retry(sys_db=system)
         def write() -> None:  # once more, where the connection was lost: the same rows
             with system.engine.begin() as connection:
                 self._check_owner(connection)
                 self._delete(connection, waiting.gone)
                 for status, key in begun:
                     system._insert_workflow_status(status, connection, creator_xid=key)
-                for workflow_id, texts in waiting.texts.items():
-                    step = self._step(workflow_id, numbers[workflow_id], "".join(texts), at)
+                for step in steps:
                     system._record_operation_result_txn(step, at, connection)
                 for workflow_id, result in waiting.ended.items():
                     self._end(connection, workflow_id, result)
 
-        write()
-        for row in waiting.rows.values():
-            row.steps += row.workflow_id in waiting.texts
+        db_retry(sys_db=system)(write)()
+        for row, _ in waiting.texts.values():
+            row.steps += 1
         self._rows = waiting.rows
 
     def _check_owner(self, connection: sa.Connection) -> None:
@@ -211,27 +148,29 @@ class JournalRows:
                 raise error.DBOSWorkflowCancelledError(f"run {self._run_id} was cancelled") from None
             raise
 
-    def _status(self, workflow_id: str, parent: str, about: Mapping[str, str]) -> dict[str, Any]:
-        """Return the row of a new workflow: a child that goes on with its parent, in no queue."""
+    def _status(self, row: JournalRow, parent: str, head: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a new workflow as DBOS stores it: a child that goes on with its parent, in no queue."""
         from dbos import WorkflowSerializationFormat
+        from dbos._enqueue_options import build_enqueue_status
 
-        options = {
+        about = {"agent": head["agent"], "call": stored_call(row.calls[-1])}
+        options: Any = {
             "workflow_name": INNER,
             "queue_name": INNER,
-            "workflow_id": workflow_id,
-            "app_version": self._version,
+            "workflow_id": row.workflow_id,
+            "application_name": self._system.app_name,
             "serialization_type": WorkflowSerializationFormat.PORTABLE,
-            "attributes": dict(about),
+            "attributes": {**about, "tenant": self._request.tenant, "user": self._request.user},
         }
-        _, status = self._client._build_enqueue_status(options)
+        _, status = build_enqueue_status(options, self._system.serializer, (), {})
         return {**status, "status": "PENDING", "queue_name": None, "parent_workflow_id": parent}
 
-    def _step(self, workflow_id: str, number: int, text: str, at: int) -> dict[str, Any]:
+    def _step(self, row: JournalRow, text: str, at: int) -> dict[str, Any]:
         """Return a step as DBOS stores it."""
         serializer = self._system.serializer
         return {
-            "workflow_uuid": workflow_id,
-            "function_id": number,
+            "workflow_uuid": row.workflow_id,
+            "function_id": row.steps + 1,
             "function_name": JOURNAL,
             "output": serializer.serialize(text),
             "error": None,
@@ -257,3 +196,36 @@ class JournalRows:
             error = json.dumps({"name": result["status"], "message": text[:_MAX_ERROR]})
             made = system.dialect.insert(system.tables.workflow_output).values(workflow_uuid=workflow_id, error=error)
             connection.execute(made.on_conflict_do_nothing())
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """What is to be stored at once, by the ids of workflows, and the rows as they are then."""
+
+    rows: dict[tuple[str, ...], JournalRow]
+    gone: list[str] = field(default_factory=list)
+    begun: dict[str, tuple[JournalRow, str, Mapping[str, Any]]] = field(default_factory=dict)
+    """Those that are new, with the ids of those they are inside of, and how their journals begin."""
+    texts: dict[str, tuple[JournalRow, list[str]]] = field(default_factory=dict)
+    ended: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The results of the calls of agents."""
+
+    def add(self, line: str, calls: tuple[str, ...]) -> None:
+        if calls and line.startswith(_HEAD):
+            self._begin(json.loads(line), calls)
+        elif line.startswith(_RESULT) and len(self.rows) > 1:
+            result = json.loads(line)["answer"]
+            if (inner := self.rows.get((*calls, result["call_id"]))) is not None:
+                self.ended[inner.workflow_id] = result
+        row = self.rows[calls]
+        self.texts.setdefault(row.workflow_id, (row, []))[1].append(line)
+
+    def _begin(self, head: Mapping[str, Any], calls: tuple[str, ...]) -> None:
+        for known in [one for one in self.rows if one[: len(calls)] == calls]:  # it is begun anew
+            workflow_id = self.rows.pop(known).workflow_id
+            self.gone.append(workflow_id)
+            self.begun.pop(workflow_id, None)
+            self.texts.pop(workflow_id, None)
+            self.ended.pop(workflow_id, None)
+        row = self.rows[calls] = JournalRow(head["run_id"], calls)
+        self.begun[row.workflow_id] = row, self.rows[calls[:-1]].workflow_id, head

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from agentkit.citations import citation_form
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
-from agentkit.durable.durable_store import VERSION, DurableStore
+from agentkit.durable.durable_store import DurableStore
 from agentkit.durable.journal_rows import JournalRows, journal_text
 from agentkit.durable.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
@@ -200,11 +200,7 @@ class Attempt:
         attempts = (await self._stored(lambda: self._store.info(self.run_id))).attempts
         if attempts > _MAX_ATTEMPTS * (sum(row.steps for row in rows) + 1):
             raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
-        about = {"tenant": request.tenant, "user": request.user}
-        self._keeper.rows = JournalRows(
-            self._store.client, self._system, self.run_id, self._owner, rows,
-            about=about, version=VERSION, is_one=request.format == 1,
-        )  # fmt: skip
+        self._keeper.rows = JournalRows(self._system, self.run_id, self._owner, request, rows)
         return Journal.loads(journal_text(request.head, rows))
 
     async def _resumed(self, added: AddedAgent, journal: Journal, session: Session | None) -> Any:

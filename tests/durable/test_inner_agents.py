@@ -162,13 +162,12 @@ async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url
         await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)
     stored = journal_rows(runs.store.workflows, ["r"])["r"]
     assert sorted(len(row.calls) for row in stored) == [0, 1, 1, 2, 2]
-    client = runs.store.client
+    system = runs.store.client._sys_db
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("UPDATE workflow_status SET status = 'PENDING', owner_xid = 'new' WHERE workflow_uuid = 'r'")
 
     def attempt(owner: str) -> JournalRows:
-        about = {"tenant": "", "user": ""}
-        return JournalRows(client, client._sys_db, "r", owner, stored, about=about, version="v", is_one=False)
+        return JournalRows(system, "r", owner, runs.store.request("r"), stored)
 
     from dbos import error
 
@@ -246,7 +245,8 @@ def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: s
 
     asyncio.run(begin())
     found = [json.loads(line) for line in command("list", "--inside", "r", "--json").stdout.splitlines()]
-    assert [info["agent"] for info in found] == ["clerk", "clerk", "payer", "payer"]
+    assert sorted(info["agent"] for info in found) == ["clerk", "clerk", "payer", "payer"]
+    assert found[0]["agent"] == "clerk" and found[0]["inside"] == "r"
     shown = command("show", found[0]["run_id"])
     assert f"{found[0]['run_id']}: paused, agent clerk, inside of r, began" in shown.stdout
     assert "model calls payer" in shown.stdout
