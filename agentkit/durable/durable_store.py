@@ -151,8 +151,11 @@ class DurableStore:
             self.client._sys_db._batch_created_at_cursors.clear()
             begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
-            if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
-                raise RunIdTaken(run_id, what)
+            if run_id not in begun:
+                one = self._any(run_id, with_input=True)
+                what = request.differs(RunRequest.of_data(one.input)) if one.name == WORKFLOW else "agent"
+                if what is not None:
+                    raise RunIdTaken(run_id, what)
 
     def _unknown(self, wanted: Sequence[tuple[str, RunRequest]]) -> list[tuple[str, RunRequest]]:
         """Return those runs that are not there yet.
@@ -364,9 +367,7 @@ class DurableStore:
     def _status(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:
         one = self._any(run_id, with_input=with_input, is_short=is_short)
         if one.name != WORKFLOW:
-            raise DurableError(
-                f"{run_id!r} is an agent inside of run {self._around(one)!r}, and part of it: name the run"
-            )
+            raise RunNotFound(run_id, self._around(one))
         return one
 
     def _any(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.cli.app import app
-from agentkit.durable import DurableError, RunCancelled, RunInfo, RunNotFound
+from agentkit.durable import RunCancelled, RunIdTaken, RunInfo, RunNotFound
 from agentkit.durable.journal_rows import JournalRows, journal_rows
 from agentkit.errors import JournalError
 from agentkit.models import ModelUnavailable
+from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit_prompts import Composition
 
 Working = Callable[..., Runs]
@@ -68,7 +70,9 @@ def known(found: list[RunInfo]) -> list[tuple[str, str | None, str]]:
     return sorted((info.agent, agents.get(info.inside or "", info.inside), info.state) for info in found)
 
 
-async def test_agents_inside_are_child_workflows_with_steps_of_their_own(working: Working, url: str) -> None:
+async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
+    working: Working, url: str, tmp_path: Path
+) -> None:
     firm = Firm()
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r", tenant="acme", user="ada")
@@ -79,6 +83,8 @@ async def test_agents_inside_are_child_workflows_with_steps_of_their_own(working
     assert known(found) == [clerk, clerk, ("payer", "clerk", "finished"), ("payer", "clerk", "finished")]
     assert {(info.tenant, info.user, info.error) for info in found} == {("acme", "ada", None)}
     assert [info.run_id for info in await runs.list_runs()] == ["r"]
+    with closing(DurableRecords(Runs(url), tmp_path / "other.db")) as records:  # those of a server are runs
+        assert [records.is_durable("acme", own) for own in ("r", found[0].run_id)] == [True, False]
     clerks = [info for info in found if info.agent == "clerk"]
     assert {info.run_id for info in clerks} == {one.run_id for one in ended.journal.inner.values()}
     assert sorted(ended.journal.inner) == ["a ", "b\0"]
@@ -109,10 +115,12 @@ async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: 
     assert {info.state for info in before} == {"paused"} and len(before) == 4
     inner = runs.handle(before[0].run_id)
     for refused in (inner.approve(), inner.cancel(), inner.resume(), inner.result(), inner.decided()):
-        with pytest.raises(DurableError, match="is an agent inside of run 'r', and part of it: name the run"):
+        with pytest.raises(RunNotFound, match="is an agent inside of run 'r', and part of it: name that run"):
             await refused
-    with pytest.raises(DurableError, match="is an agent inside of run 'r'"):
+    with pytest.raises(RunNotFound, match="is an agent inside of run 'r'"):
         await runs.delete([inner.run_id])
+    with pytest.raises(RunIdTaken):
+        await firm.boss.start("Pay.", run_id=inner.run_id)
     await handle.cancel()
     with pytest.raises(RunCancelled):
         await handle.result(timeout=WAIT)
