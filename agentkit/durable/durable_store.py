@@ -379,8 +379,10 @@ class DurableStore:
 
     def _around(self, one: WorkflowRow) -> str:
         """Return the id of the run that a workflow is inside of."""
-        while one.name != WORKFLOW and one.parent_id is not None:
+        seen = {one.workflow_id}
+        while one.name != WORKFLOW and one.parent_id is not None and one.parent_id not in seen:
             one = self._any(one.parent_id)
+            seen.add(one.workflow_id)
         return one.workflow_id
 
     def _statuses(

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from agentkit.durable.run_request import RunRequest
-from agentkit.durable.run_tables import call_of, stored_call
+from agentkit.durable.run_tables import call_of, stored_call, stored_text
 from agentkit.durable.workflow_rows import StepRow, WorkflowRows
 from agentkit.errors import JournalError
 from agentkit.run.journal import inner_line
@@ -153,7 +153,7 @@ class JournalRows:
         from dbos import WorkflowSerializationFormat
         from dbos._enqueue_options import build_enqueue_status
 
-        about = {"agent": head["agent"], "call": stored_call(row.calls[-1])}
+        about = {"agent": stored_text(head["agent"]), "call": stored_call(row.calls[-1])}
         options: Any = {
             "workflow_name": INNER,
             "queue_name": INNER,

@@ -21,7 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from agentkit.durable.workflow_rows import lenient_text
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
-__all__ = ["AskedCall", "RunTables", "WorkerRow", "engine_url"]
+__all__ = ["AskedCall", "RunTables", "WorkerRow", "call_of", "engine_url", "stored_call", "stored_text"]
 
 T = TypeVar("T")
 
@@ -206,9 +206,9 @@ class RunTables:
                         sa.insert(_approvals).values(
                             run_id=run_id,
                             call_id=stored_call(call_id),
-                            tool=_stored(tool),
-                            arguments=_stored(arguments),
-                            agent=_stored(agent),
+                            tool=stored_text(tool),
+                            arguments=stored_text(arguments),
+                            agent=stored_text(agent),
                             asked_at=self._now,
                             expires_at=None if timeout is None else self._now + timeout,
                             decided_by="",
@@ -232,7 +232,9 @@ class RunTables:
                     sa.update(_approvals)
                     .where(_approvals.c.run_id == run_id, _approvals.c.call_id == stored_call(call))
                     .where(_approvals.c.decision.is_(None))
-                    .values(decision=json.dumps(decision_data(decision)), decided_by=_stored(by), decided_at=self._now)
+                    .values(
+                        decision=json.dumps(decision_data(decision)), decided_by=stored_text(by), decided_at=self._now
+                    )
                 ).rowcount
             ]
             if taken:
@@ -385,6 +387,6 @@ def stored_call(call_id: str) -> str:
     return call_id.encode("unicode_escape").decode("ascii")
 
 
-def _stored(text: str) -> str:
+def stored_text(text: str) -> str:
     """Return text that both databases hold: no NUL, and no half of a pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

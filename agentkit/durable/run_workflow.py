@@ -138,10 +138,16 @@ class Attempt:
             RunFailed: It failed.
             CancelledError: Another attempt goes on with it.
         """
+        from dbos._context import _clear_local_dbos_context, _set_local_dbos_context, get_local_dbos_context
+
+        context = get_local_dbos_context()
+        _clear_local_dbos_context()  # what tools do with DBOS is no step of the run: its steps are lines of the journal
         try:
             return await self._answer(data)
         except TakenOver:
             raise asyncio.CancelledError from None
+        finally:
+            _set_local_dbos_context(context)
 
     async def _answer(self, data: Any) -> Mapping[str, Any]:
         try:

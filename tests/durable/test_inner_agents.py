@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -36,7 +37,7 @@ def calling(*calls: tuple[str, str]) -> Reply:
 class Firm:
     """A boss that asks two clerks at once, each of whom asks a payer, who pays; and who paid."""
 
-    def __init__(self, *, approval: Any = "never", payer: Any = None) -> None:
+    def __init__(self, *, approval: Any = "never", payer: Any = None, clerk: str = "clerk") -> None:
         self.paid: list[str] = []
 
         @tool(approval=approval)
@@ -52,10 +53,9 @@ class Firm:
             return ScriptedModel.repeat(answer)
 
         self.payer = Agent(payer or reply(("p", "pay")), tools=[pay], name="payer")
-        clerk = Agent(
-            reply(("c", "payer")), tools=[self.payer.as_tool(name="payer", description="Pays.")], name="clerk"
-        )
-        clerks = [clerk.as_tool(name=name, description="A clerk.") for name in ("ann", "bob")]
+        pays = self.payer.as_tool(name="payer", description="Pays.")
+        asked = Agent(reply(("c", "payer")), tools=[pays], name=clerk)
+        clerks = [asked.as_tool(name=name, description="A clerk.") for name in ("ann", "bob")]
         self.boss = Agent(reply(("a ", "ann"), ("b\0", "bob")), tools=clerks, name="boss")
 
 
@@ -275,3 +275,24 @@ async def test_a_damaged_child_is_reported_and_hurts_no_other_run(working: Worki
     assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
     with pytest.raises(JournalError, match="what is stored of its journal is damaged"):
         await runs.handle("bad").journal()
+
+
+@pytest.mark.long
+async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called_on_postgresql_too(
+    postgres_url: str,
+) -> None:
+    firm, runs = Firm(approval="always", clerk="clerk \0\ud800"), Runs(postgres_url)
+    runs.add(firm.boss)
+    handle = runs.handle(f"inside-{os.getpid()}")
+    with closing(runs), runs.worker(poll=0.02, grace=0):
+        await firm.boss.start("Pay.", run_id=handle.run_id)
+        with pytest.raises(Paused):
+            await handle.result(timeout=WAIT)
+        await handle.approve()
+        ended = await handle.result(timeout=WAIT)
+        assert (ended.output, firm.paid, sorted(ended.journal.inner)) == ("Done.", ["paid", "paid"], ["a ", "b\0"])
+        found = await handle.inside()
+        assert sorted(info.agent for info in found) == ["clerk \ufffd?"] * 2 + ["payer"] * 2
+        assert {info.state for info in found} == {"finished"}
+        assert await runs.delete([handle.run_id]) == 1
+        assert runs.store.workflows.listed(ids=[info.run_id for info in found]) == []
