@@ -3,7 +3,7 @@
 DBOS executes the workflow of the run alone. Those of the agents inside are in no queue and have no worker: whoever does
 the run stores the lines of all of them, in the order in which they were written, those that wait in one transaction.
 DBOS refuses that to whoever does not own the run. So a run has one owner at any depth, and a kill leaves a journal that
-is whole up to some line.
+is whole up to some line. An agent ends with the result of its call; until then it is pending, whatever its run is.
 """
 
 from __future__ import annotations
