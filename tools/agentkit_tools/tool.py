@@ -72,6 +72,7 @@ class Tool(Generic[P, R]):
         "function",
         "original_name",
         "policy",
+        "sees_context",
         "spec",
     )
 
@@ -83,6 +84,8 @@ class Tool(Generic[P, R]):
     """What it runs."""
     original_name: str
     """The name its author gave it; `name` is what providers accept of it."""
+    sees_context: bool
+    """Whether the context of a call is looked at: its function takes it, or its policy goes by it."""
     deps_types: tuple[Any, ...]
     """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
     which hold; empty where any `deps` will do, also none. See `deps_problem`."""
@@ -110,6 +113,7 @@ class Tool(Generic[P, R]):
     def _adopt(self, policy: ToolPolicy) -> None:
         self.policy, self.spec = policy, policy.applied_to(self.spec)
         self._semaphores = None if policy.is_plain else Semaphores()
+        self.sees_context = self._semaphores is not None or self._runner.bind is not None
 
     @classmethod
     def from_function(
@@ -320,8 +324,7 @@ class Tool(Generic[P, R]):
         Raises:
             ToolArgumentError: They cannot be used; the message names every problem.
         """
-        text = arguments or "{}"
-        found = self._read_at_once(text)
+        found = self._read_at_once(text := arguments or "{}")
         return self._read(text)[0] if found is None else found
 
     def _read_at_once(self, text: str) -> Arguments | None:
@@ -337,11 +340,10 @@ class Tool(Generic[P, R]):
             return None
 
     def _read(self, text: str) -> tuple[Arguments, str]:
-        is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
-        validate, repair = self._reader.thoroughly, self.policy.repair
-        if self._reader.own_names is not None:
-            text = self._reader.own_names(text)
-        return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
+        read, loose, policy = self._reader, self._loose, self.policy
+        text = text if read.own_names is None else read.own_names(text)
+        schema, is_strict = loose or self.spec.parameters, loose is not None
+        return read_arguments(self.name, text, read.thoroughly, schema, is_strict=is_strict, repair=policy.repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
         """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
