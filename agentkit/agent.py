@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, Unpack, overload
 from typing_extensions import TypeVar
 
 from agentkit.chain import Chain, Output
-from agentkit.durable.startable import Startable
 from agentkit.equipment import Equipment
 from agentkit.errors import AgentDefinitionError
 from agentkit.overrides import overridden, overriding
-from agentkit.recaller import RecallOptions, RecallSource, check_memory, in_scope, shown_options
-from agentkit.recaller import recall as ask
 from agentkit.run.limits import Limits, checked_limits
 from agentkit.run.run_options import CHANGES, Changes, ResumeOptions, RunOptions, Tools, check_options
 from agentkit.run_context import Input, placed, run_context
-from agentkit.session import Session, checked_session
+from agentkit.startable import Startable
 from agentkit.sync_driver import run_blocking, streamed
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.composition import Composition
@@ -43,11 +40,13 @@ if TYPE_CHECKING:
     from agentkit.durable.runs import Runs
     from agentkit.models.model import Model
     from agentkit.output.output_spec import OutputSpec
+    from agentkit.recaller import Found, RecallOptions, RecallSource
     from agentkit.run.events import Event
     from agentkit.run.journal import Journal
     from agentkit.run.listening import PassOn
     from agentkit.run.loop import RunResult
     from agentkit.run.run_options import AgentOptions, ModelAgentOptions
+    from agentkit.session import Session
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
     from agentkit_tools.calling.tool_policy import PolicyOptions
@@ -56,7 +55,6 @@ __all__ = ["Agent"]
 
 Deps = TypeVar("Deps", default=None)
 _DEFAULT_LIMITS = Limits()
-_NO_OPTIONS = RecallOptions()
 _NOT_OF_THE_CHAIN = frozenset(("tools", "limits", "recall"))
 
 
@@ -106,6 +104,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     """The tools by name; empty when each run has its own."""
     specs: tuple[ToolSpec, ...]
     """The tools as the model is offered them."""
+    recall: RecallOptions | None
+    """How memory is asked; None where there is none."""
 
     @overload
     def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...
@@ -146,7 +146,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         *,
         tools: Tools = (),
         memory: RecallSource | None = None,
-        recall: RecallOptions = _NO_OPTIONS,
+        recall: RecallOptions | None = None,
         compaction: Compaction | None = None,
         output: Any = str,
         budget: int | Budget | None = None,
@@ -159,6 +159,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self.name = _checked_name(name)
         self.runs: Runs | None = None
         self.memory = memory
+        self._ask: Callable[..., Found] | None = None
         self.compaction = compaction
         self._text = layers if isinstance(layers, AnyPrompt) and not isinstance(model, Chain) else None
         if not isinstance(model, Chain):
@@ -173,8 +174,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
                 "a Chain brings its layers, output type, budget and tokenizer: give them to the Chain instead"
             )
         if memory is not None:
-            check_memory(memory, model.layers)
-        elif recall is not _NO_OPTIONS:
+            from agentkit import recaller
+
+            recaller.check_memory(memory, model.layers)
+            recall = recaller.RecallOptions() if recall is None else recall
+            self._ask = partial(recaller.recall, options=recaller.shown_options(recall, model.layers))
+        elif recall is not None:
             raise AgentDefinitionError("recall= says how memory is asked: give the agent memory= too")
         if compaction is not None:
             from agentkit.compaction import check_compaction
@@ -190,7 +195,6 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         self._equipment = Equipment(tools, model.answer)
         self.tools, self.specs = self._equipment.tools, self._equipment.specs
         self.recall = recall
-        self._ask = ask if memory is None else partial(ask, options=shown_options(recall, model.layers))
         self.limits = checked_limits(limits)
 
     def but(self, **changes: Unpack[Changes]) -> Agent[Deps, Any]:
@@ -217,7 +221,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             chain,
             tools=changes.get("tools", self._equipment.given),
             memory=memory,
-            recall=changes.get("recall", _NO_OPTIONS if memory is None else self.recall),
+            recall=changes.get("recall", None if memory is None else self.recall),
             compaction=compaction,
             limits=changes.get("limits", self.limits),
             name=self.name,
@@ -248,7 +252,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return self._now()._composed(user_input, session, scope)
 
     def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
+        from agentkit.recaller import in_scope
         from agentkit.run.loop import remembering, visible
+        from agentkit.session import checked_session
 
         memory = in_scope(self.memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
@@ -260,7 +266,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         if self._equipment.is_own:
             tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
-        if memory is not None:
+        if memory is not None and self._ask is not None:
             is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
             found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
             ctx = remembering(ctx, found)

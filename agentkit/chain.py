@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack, cast, overloa
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Model, OnDelta, Reply, fitted, text_tokens_of
+from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.output.answer import AnswerReader
 from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeForm
 
+    from agentkit.models.model import Model, OnDelta, Reply
     from agentkit.output.output_spec import OutputSpec
     from agentkit_prompts.prompters.history import History, Tools
     from agentkit_prompts.prompters.prompter import Prompter, SlotValues

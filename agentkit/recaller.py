@@ -214,7 +214,7 @@ def check_shown(layers: Layers) -> None:
         )
 
 
-def shown_options(options: RecallOptions, layers: Layers) -> RecallOptions:
+def shown_options(options: RecallOptions | None, layers: Layers) -> RecallOptions:
     """Return how memory is asked where these layers show what it finds: messages that no prompt shows are left out.
 
     Raises:

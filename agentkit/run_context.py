@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.errors import AgentDefinitionError
-from agentkit.session import Session
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec, UserInput
@@ -19,6 +18,7 @@ from agentkit_prompts.tree.prompt import BasePrompt
 if TYPE_CHECKING:
     from agentkit.compaction import Compaction
     from agentkit.recaller import RecallSource
+    from agentkit.session import Session
 
 __all__ = ["Input", "placed", "run_context", "with_history", "with_key"]
 

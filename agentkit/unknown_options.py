@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 from agentkit.errors import UnknownOption
-from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
 from agentkit_prompts.errors import nearest
 
 __all__ = ["ELSEWHERE", "check_names", "refusing_unknown"]
@@ -23,10 +22,7 @@ ELSEWHERE: Mapping[str, str] = {
 """What other frameworks call the options of an agent or a chain."""
 
 _SESSION = "a conversation is kept in a session: run(..., session=InMemorySession())"
-_GIVEN_ELSEWHERE: Mapping[str, str] = {
-    **dict.fromkeys(("checkpointer", "session", "history", "chat_history", "thread_id", "config"), _SESSION),
-    **FIELDS_ELSEWHERE,
-}
+_OF_SESSIONS = ("checkpointer", "session", "history", "chat_history", "thread_id", "config")
 _METHODS = {"invoke": "run_sync", "ainvoke": "run", "astream": "stream", "run_stream": "stream", "batch": "run_sync"}
 """What other frameworks call the methods of an agent or a chain."""
 
@@ -55,9 +51,12 @@ def check_names(
 
 
 def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
-    if name in _GIVEN_ELSEWHERE and meant.get(name) not in known:
-        return f"; {_GIVEN_ELSEWHERE[name]}"
-    return nearest(name, known) if meant.get(name) not in known else f"; did you mean {meant[name]!r}?"
+    from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE
+
+    if meant.get(name) in known:
+        return f"; did you mean {meant[name]!r}?"
+    elsewhere = _SESSION if name in _OF_SESSIONS else FIELDS_ELSEWHERE.get(name)
+    return nearest(name, known) if elsewhere is None else f"; {elsewhere}"
 
 
 class _OtherName:

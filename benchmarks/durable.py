@@ -89,7 +89,8 @@ def measured(url: str, rounds: int) -> dict[str, Any]:
         return handle.run_id
 
     with patch.object(worker, "outcome", timed), worker:
-        lines += runs.store.lines(asyncio.run(ours()))
+        (stored,) = runs.store.rows([asyncio.run(ours())]).values()
+        lines += stored[0].lines
         DBOS.start_workflow(bare).get_result()
         for each in taken.values():
             each.clear()

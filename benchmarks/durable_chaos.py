@@ -5,7 +5,8 @@
     python benchmarks/durable_chaos.py --restarts 20                      # restarts PostgreSQL instead
     python benchmarks/durable_chaos.py --stops 20                         # stops workers for longer than their lease
 
-The tools honour their keys: a key acts once in a database of their own, which also notes each attempt. At the end every
+Each second run has agents inside that have agents inside, two at once: child workflows, which have to end with it. The
+tools honour their keys: a key acts once in a database of their own, which also notes each attempt. At the end every
 run has to have finished, every act has to have been done exactly once, and every conversation has to be valid.
 """
 
@@ -148,8 +149,8 @@ async def strike(
     args: argparse.Namespace, home: Path, restart: Callable[[], None], durable_agents: Any, workers: Workers
 ) -> dict[str, Any]:
     """Strike at the workers or the database while they do runs, wait for these to end, and check what they did."""
-    runs, cashier = durable_agents.runs, durable_agents.cashier
-    ids: list[str] = []
+    runs, agents = durable_agents.runs, (durable_agents.cashier, durable_agents.head)
+    ids: dict[str, str] = {}  # and the agent of each
     done: set[str] = set()
     kinds = ["kill"] * args.kills + ["restart"] * args.restarts + ["stop"] * args.stops
     random.shuffle(kinds)
@@ -160,8 +161,9 @@ async def strike(
         done.update(set(ids) - {info.run_id for found in states for info in found})
         while len(ids) - len(done) < args.at_once:
             run_id = f"run-{len(ids)}"
-            await cashier.start(f"Pay {len(ids)}", run_id=run_id)
-            ids.append(run_id)
+            agent = agents[len(ids) % len(agents)]
+            await agent.start(f"Pay {len(ids)}", run_id=run_id)
+            ids[run_id] = agent.name
 
     blows = dict.fromkeys(("kill", "restart", "stop"), 0)
     while kinds and time.time() - began < args.seconds:
@@ -191,7 +193,8 @@ async def strike(
             break
         await asyncio.sleep(1)
     failed = [f"{info.run_id}: {info.error}" for info in await runs.list_runs(state="failed", limit=1000)]
-    invalid = await check_histories(runs, ids)
+    invalid = await check_histories(durable_agents, ids)
+    wrong = await check_children(durable_agents, ids)
     workers.end()
     return {
         "database": "sqlite" if args.sqlite else "postgresql",
@@ -203,33 +206,46 @@ async def strike(
         "states": states,
         "failed": failed[:5],
         "invalid_histories": invalid[:5],
+        "wrong_children": wrong[:5],
         "seconds": round(time.time() - began),
         **check_acts(home, ids, durable_agents),
     }
 
 
-async def check_histories(runs: Any, ids: list[str]) -> list[str]:
-    """Return what is wrong with the conversations of runs."""
+async def check_histories(agents: Any, ids: dict[str, str]) -> list[str]:
+    """Return what is wrong with the conversations of runs, and of agents inside."""
     from agentkit.prompts import Conversation
 
     wrong = []
     for run_id in ids:
-        journal = await runs.handle(run_id).journal()
-        roles = [message.role for message in journal.messages]
-        try:
-            Conversation(journal.messages).until(len(journal.messages))
-        except Exception as error:
-            wrong.append(f"{run_id}: {error}")
-            continue
-        if roles != ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"]:
-            wrong.append(f"{run_id}: {roles}")
+        journals = [await agents.runs.handle(run_id).journal()]
+        for journal in journals:
+            journals += journal.inner.values()
+            roles = [message.role for message in journal.messages]
+            try:
+                Conversation(journal.messages).until(len(journal.messages))
+            except Exception as error:
+                wrong.append(f"{run_id}: {error}")
+                continue
+            if roles != agents.HISTORIES[journal.agent]:
+                wrong.append(f"{run_id}: {journal.agent}: {roles}")
     return wrong
 
 
-def check_acts(home: Path, ids: list[str], agents: Any) -> dict[str, Any]:
+async def check_children(agents: Any, ids: dict[str, str]) -> list[str]:
+    """Return the runs whose agents inside are not those there should be, each ended, as it is stored."""
+    wrong = []
+    for run_id, agent in ids.items():
+        found = [(one.workflow_id, one.status) for one in agents.runs.store.workflows.listed(inside=[run_id])]
+        if sorted(found) != sorted((own, "SUCCESS") for own in agents.ids_inside(agent, run_id)):
+            wrong.append(f"{run_id}: {found}")
+    return wrong
+
+
+def check_acts(home: Path, ids: dict[str, str], agents: Any) -> dict[str, Any]:
     """Return how often tools acted, and were called."""
     world = sqlite3.connect(home / "world.db")
-    outer = {agents.id_of_clerk(run_id): run_id for run_id in ids}
+    outer = {inner: run_id for run_id, agent in ids.items() for inner in agents.ids_inside(agent, run_id)}
     acts: dict[str, list[str]] = defaultdict(list)
     for run, what in world.execute("SELECT run, what FROM acts"):
         acts[outer.get(run, run)].append(what)
@@ -249,8 +265,10 @@ def check_acts(home: Path, ids: list[str], agents: Any) -> dict[str, Any]:
             seen.add(key)
     return {
         "acts": sum(map(len, acts.values())),
-        "acts_wanted": len(ids) * len(agents.ACTS_OF_CASHIER),
-        "runs_with_wrong_acts": [run_id for run_id in ids if sorted(acts[run_id]) != agents.ACTS_OF_CASHIER][:5],
+        "acts_wanted": sum(len(agents.ACTS[agent]) for agent in ids.values()),
+        "runs_with_wrong_acts": [run_id for run_id, agent in ids.items() if sorted(acts[run_id]) != agents.ACTS[agent]][
+            :5
+        ],
         "attempts": sum(map(len, by_run.values())),
         "begun_after_takeover": late,
     }
@@ -280,7 +298,7 @@ def main() -> None:
                 raise
     print(json.dumps(report) if args.json else "\n".join(f"{name}: {value}" for name, value in report.items()))
     right = set(report["states"]) == {"finished"} and report["acts"] == report["acts_wanted"]
-    right = right and not (report["runs_with_wrong_acts"] or report["invalid_histories"])
+    right = right and not (report["runs_with_wrong_acts"] or report["invalid_histories"] or report["wrong_children"])
     raise SystemExit(0 if right else 1)
 
 

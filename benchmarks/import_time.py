@@ -1,20 +1,20 @@
-"""What it costs to import agentkit, against the least that any agent library of this kind must import.
+"""W3: what it costs to import agentkit, against the least that any agent library of this kind must import; its weight.
 
-Whole-process CPU (user and system) of fresh interpreters: ours, the limit and a bare one, interleaved, order swapped
-each round, median of all rounds. `--install` also makes a base install in a new venv and weighs it.
+Whole-process CPU (user and system) of fresh interpreters, interleaved, order swapped each round, median of all rounds.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
+
+from harness import Figure, main
 
 ROOT = Path(__file__).parent.parent
 OURS = "from agentkit import Agent, Chain, PromptContext, tool"
@@ -26,8 +26,8 @@ class Point(BaseModel):
     x: int
     y: int = 0
 """
-SCRIPTS = {"ours": OURS, "limit": LIMIT, "bare": "pass"}
-RATIO_GOAL, DISTRIBUTIONS_GOAL, MEGABYTES_GOAL = 1.25, 14, 35
+SCRIPTS = {"limit": LIMIT, "ours": OURS, "bare python": "pass"}
+GOAL = 1.25
 
 
 def cpu_ms(script: str, cache: str) -> float:
@@ -42,24 +42,26 @@ def cpu_ms(script: str, cache: str) -> float:
     return (usage.ru_utime + usage.ru_stime) * 1000
 
 
-def measure(rounds: int) -> dict[str, float]:
-    """Return median CPU milliseconds per script, and the ratio of ours to the limit."""
+def importing(rounds: int) -> Iterator[Figure]:
+    """Yield what an interpreter takes that imports agentkit, the limit, or nothing."""
     times: dict[str, list[float]] = {name: [] for name in SCRIPTS}
     with tempfile.TemporaryDirectory() as cache:
         for script in SCRIPTS.values():  # writes the bytecode, warms the disk cache
             cpu_ms(script, cache)
-        for number in range(rounds):
+        for number in range(2 * rounds):
             for name in list(SCRIPTS)[:: 1 if number % 2 else -1]:
                 times[name].append(cpu_ms(SCRIPTS[name], cache))
-    medians = {name: statistics.median(taken) for name, taken in times.items()}
-    ratio = medians["ours"] / medians["limit"]
-    return {**{f"{name}_ms": round(value, 1) for name, value in medians.items()}, "ratio": round(ratio, 3)}
+    limit, ours, bare = (statistics.median(taken) for taken in times.values())
+    ratio = ours / limit
+    yield Figure("W3 import", "limit", limit, "ms")
+    yield Figure("W3 import", "ours", ours, "ms", ratio, f"at most x{GOAL}", ratio <= GOAL)
+    yield Figure("W3 import", "bare python", bare, "ms")
 
 
-def weigh() -> dict[str, float]:
-    """Install agentkit without extras in a new venv; count its distributions and megabytes (10^6 bytes).
+def installed(_: int) -> Iterator[Figure]:
+    """Yield the weight of an install without extras in a new environment, in megabytes of 10^6 bytes.
 
-    Megabytes are what is downloaded and unpacked; the bytecode that pip compiles from it is counted apart.
+    They are what is downloaded and unpacked; the bytecode that pip compiles from it is counted apart.
     """
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -69,30 +71,12 @@ def weigh() -> dict[str, float]:
         found = [found for found in distributions(path=[str(site)]) if found.name not in ("pip", "setuptools")]
         files = {Path(str(file.locate())) for dist in found for file in dist.files or []}
         sizes = [(file.suffix == ".pyc", file.stat().st_size) for file in files if file.is_file()]
-        return {
-            "distributions": len(found),
-            "megabytes": round(sum(size for compiled, size in sizes if not compiled) / 1e6, 1),
-            "megabytes_of_bytecode": round(sum(size for compiled, size in sizes if compiled) / 1e6, 1),
-        }
-
-
-def main() -> None:
-    """Print the figures beside their goals."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--install", action="store_true", help="also weigh a base install in a new venv")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    found = measure(options.rounds)
-    goals = {"ratio": RATIO_GOAL, "distributions": DISTRIBUTIONS_GOAL, "megabytes": MEGABYTES_GOAL}
-    if options.install:
-        found |= weigh()
-    if options.json:
-        print(json.dumps({"workload": "W3", **found, "goals": goals}))
-        return
-    for name, value in found.items():
-        print(f"{name:<28}{value:>9}" + (f"   goal: at most {goals[name]}" if name in goals else ""))
+    whole, bytecode = (sum(size for compiled, size in sizes if compiled is which) / 1e6 for which in (False, True))
+    count = len(found)
+    yield Figure("W3 installed", "distributions", count, "with ours", goal="at most 14", met=count <= 14)
+    yield Figure("W3 installed", "unpacked", whole, "MB", goal="at most 35 MB", met=whole <= 35)
+    yield Figure("W3 installed", "bytecode", bytecode, "MB")
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, {"import": importing, "installed": installed})

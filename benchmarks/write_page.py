@@ -27,9 +27,11 @@ SCRIPTS = {
     "chat_templates": "Chat templates",
     "tools": "Tools",
     "memory": "Memory",
+    "recall_time": "Recall",
     "adapters": "Adapters of models",
     "server": "Server",
     "icl": "Evaluation prompts",
+    "import_time": "Importing and installing",
 }
 PEERS = ("pydantic-ai-slim", "langgraph", "openai-agents", "haystack-ai", "langchain", "jinja2", "qdrant-client")
 OURS = re.compile("agentkit|Memory|Session")

@@ -27,6 +27,7 @@ def postgres_server(folder: Path) -> Iterator[str]:
         except (OSError, subprocess.SubprocessError):  # it waits ten seconds, which a busy machine may need and more
             if not tries_left:
                 raise
+            pgserver.PostgresServer._instances.clear()  # it would return the one that did not start
     for setting in ("fsync", "full_page_writes"):  # clients and servers are killed here, the machine is not
         server.psql(f"ALTER SYSTEM SET {setting} = off")
     server.psql("SELECT pg_reload_conf()")

@@ -44,7 +44,6 @@ from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
 from agentkit_prompts.evaluation.config_file import load_config, load_datasets, root_of
 from agentkit_prompts.evaluation.dataset_reader import Row
-from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["evaluate"]
@@ -252,8 +251,7 @@ def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> No
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", InContextWarning)
             chosen = icl.ids(rows)
-            warn_of_columns(icl, rows)
-            warn_of_own_answers(icl, rows, chosen)
+            icl.warn_of_doubts(rows, chosen)
             for number, ids in enumerate(chosen[:count]):
                 for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
                     is_dialogue = icl.inferencer.mode is not None

@@ -52,6 +52,9 @@ def list_(
     agent: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     tenant: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME")] = None,
+    inside: Annotated[
+        str | None, typer.Option(metavar="RUN", help="The agents that run inside of this one, and nothing else.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1)] = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +63,12 @@ def list_(
     Example: agentkit runs list --url sqlite:///runs.db --state paused
     """
     wanted: dict[str, Any] = {"state": state, "agent": agent, "tenant": tenant, "session": session}
-    found = run_blocking(_runs(url).list_runs(**wanted, limit=limit))
+    if inside is None:
+        found = run_blocking(_runs(url).list_runs(**wanted, limit=limit))
+    elif given := [f"--{name}" for name, value in wanted.items() if value is not None]:
+        raise typer.BadParameter(f"--inside lists all agents of one run: leave out {', '.join(given)}")
+    else:
+        found = run_blocking(_handle(url, inside).inside())[:limit]
     if as_json:
         for info in found:
             put(json.dumps(_data(info)))
@@ -81,12 +89,13 @@ def show(run: RunId, url: Url, as_json: AsJson = False) -> None:
     """
     handle = _handle(url, run)
     info, journal = run_blocking(handle.info()), run_blocking(handle.journal())
-    decided = run_blocking(handle.decided())
+    decided = run_blocking(handle.decided()) if info.inside is None else ()
     if as_json:
         lines = [json.loads(line) for line in journal.dumps().splitlines()]
         put(json.dumps({**_data(info), "decided": [_call_data(call) for call in decided], "journal": lines}))
         return
-    _line(f"{info.run_id}: {info.state}, agent {info.agent} {info.version}, began {_time(info.created_at)}")
+    what = info.version if info.inside is None else f"inside of {info.inside}"
+    _line(f"{info.run_id}: {info.state}, agent {info.agent}, {what}, began {_time(info.created_at)}")
     for what in filter(None, (info.error, info.problem)):
         _line(what)
     _show_journal(journal, {call.call_id: call.decided_by for call in decided})

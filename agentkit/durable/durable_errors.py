@@ -32,11 +32,16 @@ class RunNotFound(DurableError, LookupError):
 
     Attributes:
         run_id: Id that was asked for.
+        around: Id of the run that it is inside of, where it is that of an agent that runs as a tool.
     """
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no run {run_id!r} in this database: `agentkit runs list` shows those there are")
+    def __init__(self, run_id: str, around: str | None = None) -> None:
+        what = f"there is no run {run_id!r} in this database: `agentkit runs list` shows those there are"
+        if around is not None:
+            what = f"{run_id!r} is an agent inside of run {around!r}, and part of it: name that run"
+        super().__init__(what)
         self.run_id = run_id
+        self.around = around
 
 
 class RunIdTaken(DurableError, ValueError):

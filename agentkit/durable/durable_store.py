@@ -1,9 +1,9 @@
 """`DurableStore`: the durable runs in a database: what they are, how they ended, and how they go on.
 
-One run is one DBOS workflow, and each line of its journal is one step of it: what a run was answered is stored once, as
+One run is one DBOS workflow, and the lines of its journal are steps of it: what a run was answered is stored once, as
 our JSON, before it goes on, by a write that DBOS refuses to whoever does not own the run any more. So recovery, queues,
-priorities and schedules are those of DBOS, and going on is `Agent.resume`. Journals in tables of our own beside a queue
-would need that fence, those retries and that retention written again.
+priorities and schedules are those of DBOS, and going on is `Agent.resume`. Agents inside of it: see `journal_rows`.
+Journals in tables of our own beside a queue would need that fence, those retries and that retention written again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from sqlalchemy import exc
 
 from agentkit.durable.database import address_of, checked_url, is_made, opened_database, shown_url
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.run_info import RunInfo, RunState, info_of, names_of, outcome_of, state_of
+from agentkit.durable.journal_rows import INNER, JournalRow, journal_rows, journal_text
+from agentkit.durable.run_info import RunInfo, RunState, info_of, inner_info, names_of, outcome_of, state_of
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import AskedCall, RunTables
 from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
@@ -28,15 +29,13 @@ from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread
 
-__all__ = ["APPLICATION", "JOURNAL", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
+__all__ = ["APPLICATION", "PRIORITY", "VERSION", "WORKFLOW", "DurableStore"]
 
 T = TypeVar("T")
 
 APPLICATION = "agentkit"
 """The application that the workflows belong to: others may share the database."""
 WORKFLOW = "agentkit.run"
-JOURNAL = "journal"
-"""Name of the steps."""
 VERSION = "agentkit-1"
 """The version that DBOS knows; agents have versions of their own."""
 
@@ -152,8 +151,11 @@ class DurableStore:
             self.client._sys_db._batch_created_at_cursors.clear()
             begun |= self.client._sys_db.init_workflows(page) if delay is None else self._delayed(page)
         for run_id, request in wanted:
-            if run_id not in begun and (what := request.differs(self.request(run_id))) is not None:
-                raise RunIdTaken(run_id, what)
+            if run_id not in begun:
+                one = self._any(run_id, with_input=True)
+                what = request.differs(RunRequest.of_data(one.input)) if one.name == WORKFLOW else "agent"
+                if what is not None:
+                    raise RunIdTaken(run_id, what)
 
     def _unknown(self, wanted: Sequence[tuple[str, RunRequest]]) -> list[tuple[str, RunRequest]]:
         """Return those runs that are not there yet.
@@ -219,10 +221,18 @@ class DurableStore:
         return self._infos(found[offset : offset + limit])
 
     def info(self, run_id: str) -> RunInfo:
-        """Return what is known of a run. Blocks; `RunHandle.info` does not."""
-        for found in self.infos([run_id]):
-            return found
-        raise RunNotFound(run_id)
+        """Return what is known of a run. Blocks."""
+        return self._infos([self._status(run_id, is_short=True)])[0]
+
+    def any_info(self, run_id: str) -> RunInfo:
+        """Return what is known of a run, or of an agent inside of one. Blocks; `RunHandle.info` does not."""
+        one = self._any(run_id, is_short=True)
+        return self._infos([one])[0] if one.name == WORKFLOW else inner_info(one, self.info(self._around(one)))
+
+    def inside(self, run_id: str) -> list[RunInfo]:
+        """Return what is known of the agents inside of a run, at any depth, in the order they began. Blocks."""
+        run = self.info(self._around(self._any(run_id)))
+        return [inner_info(one, run) for one in self.workflows.listed([INNER], inside=[run_id], with_output=True)]
 
     def infos(self, run_ids: Sequence[str]) -> list[RunInfo]:
         """Return what is known of those of these runs that there are. Blocks."""
@@ -233,19 +243,21 @@ class DurableStore:
         return RunRequest.of_data(self._status(run_id, with_input=True).input)
 
     def journal(self, run_id: str) -> Journal:
-        """Return the journal of a run so far. Blocks; `RunHandle.journal` does not.
+        """Return the journal of a run, or of an agent inside of one, so far. Blocks; `RunHandle.journal` does not.
 
         Raises:
             JournalError, DurableError: It cannot be read.
         """
-        return self._journal(self._status(run_id, with_input=True))
+        one = self._any(run_id, with_input=True)
+        return _journal(one, self.rows([one.workflow_id]))
 
     def journals(self, run_ids: Sequence[str]) -> dict[str, Journal | None]:
         """Return the journals of runs so far, of those that are there; None for one that cannot be read. Blocks."""
         found: dict[str, Journal | None] = {}
-        for one in self._statuses(run_ids, with_input=True):
+        statuses, rows = self._statuses(run_ids, with_input=True), self.rows(run_ids)
+        for one in statuses:
             try:
-                found[one.workflow_id] = self._journal(one)
+                found[one.workflow_id] = _journal(one, rows)
             except (DurableError, JournalError):
                 found[one.workflow_id] = None
         return found
@@ -255,15 +267,9 @@ class DurableStore:
         self._status(run_id)
         return tuple([call for call in self.tables.calls([run_id]) if call.decision is not None])
 
-    def lines(self, run_id: str) -> list[str]:
-        """Return the lines of a journal so far, without the first one, in the pieces they were stored in. Blocks."""
-        return self.workflows.steps(run_id, JOURNAL)
-
-    def _journal(self, one: WorkflowRow) -> Journal:
-        lines = self.lines(one.workflow_id)
-        if not all(isinstance(line, str) for line in lines):
-            raise JournalError(f"run {one.workflow_id!r}: what is stored of its journal is damaged")
-        return Journal.loads("".join([RunRequest.of_data(one.input).head, *lines]))
+    def rows(self, run_ids: Sequence[str]) -> dict[str, list[JournalRow]]:
+        """Return what is stored of the journals of runs, or of agents inside of runs. Blocks."""
+        return journal_rows(self.workflows, [run_id for run_id in run_ids if can_be_stored(run_id)])
 
     def outcome(self, run_id: str) -> Mapping[str, Any] | None:
         """Return how a run ended or why it waits, None while it goes on. Blocks."""
@@ -358,18 +364,39 @@ class DurableStore:
                     self._opened = opened_database(self.url, APPLICATION)
         return self._opened
 
-    def _status(self, run_id: str, *, with_input: bool = False) -> WorkflowRow:
-        for status in self._statuses([run_id], with_input=with_input):
+    def _status(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:
+        one = self._any(run_id, with_input=with_input, is_short=is_short)
+        if one.name != WORKFLOW:
+            raise RunNotFound(run_id, self._around(one))
+        return one
+
+    def _any(self, run_id: str, *, with_input: bool = False, is_short: bool = False) -> WorkflowRow:
+        """Return the workflow of a run, or of an agent inside of one."""
+        names = [WORKFLOW, INNER]
+        for status in self._statuses([run_id], with_input=with_input, is_short=is_short, names=names):
             return status
         raise RunNotFound(run_id)
 
+    def _around(self, one: WorkflowRow) -> str:
+        """Return the id of the run that a workflow is inside of."""
+        seen = {one.workflow_id}
+        while one.name != WORKFLOW and one.parent_id is not None and one.parent_id not in seen:
+            one = self._any(one.parent_id)
+            seen.add(one.workflow_id)
+        return one.workflow_id
+
     def _statuses(
-        self, run_ids: Sequence[str], *, with_input: bool = False, is_short: bool = False
+        self,
+        run_ids: Sequence[str],
+        *,
+        with_input: bool = False,
+        is_short: bool = False,
+        names: Sequence[str] = (WORKFLOW,),
     ) -> list[WorkflowRow]:
         ids = [run_id for run_id in run_ids if can_be_stored(run_id)]
         if not ids:
             return []
-        return self.workflows.listed([WORKFLOW], ids=ids, with_input=with_input, with_output=True, is_short=is_short)
+        return self.workflows.listed(names, ids=ids, with_input=with_input, with_output=True, is_short=is_short)
 
     def _infos(self, found: Sequence[WorkflowRow]) -> list[RunInfo]:
         paused = [status.workflow_id for status in found if state_of(status) == "paused"]
@@ -404,6 +431,11 @@ def _enqueue_options(run_id: str, request: RunRequest, priority: int, delay: flo
     if delay is not None:
         options["delay_seconds"] = delay
     return options
+
+
+def _journal(one: WorkflowRow, rows: Mapping[str, Sequence[JournalRow]]) -> Journal:
+    head = RunRequest.of_data(one.input).head if one.name == WORKFLOW else ""
+    return Journal.loads(journal_text(head, rows.get(one.workflow_id, ())))
 
 
 def _has(status: WorkflowRow, wanted: Mapping[str, str]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from agentkit.durable.durable_errors import DurableError, RunNotFound
+from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.durable_store import APPLICATION, WORKFLOW, DurableStore
 from agentkit.durable.schedules import SCHEDULED
 
@@ -27,7 +27,7 @@ def delete_runs(store: DurableStore, run_ids: Sequence[str]) -> int:
     found = {info.run_id: info for at in range(0, len(ids), _PAGE) for info in store.infos(ids[at : at + _PAGE])}
     for run_id in ids:
         if run_id not in found:
-            raise RunNotFound(run_id)
+            store.info(run_id)  # raises that it is not there, or what it is
     ended = [run_id for run_id in ids if found[run_id].has_ended]
     for at in range(0, len(ended), _PAGE):
         _delete(store, ended[at : at + _PAGE])
@@ -74,5 +74,5 @@ def _sweep(store: DurableStore, name: str, before: datetime, chosen: Callable[[l
 
 def _delete(store: DurableStore, run_ids: Sequence[str]) -> None:
     if run_ids:
-        store.client.delete_workflows([*run_ids])
+        store.workflows.delete(run_ids)
         store.tables.forget_calls(run_ids)

@@ -71,7 +71,18 @@ class RunHandle(Generic[Output]):
         Raises:
             RunNotFound: There is no such run.
         """
-        return await self._store.ask(lambda: self._store.info(self.run_id))
+        return await self._store.ask(lambda: self._store.any_info(self.run_id))
+
+    async def inside(self) -> list[RunInfo]:
+        """Return what is known of the agents that run inside of it as tools, at any depth, in the order they began.
+
+        Each has a handle of its own, `runs.handle(info.run_id)`, with `info`, `journal`, `trace` and `events`. It is
+        part of the run: whoever decides, cancels or resumes does that with the run.
+
+        Raises:
+            RunNotFound: There is no such run.
+        """
+        return await self._store.ask(lambda: self._store.inside(self.run_id))
 
     async def journal(self) -> Journal:
         """Return what the run asked for and was answered so far: its messages, usage and decisions.
@@ -106,7 +117,7 @@ class RunHandle(Generic[Output]):
         seen, wait, ask = 0, _MIN_WAIT, self._store.ask
         while True:
             # The state before the journal: nothing comes later.
-            state = (await ask(lambda: self._store.info(self.run_id))).state if follow else "finished"
+            state = (await ask(lambda: self._store.any_info(self.run_id))).state if follow else "finished"
             journal = await ask(lambda: self._store.journal(self.run_id))
             ask = self._store.wait_for
             fresh = [event for number, events in entry_events(journal) if number >= seen for event in events]

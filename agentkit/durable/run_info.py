@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from agentkit.durable.run_tables import AskedCall, WorkerRow
 from agentkit.durable.workflow_rows import WorkflowRow
 
-__all__ = ["RunInfo", "RunState", "info_of", "names_of", "outcome_of", "state_of"]
+__all__ = ["RunInfo", "RunState", "info_of", "inner_info", "names_of", "outcome_of", "state_of"]
 
 RunState: TypeAlias = Literal["queued", "running", "paused", "finished", "failed", "cancelled"]
 _STATES: Mapping[str, RunState] = {
@@ -47,6 +47,8 @@ class RunInfo:
     """Why it failed."""
     problem: str | None = None
     """Why it does not go on by itself, such as that no worker has its agent."""
+    inside: str | None = None
+    """Id of what an agent runs inside of as a tool: a run, or another such agent; None where it is a run."""
 
     @property
     def has_ended(self) -> bool:
@@ -103,6 +105,29 @@ def info_of(status: WorkflowRow, waiting: tuple[AskedCall, ...], workers: Sequen
         waiting=waiting,
         error=error,
         problem=_problem(state, status.executor_id, (agent, version), workers),
+    )
+
+
+def inner_info(status: WorkflowRow, run: RunInfo) -> RunInfo:
+    """Return what is known of an agent inside of a run: until its call has an answer, it goes on as the run does."""
+    about, state, error = status.attributes, run.state, None
+    if status.status != "PENDING":
+        state = _STATES.get(status.status, "failed")
+    if state == "failed" and status.error is not None:
+        error = f"{status.error.get('name', 'error')}: {status.error.get('message', '')}"
+    return replace(
+        run,
+        run_id=status.workflow_id,
+        state=state,
+        agent=about.get("agent") or "",
+        version="",
+        session=None,
+        created_at=_time(status.created_at),
+        updated_at=_time(status.updated_at),
+        waiting=(),
+        error=error,
+        problem=None,
+        inside=status.parent_id,
     )
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RunRequest", "SessionName", "StartOptions", "check_name"]
 
-_FORMAT = 1
+_FORMAT = 2
+"""In format 1 all lines of a run are steps of its own workflow, also those of agents inside: it goes on like that."""
 _MAX_NAME = 255
 
 
@@ -71,10 +72,12 @@ class RunRequest:
     """Whether it is one of many, see `Agent.map`."""
     user: str = ""
     """Whose it is within the tenant."""
+    format: int = _FORMAT
+    """Which release began it, as far as that matters."""
 
     def data(self) -> dict[str, Any]:
         """Return it as JSON data."""
-        return {"format": _FORMAT, **asdict(self)}
+        return asdict(self)
 
     @classmethod
     def of_data(cls, data: Any) -> RunRequest:
@@ -107,6 +110,7 @@ class RunRequest:
                 data["tenant"],
                 data["is_mapped"],
                 data.get("user", ""),
+                version if isinstance(version, int) else 1,
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise DurableError(

@@ -21,7 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from agentkit.durable.workflow_rows import lenient_text
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
-__all__ = ["AskedCall", "RunTables", "WorkerRow", "engine_url"]
+__all__ = ["AskedCall", "RunTables", "WorkerRow", "call_of", "engine_url", "stored_call", "stored_text"]
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ _approvals = sa.Table(
     "agentkit_approvals",
     _metadata,
     sa.Column("run_id", sa.Text, primary_key=True),
-    sa.Column("call_id", sa.Text, primary_key=True),  # as `_stored_id` writes it
+    sa.Column("call_id", sa.Text, primary_key=True),  # as `stored_call` writes it
     sa.Column("tool", sa.Text, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),
     sa.Column("agent", sa.Text, nullable=False),
@@ -201,14 +201,14 @@ class RunTables:
         def add(connection: sa.Connection) -> None:
             known = set(connection.scalars(sa.select(_approvals.c.call_id).where(_approvals.c.run_id == run_id)))
             for call_id, tool, arguments, agent in calls:
-                if _stored_id(call_id) not in known:
+                if stored_call(call_id) not in known:
                     connection.execute(
                         sa.insert(_approvals).values(
                             run_id=run_id,
-                            call_id=_stored_id(call_id),
-                            tool=_stored(tool),
-                            arguments=_stored(arguments),
-                            agent=_stored(agent),
+                            call_id=stored_call(call_id),
+                            tool=stored_text(tool),
+                            arguments=stored_text(arguments),
+                            agent=stored_text(agent),
                             asked_at=self._now,
                             expires_at=None if timeout is None else self._now + timeout,
                             decided_by="",
@@ -230,9 +230,11 @@ class RunTables:
                 for call, decision in made.items()
                 if not connection.execute(
                     sa.update(_approvals)
-                    .where(_approvals.c.run_id == run_id, _approvals.c.call_id == _stored_id(call))
+                    .where(_approvals.c.run_id == run_id, _approvals.c.call_id == stored_call(call))
                     .where(_approvals.c.decision.is_(None))
-                    .values(decision=json.dumps(decision_data(decision)), decided_by=_stored(by), decided_at=self._now)
+                    .values(
+                        decision=json.dumps(decision_data(decision)), decided_by=stored_text(by), decided_at=self._now
+                    )
                 ).rowcount
             ]
             if taken:
@@ -266,7 +268,7 @@ class RunTables:
         taken = sa.update(_approvals).where(_approvals.c.run_id == run_id, _approvals.c.taken.is_(False))
         taken = taken.where(_approvals.c.decision.is_not(None))
         if calls is not None:
-            taken = taken.where(_approvals.c.call_id.in_([_stored_id(call) for call in calls]))
+            taken = taken.where(_approvals.c.call_id.in_([stored_call(call) for call in calls]))
         self._write(lambda c: c.execute(taken.values(taken=True)))
 
     def calls(self, run_ids: Sequence[str]) -> list[AskedCall]:
@@ -357,8 +359,8 @@ def _decision(stored: str) -> Decision:
         return Denied("what was decided about it cannot be read")
 
 
-def _call_id(stored: str) -> str:
-    """Return the id of a call from what `_stored_id` made of it; a damaged one as it is."""
+def call_of(stored: str) -> str:
+    """Return the id of a call from what `stored_call` made of it; a damaged one as it is."""
     try:
         return stored.encode("ascii").decode("unicode_escape")
     except UnicodeError:
@@ -368,7 +370,7 @@ def _call_id(stored: str) -> str:
 def _asked_call(row: Any) -> AskedCall:
     return AskedCall(
         str(row.run_id),
-        _call_id(str(row.call_id)),
+        call_of(str(row.call_id)),
         str(row.tool),
         str(row.arguments),
         str(row.agent),
@@ -380,11 +382,11 @@ def _asked_call(row: Any) -> AskedCall:
     )
 
 
-def _stored_id(call_id: str) -> str:
+def stored_call(call_id: str) -> str:
     """Return the id of a call, which a model may have made up, as both databases hold it; nothing of it is lost."""
     return call_id.encode("unicode_escape").decode("ascii")
 
 
-def _stored(text: str) -> str:
+def stored_text(text: str) -> str:
     """Return text that both databases hold: no NUL, and no half of a pair."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from agentkit.citations import citation_form
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
-from agentkit.durable.durable_store import JOURNAL, DurableStore
+from agentkit.durable.durable_store import DurableStore
+from agentkit.durable.journal_rows import JournalRows, journal_text
 from agentkit.durable.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.run.journal import Journal
@@ -42,12 +43,15 @@ class TakenOver(BaseException):
 
 
 class _StepKeeper(Keeper):
-    """Keeps each line of a journal as a step, which DBOS refuses where the run belongs to another worker."""
+    """Keeps the lines of a journal as steps, which are refused where the run belongs to another worker."""
 
-    __slots__ = ("_check",)
+    __slots__ = ("_check", "rows")
+
+    rows: JournalRows
+    """Where they are stored."""
 
     def __init__(self, check: Callable[[], None]) -> None:
-        super().__init__(self._step)
+        super().__init__(print)  # it is `_store` that writes
         self._check = check
 
     def begin(self) -> None:
@@ -61,10 +65,10 @@ class _StepKeeper(Keeper):
         self.check()
 
     def write(self) -> None:
-        """Store all lines that wait, as one step, from any thread."""
+        """Store all lines that wait, at once, from any thread."""
         with self._lock:
             if waiting := len(self._lines):
-                self._step("".join([self._lines[number] for number in range(waiting)]))
+                self._store([self._lines[number] for number in range(waiting)])
                 for _ in range(waiting):
                     self._lines.popleft()
 
@@ -79,17 +83,16 @@ class _StepKeeper(Keeper):
         if self.is_taken:
             raise TakenOver
 
-    def _step(self, line: str) -> None:
-        from dbos import DBOS
+    def _store(self, lines: Sequence[tuple[str, tuple[str, ...]]]) -> None:
         from dbos import error as dbos_errors
 
         if self.is_taken:
             raise TakenOver
         try:
-            DBOS.run_step({"name": JOURNAL}, lambda: line)
-        except (dbos_errors.DBOSWorkflowConflictIDError, dbos_errors.DBOSWorkflowCancelledError) as error:
+            self.rows.store(lines)
+        except dbos_errors.DBOSWorkflowConflictIDError:
             # After a cancellation the conversation is still completed; after a takeover that is the other's.
-            self.is_taken = isinstance(error, dbos_errors.DBOSWorkflowConflictIDError)
+            self.is_taken = True
             raise
         except SQLAlchemyError as error:
             self.is_taken = True
@@ -103,15 +106,21 @@ class Attempt:
     Args:
         store: Where the run is.
         agents: What its agent is found in.
+        system: What the worker stores steps with.
         run_id: Its id.
         check: Raises `TakenOver` where the worker may not act any more.
     """
 
-    __slots__ = ("_agents", "_keeper", "_loop", "_store", "_task", "run_id")
+    __slots__ = ("_agents", "_keeper", "_loop", "_owner", "_store", "_system", "_task", "run_id")
 
-    def __init__(self, store: DurableStore, agents: AddedAgents, run_id: str, check: Callable[[], None]) -> None:
-        self._store, self._agents = store, agents
+    def __init__(
+        self, store: DurableStore, agents: AddedAgents, system: Any, run_id: str, check: Callable[[], None]
+    ) -> None:
+        from dbos._context import current_owner_xid
+
+        self._store, self._agents, self._system = store, agents, system
         self.run_id = run_id
+        self._owner = current_owner_xid(run_id) or ""
         self._keeper = _StepKeeper(check)
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
@@ -129,10 +138,16 @@ class Attempt:
             RunFailed: It failed.
             CancelledError: Another attempt goes on with it.
         """
+        from dbos._context import _clear_local_dbos_context, _set_local_dbos_context, get_local_dbos_context
+
+        context = get_local_dbos_context()
+        _clear_local_dbos_context()  # what tools do with DBOS is no step of the run: its steps are lines of the journal
         try:
             return await self._answer(data)
         except TakenOver:
             raise asyncio.CancelledError from None
+        finally:
+            _set_local_dbos_context(context)
 
     async def _answer(self, data: Any) -> Mapping[str, Any]:
         try:
@@ -186,18 +201,13 @@ class Attempt:
             }
 
     async def _journal(self, request: RunRequest) -> Journal:
-        """Return the journal so far; DBOS counts the steps that are stored as it hands them out."""
-        from dbos import DBOS
-
-        known = await self._stored(lambda: len(self._store.client.list_workflow_steps(self.run_id, load_output=False)))
+        """Return the journal so far, and have the lines to come stored behind it."""
+        rows = await self._stored(lambda: self._store.rows([self.run_id]).get(self.run_id, []))
         attempts = (await self._stored(lambda: self._store.info(self.run_id))).attempts
-        if attempts > _MAX_ATTEMPTS * (known + 1):
+        if attempts > _MAX_ATTEMPTS * (sum(row.steps for row in rows) + 1):
             raise WorkerError(f"{attempts} workers began with it and did not end it: it may be what ends them")
-        try:
-            lines = [await DBOS.run_step_async({"name": JOURNAL}, _lost) for _ in range(known)]
-        except SQLAlchemyError as error:
-            raise self._unanswered(error) from error
-        return Journal.loads("".join([request.head, *lines]))
+        self._keeper.rows = JournalRows(self._system, self.run_id, self._owner, request, rows)
+        return Journal.loads(journal_text(request.head, rows))
 
     async def _resumed(self, added: AddedAgent, journal: Journal, session: Session | None) -> Any:
         until = self._loop.time() + _SECONDS_BUSY
@@ -240,7 +250,3 @@ def _seen(storing: asyncio.Task[None]) -> None:
     """Take the error of what is tried again: asyncio would log it."""
     if not storing.cancelled():
         storing.exception()
-
-
-def _lost() -> str:
-    raise JournalError("a step that was stored is gone")

@@ -252,7 +252,8 @@ class Worker:
         """Make an attempt at a run, on the event loop of DBOS."""
         if (before := self._attempts.get(run_id)) is not None:  # cancelled and resumed before anybody looked
             before.leave(is_taken=True)
-        attempt = self._attempts[run_id] = Attempt(self._store, self._agents, run_id, self._check_lease)
+        attempt = Attempt(self._store, self._agents, self._dbos._sys_db, run_id, self._check_lease)
+        self._attempts[run_id] = attempt
         try:
             return await attempt.outcome(data)
         finally:

@@ -15,11 +15,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["LenientConnection", "WorkflowRow", "WorkflowRows", "can_be_stored", "lenient_text", "read_json"]
+__all__ = ["LenientConnection", "StepRow", "WorkflowRow", "WorkflowRows", "can_be_stored", "lenient_text", "read_json"]
 
 _SHORT = 10_000
 _LEFT_OUT = '{"state": "finished", "output": null, "steps": 0, "finish_reason": ""}'
 """Stands for what a run returned that is longer: a run that pauses returns less."""
+
+_COLUMNS = (
+    "workflow_uuid", "name", "status", "parent_workflow_id", "executor_id", "created_at", "updated_at",
+    "recovery_attempts",
+)  # fmt: skip
 
 lenient_text = partial(str, encoding="utf-8", errors="replace")
 """How the driver of SQLite reads text, so that bytes that are no UTF-8 end no statement."""
@@ -38,8 +43,12 @@ class WorkflowRow:
     """A workflow, as it is stored; what is damaged of it is None, empty or 0."""
 
     workflow_id: str
+    name: str
+    """That of its function."""
     status: str
     """What DBOS calls it."""
+    parent_id: str | None
+    """Id of the workflow that it is a child of."""
     executor_id: str | None
     created_at: int
     """Milliseconds since 1970."""
@@ -52,6 +61,21 @@ class WorkflowRow:
     """What it returned, JSON data."""
     error: Mapping[str, Any] | None = None
     """What it raised: `name`, `message` and `data`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step of a workflow, or of a child of it; what is damaged of it is None, empty or 0."""
+
+    top: str
+    """Id of the workflow that was asked for."""
+    workflow_id: str
+    parent_id: str | None
+    attributes: Mapping[str, str]
+    """Those of its workflow."""
+    number: int
+    output: Any
+    """What it returned, JSON data."""
 
 
 class WorkflowRows:
@@ -73,6 +97,7 @@ class WorkflowRows:
         statuses: Sequence[str] = (),
         executors: Sequence[str] | None = None,
         schedule: str | None = None,
+        inside: Sequence[str] | None = None,
         attributes: Mapping[str, str] | None = None,
         completed_before: float | None = None,
         latest_first: bool = False,
@@ -91,6 +116,7 @@ class WorkflowRows:
             statuses: Only those that DBOS calls so.
             executors: Only those of these workers.
             schedule: Only those that this schedule began.
+            inside: Only children of these, at any depth.
             attributes: Only those with these; on PostgreSQL.
             completed_before: Only those that ended before, in seconds since 1970.
             latest_first: The other way round.
@@ -102,9 +128,7 @@ class WorkflowRows:
         """
         tables = self._system.tables
         row, given, made = tables.workflow_status, tables.workflow_input, tables.workflow_output
-        plain = ("workflow_uuid", "status", "executor_id", "created_at", "updated_at", "recovery_attempts")
-        columns: list[Any] = [sa.type_coerce(row.c[name], sa.types.NullType()) for name in plain]
-        columns.append(sa.cast(row.c.attributes, sa.Text))
+        columns = [*map(_plain, [row.c[name] for name in _COLUMNS]), sa.cast(row.c.attributes, sa.Text)]
         source: Any = row
         if with_input:
             source = source.outerjoin(given, given.c.workflow_uuid == row.c.workflow_uuid)
@@ -124,6 +148,9 @@ class WorkflowRows:
         where += [row.c[name].in_(values) for name, values in wanted if values is not None]
         if schedule is not None:
             where.append(row.c.schedule_name == schedule)
+        if inside is not None:
+            family = self._family(inside)
+            where += [row.c.workflow_uuid.in_(sa.select(family.c.id)), row.c.workflow_uuid.not_in(inside)]
         if attributes:
             where.append(self._system._attributes_contains_clause(attributes))
         if completed_before is not None:
@@ -134,12 +161,45 @@ class WorkflowRows:
             found = connection.execute(query.limit(limit).offset(offset or None)).all()
         return [_workflow(each, with_input=with_input, with_output=with_output) for each in found]
 
-    def steps(self, workflow_id: str, name: str) -> list[Any]:
-        """Return what the steps of a name of a workflow returned, in order, JSON data; None of a damaged one."""
-        steps = self._system.tables.operation_outputs
-        query = sa.select(steps.c.output).where(steps.c.workflow_uuid == workflow_id, steps.c.function_name == name)
+    def steps(self, workflow_ids: Sequence[str], name: str) -> list[StepRow]:
+        """Return the steps of a name of workflows and of their children at any depth, those of each in order.
+
+        They are read at one moment.
+        """
+        row, steps = self._system.tables.workflow_status, self._system.tables.operation_outputs
+        family = self._family(workflow_ids)
+        columns = [_plain(one) for one in (row.c.workflow_uuid, row.c.parent_workflow_id)]
+        columns += [sa.cast(row.c.attributes, sa.Text), _plain(steps.c.function_id), _plain(steps.c.output)]
+        source = family.join(row, row.c.workflow_uuid == family.c.id)
+        source = source.join(steps, steps.c.workflow_uuid == family.c.id)
+        query = sa.select(family.c.top, *columns).select_from(source).where(steps.c.function_name == name)
+        query = query.order_by(row.c.created_at, row.c.workflow_uuid, steps.c.function_id)
         with self._system.engine.begin() as connection:
-            return [read_json(each) for each in connection.scalars(query.order_by(steps.c.function_id)).all()]
+            found = connection.execute(query).all()
+        return [
+            StepRow(str(top), str(own), _text(parent), _attributes(about), _whole(number), read_json(output))
+            for top, own, parent, about, number, output in found
+        ]
+
+    def delete(self, workflow_ids: Sequence[str]) -> None:
+        """Delete workflows and their children at any depth, with all that is stored of them: all of it or nothing."""
+        tables = self._system.tables
+        row = tables.workflow_status
+        ids = sa.select(self._family(workflow_ids).c.id)
+        with self._system.engine.begin() as connection:
+            # A lock, as whoever adds a child has it: none is added behind those that are deleted.
+            locked = sa.update(row).where(row.c.workflow_uuid.in_(workflow_ids)).values(owner_xid=row.c.owner_xid)
+            connection.execute(locked)
+            for table in (tables.workflow_input, tables.workflow_output, tables.operation_outputs, row):
+                connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(ids)))
+
+    def _family(self, workflow_ids: Sequence[str]) -> sa.CTE:
+        """Return workflows and their children at any depth, each by its `id` and the one at the `top` of it."""
+        row = self._system.tables.workflow_status
+        top = sa.select(row.c.workflow_uuid.label("top"), row.c.workflow_uuid.label("id"))
+        family = top.where(row.c.workflow_uuid.in_(workflow_ids)).cte("family", recursive=True)
+        below = row.join(family, row.c.parent_workflow_id == family.c.id)
+        return family.union(sa.select(family.c.top, row.c.workflow_uuid).select_from(below))  # no circle goes on
 
 
 def can_be_stored(text: str) -> bool:
@@ -156,24 +216,39 @@ def read_json(stored: object) -> Any:
 
 
 def _workflow(row: Sequence[Any], *, with_input: bool, with_output: bool) -> WorkflowRow:
-    workflow_id, status, executor, created, updated, attempts, attributes, *payloads = row
-    about = read_json(attributes)
+    workflow_id, name, status, parent, executor, created, updated, attempts, attributes, *payloads = row
     data = [read_json(each) for each in payloads]
     begun = data[0] if with_input else None
     arguments = begun.get("positionalArgs") if isinstance(begun, dict) else None
     output, error = data[-2:] if with_output else (None, None)
     return WorkflowRow(
         str(workflow_id),
+        str(name),
         str(status),
-        executor if isinstance(executor, str) else None,
+        _text(parent),
+        _text(executor),
         _whole(created),
         _whole(updated),
         _whole(attempts),
-        {name: text for name, text in about.items() if isinstance(text, str)} if isinstance(about, dict) else {},
+        _attributes(attributes),
         arguments[0] if isinstance(arguments, list) and arguments else None,
         output,
         error if isinstance(error, dict) else None,
     )
+
+
+def _plain(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return a column that is read as it is stored."""
+    return sa.type_coerce(column, sa.types.NullType())
+
+
+def _attributes(stored: object) -> dict[str, str]:
+    about = read_json(stored)
+    return {name: text for name, text in about.items() if isinstance(text, str)} if isinstance(about, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _whole(value: object) -> int:

@@ -32,7 +32,6 @@ from agentkit.output.json_in_text import behind_thinking
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
-from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.in_context import InContext
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
@@ -121,8 +120,7 @@ async def run(
         file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
         listener = stack.enter_context(showing(progress, len(asked)))
         ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
-        warn_of_columns(icl, asked)
-        warn_of_own_answers(icl, asked, ids)
+        icl.warn_of_doubts(asked, ids)
         running = _Running(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
         return await running.all(limit)
 

@@ -21,7 +21,7 @@ from agentkit.inspector.payload_view import TARGETS, payload_view
 from agentkit.inspector.recall_view import recall_view
 from agentkit.inspector.session_view import MAX_TURNS, first_turn, runs_begun, session_view, turns_view
 from agentkit.inspector.source import InspectedRun, InspectorSource, RunSummary
-from agentkit.models.model import fitted, text_tokens_of
+from agentkit.models.abilities import fitted, text_tokens_of
 from agentkit.recaller import Found, recall
 from agentkit.run.decisions import Approved, Decision, Denied
 from agentkit.run.loop import remembering

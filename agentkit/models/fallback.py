@@ -8,16 +8,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import (
-    Delta,
-    Model,
-    OnDelta,
-    Reply,
-    fitted,
-    output_modes_of,
-    passed_on,
-    text_tokens_of,
-)
+from agentkit.models.abilities import fitted, output_modes_of, text_tokens_of
+from agentkit.models.model import Delta, Model, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ModelRateLimited, ModelUnavailable
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
-from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.messages import Message
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
-    from agentkit_prompts.composition.contents import TextTokens
 
 __all__ = [
     "NO_USAGE",
@@ -21,22 +19,12 @@ __all__ = [
     "FinishReason",
     "Model",
     "OnDelta",
-    "OutputMode",
     "Reply",
     "Usage",
-    "fitted",
-    "output_modes_of",
     "passed_on",
-    "text_tokens_of",
 ]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
-
-OutputMode = Literal["native", "tool", "prompted"]
-"""How an answer of a type is asked for: by the endpoint's structured output (the schema is sent as
-`composition.output_schema`), by a tool that the model calls with its answer, or by words in the prompt."""
-
-_ANY_MODE: tuple[OutputMode, ...] = ("prompted", "tool", "native")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,36 +116,6 @@ class Model(Protocol):
             ModelError: There is no reply; see its subclasses.
         """
         ...
-
-
-def fitted(model: Model, composition: Composition) -> Composition:
-    """Return what of a composition a model sends: all of it, unless it says otherwise.
-
-    Raises:
-        ModelRequestError: It would not send any of it.
-    """
-    fit: Callable[[Composition], Composition] | None = getattr(model, "fitted", None)
-    return composition if fit is None else fit(composition)
-
-
-def text_tokens_of(model: Model) -> TextTokens | None:
-    """Return what counts the text that a model is sent; None where no chat template of ours writes it."""
-    return getattr(model, "text_tokens", None)
-
-
-def output_modes_of(model: Model) -> tuple[OutputMode, ...]:
-    """Return the ways in which a model can be asked for an answer of a type, the one to take first.
-
-    Raises:
-        AgentDefinitionError: Its `output_modes` are something else.
-    """
-    modes: tuple[OutputMode, ...] = getattr(model, "output_modes", _ANY_MODE)
-    if not isinstance(modes, tuple) or not modes or any(mode not in _ANY_MODE for mode in modes):
-        raise AgentDefinitionError(
-            f"model {model.name!r}: its output_modes must be a tuple of {', '.join(map(repr, _ANY_MODE))}, "
-            f"got {modes!r:.80}"
-        )
-    return modes
 
 
 OnDelta: TypeAlias = Callable[[Delta], object]

@@ -13,7 +13,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import to_json
 
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
-from agentkit.models.model import Model, OutputMode, Reply, output_modes_of
+from agentkit.models.abilities import OutputMode, output_modes_of
 from agentkit.output.output_spec import OutputSpec, OutputValidator
 from agentkit_prompts.composition.declarations import OutputRequest
 from agentkit_prompts.context.frozen import freeze
@@ -22,10 +22,10 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.schemas.strict import strict_parameters
 from agentkit_tools.tool import Tool
 
 if TYPE_CHECKING:
+    from agentkit.models.model import Model, Reply
     from agentkit.output.schema_output import SchemaOutput
     from agentkit.output.schema_prompt import SchemaPrompt
 
@@ -327,6 +327,8 @@ def _kind(output: Any) -> _Kind:
 
 
 def _strict(asked: JsonSchema) -> JsonSchema | None:
+    from agentkit_tools.schemas.strict import strict_parameters
+
     try:
         return cast(JsonSchema, freeze(strict_parameters(asked, tool=_TOOL)))
     except ToolDefinitionError:

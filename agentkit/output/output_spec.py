@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, get_args, overload
 from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import OutputMode
+from agentkit.models.abilities import OutputMode
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from time import time
@@ -24,7 +24,7 @@ from agentkit_prompts.regular_files import read_regular
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 
-__all__ = ["Entry", "Journal", "inner_id"]
+__all__ = ["Entry", "Journal", "inner_id", "inner_line"]
 
 _FORMAT = 1
 _MAX_DEPTH = 100
@@ -38,6 +38,13 @@ _READ = "; a file is read with Journal.read(path)"
 def inner_id(outer: str, call: str) -> str:
     """Return the id that a call of an agent has in the run around it, where the agent runs as the tool of `outer`."""
     return f"{outer}/{call}"
+
+
+def inner_line(line: str, calls: Sequence[str]) -> str:
+    """Return a line of the journal of an agent inside as one of the run around it; see `Journal.kept_by`."""
+    for call in reversed(calls):
+        line = f'{{"call":{json.dumps(call)},"line":{line.rstrip()}}}\n'
+    return line
 
 
 class Entry(NamedTuple):
@@ -104,7 +111,7 @@ class Journal:
         self.file: Path | None = None
         self.lines = 0
         self.has_layers = False
-        self._write: Callable[[str], object] | None = None
+        self._write: Callable[[str, tuple[str, ...]], object] | None = None
         self._lost = ""
 
     def check(self) -> None:
@@ -120,21 +127,24 @@ class Journal:
         """Add what an effect was answered; who keeps the journal gets it before the run goes on."""
         entry = _new(Entry, (effect, answer, time(), layers))  # `Entry(...)` takes twice as long
         if self._write is not None:
-            self._write(_entry_line(entry))  # before it is part of the run
+            self._write(_entry_line(entry), ())  # before it is part of the run
         self.entries.append(entry)
 
     def add_inner(self, call: str, journal: Journal, *, is_new: bool) -> None:
         """Add the journal of an agent that runs as a tool; who keeps this one gets its lines too."""
         self.inner[call] = journal
         if (write := self._write) is not None:
-            journal.kept_by(lambda line: write(_inner_line(call, line)), is_new=is_new)
+            journal.kept_by(lambda line, calls: write(line, (call, *calls)), is_new=is_new)
 
-    def kept_by(self, write: Callable[[str], object], *, is_new: bool) -> None:
-        """Pass every line on as soon as there is one; those until now are kept already, unless the run is a new one."""
+    def kept_by(self, write: Callable[[str, tuple[str, ...]], object], *, is_new: bool) -> None:
+        """Pass every line on as soon as there is one; those until now are kept already, unless the run is a new one.
+
+        With each line come the ids of the calls whose agent wrote it, the outermost first: none where the run did.
+        """
         self._write = write
         self.has_layers = True
         if is_new:
-            write(self._head())
+            write(self._head(), ())
 
     def copy(self) -> Journal:
         """Return a journal that goes on by itself."""
@@ -198,7 +208,7 @@ class Journal:
         self.check()
         lines = [_entry_line(entry) for entry in self.entries]
         for call, journal in self.inner.items():
-            lines += [_inner_line(call, line) for line in journal.dumps().splitlines(keepends=True)]
+            lines += [inner_line(line, (call,)) for line in journal.dumps().splitlines(keepends=True)]
         return self._head() + "".join(lines)
 
     def _head(self) -> str:
@@ -367,10 +377,6 @@ def _read_entry(data: Mapping[str, Any]) -> Entry:
         raise TypeError(f"at: expected seconds, got {type(at).__name__}")
     answer = _forms()[effect][1](data["answer"])
     return Entry(effect, answer, at, None if layers is None else SentLayers.of_data(layers))
-
-
-def _inner_line(call: str, line: str) -> str:
-    return f'{{"call":{json.dumps(call)},"line":{line.rstrip()}}}\n'
 
 
 @lru_cache(maxsize=1)

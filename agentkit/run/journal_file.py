@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TypeAlias
 
 from agentkit.errors import JournalError, RunBusy
-from agentkit.run.journal import Journal
+from agentkit.run.journal import Journal, inner_line
 from agentkit.threads import begin_in_thread, ended, in_thread
 from agentkit_prompts.regular_files import check_regular
 from agentkit_tools.errors import describe_error
@@ -26,7 +26,7 @@ class Keeper:
     """Lines that are written in order, in threads, so that no other run waits for the disk.
 
     Args:
-        write: Is given each line.
+        write: Is given each line; those of agents inside as lines of the run.
         close: Is called when there are no more.
 
     Attributes:
@@ -41,12 +41,12 @@ class Keeper:
         self._close = close
         self.is_taken = False
         self.count = 0
-        self._lines: deque[str] = deque()
+        self._lines: deque[tuple[str, tuple[str, ...]]] = deque()
         self._lock = Lock()
 
-    def add(self, line: str) -> None:
-        """Add a line to those that are to be written."""
-        self._lines.append(line)
+    def add(self, line: str, calls: tuple[str, ...] = ()) -> None:
+        """Add a line to those that are to be written; `calls` lead to the agent inside that wrote it."""
+        self._lines.append((line, calls))
 
     def begin(self) -> None:
         """Begin to write them; what fails now fails again when they are waited for."""
@@ -64,7 +64,7 @@ class Keeper:
         """Write them, from any thread."""
         with self._lock:
             while self._lines:
-                self._write(self._lines[0])
+                self._write(inner_line(*self._lines[0]))
                 self._lines.popleft()
                 self.count += 1
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isnan
 from numbers import Number
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agentkit.errors import AgentDefinitionError, LimitExceeded
-from agentkit.models.model import Usage
 from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import brief
+
+if TYPE_CHECKING:
+    from agentkit.models.model import Usage
 
 __all__ = ["Limits", "checked_limits"]
 

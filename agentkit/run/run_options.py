@@ -53,7 +53,7 @@ class Changes(TypedDict, total=False):
     layers: Layers | AnyPrompt
     tools: Tools
     memory: RecallSource | None
-    recall: RecallOptions
+    recall: RecallOptions | None
     compaction: Compaction | None
     output: Any
     budget: int | Budget | None
@@ -65,7 +65,7 @@ class AgentOptions(TypedDict, total=False):
 
     tools: Tools
     memory: RecallSource | None
-    recall: RecallOptions
+    recall: RecallOptions | None
     compaction: Compaction | None
     limits: Limits
     name: str

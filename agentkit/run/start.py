@@ -49,14 +49,14 @@ class _Agent(Protocol[Output]):
 
 
 def begin_run(
-    agent: _Agent[Output], equipment: Equipment, ask: Ask, user_input: Input | None, options: Mapping[str, Any]
+    agent: _Agent[Output], equipment: Equipment, ask: Ask | None, user_input: Input | None, options: Mapping[str, Any]
 ) -> Coroutine[Any, Any, RunResult[Output]]:
     """Return the run of an input, to be awaited; see `Agent.run`.
 
     Args:
         agent: What runs.
         equipment: Its tools.
-        ask: Asks its memory.
+        ask: Asks its memory; None where it has none.
         user_input: The input; None goes on with the session.
         options: See `RunOptions`.
     """
@@ -70,7 +70,7 @@ def begin_run(
 async def resume_run(
     agent: _Agent[Output],
     equipment: Equipment,
-    ask: Ask,
+    ask: Ask | None,
     journal: Journal | Path | str,
     options: Mapping[str, Any],
 ) -> RunResult[Output]:
@@ -88,7 +88,7 @@ async def resume_run(
 def _run(
     agent: _Agent[Output],
     equipment: Equipment,
-    ask: Ask,
+    ask: Ask | None,
     journal: Journal,
     ctx: PromptContext,
     memory: RecallSource | None,
@@ -111,7 +111,7 @@ def _run(
     driver = (AsyncDriver if by is None else partial(ObservedDriver, by=by))(
         chain, equipment, agent.tools, ctx, session, deps, journal.run_id, is_new, nesting
     )
-    if memory is not None:
+    if memory is not None and ask is not None:
         driver.recall = partial(ask, memory)
     driver.compaction = agent.compaction
     loop = run_loop(

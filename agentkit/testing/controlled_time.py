@@ -15,6 +15,7 @@ from agentkit_tools.calling.tool_threads import busy_threads
 __all__ = ["Clock", "controlled_time"]
 
 _PATIENCE = 0.5
+"""Real seconds that a thread or a connection has to answer before the clock jumps."""
 _POOLS = ("agentkit-tool", "asyncio_")
 """How the names of threads begin that wait for work most of the time; what they do is counted otherwise."""
 
@@ -22,12 +23,11 @@ _POOLS = ("agentkit-tool", "asyncio_")
 class Clock:
     """The time of the loops in a block of `controlled_time`."""
 
-    __slots__ = ("_start", "_threads", "patience", "seconds", "working")
+    __slots__ = ("_start", "_threads", "seconds", "working")
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self) -> None:
         self.seconds = 0.0
         """Seconds since the block began, as timers count them."""
-        self.patience = patience
         self.working = 0
         """Calls under way in the threads of executors."""
         self._start = monotonic()
@@ -68,7 +68,7 @@ class _Selector:
         due = clock.time() + timeout
         events = self.real.select(0)
         if not events and clock.expects(self.real):
-            events = self.real.select(clock.patience)
+            events = self.real.select(_PATIENCE)
         if not events:
             clock.reach(due)
         return events
@@ -78,15 +78,12 @@ class _Selector:
 
 
 @contextmanager
-def controlled_time(*, patience: float = _PATIENCE) -> Iterator[Clock]:
+def controlled_time() -> Iterator[Clock]:
     """Let event loops not wait for timers: time limits, pauses between retries and deadlines pass at once.
 
     It holds for the loop that is running, and for those that are made in the block, as `run_sync` and `asyncio.run` do.
     When a loop has nothing to do but wait for a timer, its clock jumps there. `time.sleep` and whatever else blocks a
     thread is real.
-
-    Args:
-        patience: Real seconds that a thread or a connection has to answer before the clock jumps.
 
     Yields:
         The clock: `clock.seconds` have passed in the block, `clock.advance(seconds)` lets more pass.
@@ -96,7 +93,7 @@ def controlled_time(*, patience: float = _PATIENCE) -> Iterator[Clock]:
     """
     if not _LOCK.acquire(blocking=False):
         raise RuntimeError("controlled_time: the time is controlled already, by another block in this process")
-    clock, made, new_loop = Clock(patience), list[Any](), asyncio.events.new_event_loop
+    clock, made, new_loop = Clock(), list[Any](), asyncio.events.new_event_loop
 
     def control(loop: Any) -> Any:
         if not hasattr(loop, "_selector"):

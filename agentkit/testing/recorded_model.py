@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from agentkit.models import model_errors
+from agentkit.models.abilities import output_modes_of
 from agentkit.models.http.endpoint import secrets_of
-from agentkit.models.model import Delta, Model, OnDelta, Reply, output_modes_of, passed_on
+from agentkit.models.model import Delta, Model, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ScriptExhausted
 from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price, price_of

@@ -73,8 +73,12 @@ class Scope:
 
     def readable(self) -> tuple[Scope, ...]:
         """Return the scopes a reader in this one sees: itself and every wider one of its tenant."""
-        levels = (("", name) if name else ("",) for name in (self.user, self.session, self.agent))
-        return tuple(Scope(self.tenant, *names) for names in product(*levels))
+        return tuple([Scope(*names) for names in self.readable_names()])
+
+    def readable_names(self) -> list[tuple[str, str, str, str]]:
+        """Return the names of the scopes that a reader in this one sees."""
+        users, sessions, agents = [("", name) if name else ("",) for name in (self.user, self.session, self.agent)]
+        return [(self.tenant, *names) for names in product(users, sessions, agents)]
 
 
 def check_name(what: str, name: object) -> None:

@@ -96,6 +96,23 @@ def clerk_reply(sent: Composition) -> Reply:
     return answering("done") if len(sent.intermediate) else calling(("pay", {"name": sent.user.text}, "a"))
 
 
+def head_reply(sent: Composition) -> Reply:
+    """Look, and have two tellers at work, all at once, then answer."""
+    if len(sent.intermediate):
+        return answering(f"paid: {sent.user.text}")
+    tellers = [("teller", {"input": name}, call) for name, call in (("Ada", "t"), ("Bob", "u"))]
+    return calling(("look", {"name": "Ada"}, "a"), *tellers)
+
+
+def teller_reply(sent: Composition) -> Reply:
+    """Have two clerks pay, and look, all at once, then answer."""
+    if len(sent.intermediate):
+        return answering("done")
+    name = sent.user.text
+    clerks = [("clerk", {"input": whom}, call) for whom, call in ((name, "k"), (f"{name} again", "l"))]
+    return calling(*clerks, ("look", {"name": name}, "m"))
+
+
 def refunder_reply(sent: Composition) -> Reply:
     """Ask for one refund, then answer."""
     if not len(sent.intermediate):
@@ -131,6 +148,10 @@ cashier = Agent(
     tools=[look, pay, clerk.as_tool(name="clerk", description="Pays somebody.")],
     name="cashier",
 )
+paying = clerk.as_tool(name="clerk", description="Pays somebody.")
+teller = Agent(ScriptedModel.repeat(teller_reply), "You have clerks pay.", tools=[look, paying], name="teller")
+tells = teller.as_tool(name="teller", description="Has somebody paid.")
+head = Agent(ScriptedModel.repeat(head_reply), "You have tellers pay.", tools=[look, tells], name="head")
 helper = Agent(ScriptedModel.repeat(helper_reply), "You look, then pay.", tools=[look, pay], name="helper")
 manager = Agent(
     ScriptedModel.repeat(manager_reply),
@@ -142,12 +163,40 @@ manager = Agent(
 refunder = Agent(ScriptedModel.repeat(refunder_reply), "You pay back.", tools=[refund], name="refunder")
 lingerer = Agent(ScriptedModel.repeat(lingerer_reply), "You take long.", tools=[linger], name="lingerer")
 runs.add(cashier)
+runs.add(head)
 runs.add(refunder, approval_timeout=float(os.environ.get("DURABLE_TEST_APPROVAL", "600")))
 runs.add(lingerer)
 runs.add(manager)
-ACTS_OF_CASHIER = ["look Ada", "look Bob", "pay Ada", "pay Bob"]
+ACTS = {
+    "cashier": ["look Ada", "look Bob", "pay Ada", "pay Bob"],
+    "head": [
+        "look Ada",
+        "look Ada",
+        "look Bob",
+        "pay Ada",
+        "pay Ada again",
+        "pay Bob",
+        "pay Bob again",
+    ],
+}
+"""What is done once in each run."""
+INSIDE = {"cashier": ["d"], "head": ["t", "u", "t/k", "t/l", "u/k", "u/l"]}
+"""The agents inside of each run, by the calls that lead to them."""
+HISTORIES = {
+    "cashier": ["user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant"],
+    "head": ["user", "assistant", "tool", "tool", "tool", "assistant"],
+    "teller": ["user", "assistant", "tool", "tool", "tool", "assistant"],
+    "clerk": ["user", "assistant", "tool", "assistant"],
+}
+"""The roles of messages of each agent."""
 
 
-def id_of_clerk(run_id: str) -> str:
-    """Return the id of the run of the clerk in a run of the cashier."""
-    return ToolContext(None, run_id, "d").idempotency_key
+def ids_inside(agent: str, run_id: str) -> list[str]:
+    """Return the ids of the agents that run inside of a run."""
+    found = []
+    for calls in INSIDE[agent]:
+        own = run_id
+        for call in calls.split("/"):
+            own = ToolContext(None, own, call).idempotency_key
+        found.append(own)
+    return found

@@ -316,6 +316,36 @@ async def test_a_paused_run_can_be_cancelled(working: Working) -> None:
         await handle.approve("c9")
 
 
+async def test_what_a_tool_does_with_dbos_is_no_step_of_the_run_which_goes_on_from_its_journal(
+    working: Working,
+) -> None:
+    from dbos import DBOS
+
+    @DBOS.workflow(name="of a tool")
+    def double(number: int) -> int:
+        return number * 2
+
+    @tool
+    def work() -> str:
+        """Work."""
+        return f"{DBOS.run_step({'name': 'own'}, lambda: 1)} {DBOS.start_workflow(double, 4).get_result()}"
+
+    def reply(sent: Composition) -> Message:
+        step = len([message for message in sent.intermediate if message.role == "assistant"])
+        return (calls("work", id="w"), calls("ask", id="a"), calls("work", id="x"), Message("assistant", "Done."))[step]
+
+    ask = tool(lambda: "yes", name="ask", description="Asks.", approval="always")
+    agent = Agent(ScriptedModel.repeat(reply), tools=[work, ask], name="worker")
+    working(agent)
+    handle = await agent.start("Go.")
+    with pytest.raises(Paused):
+        await handle.result(timeout=WAIT)
+    await handle.approve()
+    ended = await handle.result(timeout=WAIT)
+    assert [message.text for message in ended.messages if message.role == "tool"] == ["1 8", "yes", "1 8"]
+    assert await handle.inside() == []
+
+
 async def test_events_are_those_of_the_journal_and_follow_the_run(working: Working) -> None:
     till = Till()
     working(till.agent)
@@ -562,7 +592,7 @@ async def test_runs_that_ended_are_deleted_whole_and_others_stay(working: Workin
     await done.result(timeout=WAIT)
     assert await runs.delete(["done", "paused"]) == 1
     assert [info.run_id for info in await runs.list_runs()] == ["paused"]
-    assert runs.store.lines("done") == [] and runs.store.tables.calls(["done"]) == []
+    assert runs.store.rows(["done"]) == {} and runs.store.tables.calls(["done"]) == []
 
 
 @pytest.mark.long

@@ -115,4 +115,5 @@ def test_answers_that_a_full_disk_does_not_take_are_written_when_there_is_room(t
     with MapFile(out, [line["run_id"] for line in lines]) as file:
         assert file.written == 1
         file.add(lines[1:])
+        assert (file.written, file.failed) == (3, 0)
     assert [json.loads(line) for line in out.read_text().splitlines()] == lines

@@ -12,6 +12,7 @@ import pytest
 
 from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.durable import DurableError, RunFailed
+from agentkit.durable.journal_rows import JournalRow, journal_text
 from agentkit.durable.run_request import RunRequest, SessionName
 from agentkit.models import Price
 from agentkit.run.journal import Journal
@@ -33,13 +34,24 @@ def test_a_run_that_was_stored_in_format_1_opens() -> None:
     assert [message.role for message in journal.messages] == [
         "user", "assistant", "tool", "tool", "assistant", "tool", "tool", "assistant",
     ]  # fmt: skip
-    assert list(journal.inner) == ["d"]
+    assert list(journal.inner) == ["d"] and request.format == 1
+
+
+def test_a_run_that_was_stored_in_format_2_opens() -> None:
+    stored = json.loads((STORED / "run-format-2.json").read_text())
+    request = RunRequest.of_data(stored["request"])
+    assert (request.agent, request.tenant, request.format) == ("head", "acme", 2)
+    rows = [JournalRow(row["workflow_id"], tuple(row["calls"]), row["lines"]) for row in stored["rows"]]
+    journal = Journal.loads(journal_text(request.head, rows))
+    assert [message.role for message in journal.messages] == ["user", "assistant", "tool", "tool", "tool", "assistant"]
+    assert {call: sorted(one.inner) for call, one in journal.inner.items()} == {"t": ["k", "l"], "u": ["k", "l"]}
+    assert journal.usage.input_tokens == 140
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"format": 2}, "started by a newer agentkit: it has format 2, this one reads up to 1"),
+        ({"format": 3}, "started by a newer agentkit: it has format 3, this one reads up to 2"),
         ({"format": 1}, "no run of agentkit: KeyError"),
         (None, "no run of agentkit"),
         ("text", "no run of agentkit"),

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from agentkit import Agent, OutputSpec, PartialOutput
 from agentkit.errors import OutputStopped
-from agentkit.models.model import OutputMode
+from agentkit.models.abilities import OutputMode
 from tests.models.asking import model_for
 from tests.models.raw import ChatML, raw_model
 from tests.servers import ChatServer, completes, completion, in_turn, says, sends

@@ -112,6 +112,15 @@ def test_memory_that_no_prompt_shows_is_refused() -> None:
         Agent(Chain(ScriptedModel([]), "Answer."), memory=Library("a"))
 
 
+@pytest.mark.parametrize("method", ["invoke", "get_relevant_documents"])
+def test_a_retriever_of_another_framework_is_refused_with_the_function_to_write(method: str) -> None:
+    retriever = type("Retriever", (), {method: lambda self, query: []})()
+    with pytest.raises(AgentDefinitionError, match=r"got Retriever; of a retriever write a function"):
+        Agent(ScriptedModel([]), memory=retriever)
+    with pytest.raises(AgentDefinitionError, match=r"got object$"):
+        Agent(ScriptedModel([]), memory=object())  # type: ignore[call-overload]
+
+
 def test_a_plain_function_is_a_memory_and_recall_options_reach_those_that_take_them() -> None:
     asked: list[tuple[Any, ...]] = []
 

@@ -33,7 +33,7 @@ from agentkit import (
     ToolContext,
 )
 from agentkit.errors import AgentDefinitionError, OutputError, OutputStopped
-from agentkit.models.model import OutputMode
+from agentkit.models.abilities import OutputMode
 from agentkit.output.json_in_text import json_spans
 from agentkit.prompts import Layers, TextPrompt
 from agentkit.testing import CutOff, assert_effects

@@ -84,7 +84,7 @@ def queries(records: DurableRecords, limit: int) -> int:
         assert len(records.page("acme", RunsWanted(limit=limit))) == limit
     finally:
         event.remove(engine, "before_cursor_execute", note)
-    return len([one for one in found if one.lstrip().upper().startswith("SELECT")])
+    return len([one for one in found if one.lstrip().upper().startswith(("SELECT", "WITH"))])
 
 
 def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
             assert time.monotonic() < end, "a run that was deleted is waited for"
             time.sleep(0.05)
         counts = [min(queries(records, limit) for _ in range(5)) for limit in (2, 4)]  # the worker asks, too
-        assert counts[1] - counts[0] == 2  # the steps of each further run, and nothing else
+        assert counts[1] == counts[0]  # however many runs
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
         assert client.get(f"/runs/{second}/journal", acme).text.count("\n") > 3

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.errors import Picklable
@@ -66,8 +65,7 @@ class MCPServerLost(MCPServerError):
     """An MCP server cannot be reached, or ended before it answered. The next call connects again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentProblem:
+class ArgumentProblem(NamedTuple):
     """One thing that is wrong with the arguments of a call.
 
     `path` is where, such as `person.others[2].zip` (empty: the arguments as a whole), `expected` what the tool

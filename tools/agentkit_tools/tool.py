@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Generic, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
 from warnings import warn
 
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
@@ -16,14 +16,12 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError
-from agentkit_tools.calling.arguments import read_arguments, unreadable
-from agentkit_tools.calling.deadline import DeadlineError, outcome
+from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
-from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import (
     ToolArgumentError,
     ToolDefinitionError,
@@ -32,7 +30,6 @@ from agentkit_tools.errors import (
     describe_error,
     ends_run,
 )
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, late_reader, named_reader
 from agentkit_tools.schemas.callables import (
     docstring_of,
     inner_function,
@@ -44,9 +41,10 @@ from agentkit_tools.schemas.callables import (
     wire_name,
 )
 from agentkit_tools.schemas.deps_type import fits, name_of_type
-from agentkit_tools.schemas.docstring import read_docstring
-from agentkit_tools.schemas.function_schema import context_parameters, read_signature
 from agentkit_tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
 __all__ = ["Tool", "tool"]
 
@@ -140,6 +138,11 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: The signature cannot be described to a model, or the policy makes no sense.
         """
+        # What only who makes tools needs is imported by the first one.
+        from agentkit_tools.schemas.argument_reader import named_reader
+        from agentkit_tools.schemas.docstring import read_docstring
+        from agentkit_tools.schemas.function_schema import read_signature
+
         inner = inner_function(function)
         name = name or name_of(function)
         text = read_docstring(docstring_of(function))
@@ -194,8 +197,9 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
-        # Half the cost of importing this package: only who needs it pays.
+        from agentkit_tools.schemas.argument_reader import late_reader, named_reader
         from agentkit_tools.schemas.argument_validator import validator_for
+        from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
         try:
@@ -340,25 +344,18 @@ class Tool(Generic[P, R]):
             return None
 
     def _read(self, text: str) -> tuple[Arguments, str]:
-        read, loose, policy = self._reader, self._loose, self.policy
-        text = text if read.own_names is None else read.own_names(text)
-        schema, is_strict = loose or self.spec.parameters, loose is not None
-        return read_arguments(self.name, text, read.thoroughly, schema, is_strict=is_strict, repair=policy.repair)
+        from agentkit_tools.calling.arguments import read_arguments  # few calls come here
+
+        is_strict, schema = self._loose is not None, self._loose or self.spec.parameters
+        validate, repair = self._reader.thoroughly, self.policy.repair
+        if self._reader.own_names is not None:
+            text = self._reader.own_names(text)
+        return read_arguments(self.name, text, validate, schema, is_strict=is_strict, repair=repair)
 
     async def _read_in_time(self, text: str) -> tuple[Arguments, str]:
-        """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
+        from agentkit_tools.calling.arguments import read_in_time
 
-        Raises:
-            ToolArgumentError: They cannot be used.
-            DeadlineError: It took longer than a call may.
-        """
-        found, late = await outcome(run_in_thread(partial(self._read, text)), self.policy.timeout)
-        error = late if found is None else found[1]
-        if isinstance(error, KeyboardInterrupt | SystemExit):  # it ended the thread
-            raise unreadable(self.name, error)
-        if error is not None:
-            raise error
-        return cast(tuple[tuple[Arguments, str], None], found)[0]
+        return await read_in_time(self.name, partial(self._read, text), self.policy.timeout)
 
     def call(self, call: ToolCall, context: ToolContext[Any]) -> Coroutine[Any, Any, ToolResult]:
         """Answer a model's call; await it. Whatever happens, it ends in a result the model can read.

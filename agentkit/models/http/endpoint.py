@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
+from agentkit.models.abilities import OutputMode
 from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.reply_reader import IncompleteCall, Reader
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.request_limit import RequestLimit
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import Asked, translate
-from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
+from agentkit.models.model import Delta, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import (
     ModelError,
     ModelInterrupted,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.models.model import Delta, OnDelta, OutputMode, Reply, passed_on
+from agentkit.models.abilities import OutputMode
+from agentkit.models.model import Delta, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelInterrupted, ScriptExhausted
 from agentkit.models.prices import Price
 from agentkit.models.settings import NO_SETTINGS, ModelSettings

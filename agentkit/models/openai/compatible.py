@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentkit.models.abilities import OutputMode
 from agentkit.models.http.sdk_clients import Sdk
-from agentkit.models.model import OutputMode
 from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit.models.settings import Fields, ModelSettings, by_request
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -12,8 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, WouldWait
+from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, StoreUnavailable, WouldWait
 from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.driver_errors import is_lost
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -42,6 +43,11 @@ _SWAP = (
     .values(head_seq=bindparam("head"))
 )
 _ADD = insert(messages)
+_SAME = (
+    select(*messages.c["seq", "key", "body", "created_at"])
+    .where(messages.c.branch_id == bindparam("branch"), messages.c.seq.between(bindparam("first"), bindparam("last")))
+    .order_by(messages.c.seq)
+)
 _TAIL = (
     select(messages.c.seq, messages.c.format, messages.c.body)
     .where(messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after"))
@@ -139,25 +145,23 @@ class Branch:
     @classmethod
     def find(cls, database: Database, scope_id: int, name: str, branch: str = MAIN) -> Branch | None:
         """Return a branch, or None if the conversation or the branch does not exist."""
-        with database.read() as connection:
-            row = connection.execute(_FIND, {"scope": scope_id, "conversation": name, "branch": branch}).one_or_none()
+        bound = {"scope": scope_id, "conversation": name, "branch": branch}
+        row = database.look_up(lambda connection: connection.execute(_FIND, bound).one_or_none())
         return None if row is None else cls(database, scope_id, name, branch, row)
 
     @classmethod
     def make(cls, database: Database, scope_id: int, name: str) -> Branch:
         """Return the conversation of that name, made if missing."""
-        with database.write() as connection:
-            connection.execute(
-                database.insert(conversations)
-                .values(scope_id=scope_id, name=name, created_at=database.clock())
-                .on_conflict_do_nothing()
-            )
-            owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
-            connection.execute(
-                database.insert(branches)
-                .values(conversation_id=connection.scalar(owner), name=MAIN, head_seq=0)
-                .on_conflict_do_nothing()
-            )
+        row = {"scope_id": scope_id, "name": name, "created_at": database.clock()}
+        owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
+
+        def write() -> None:
+            with database.write() as connection:
+                connection.execute(database.insert(conversations).values(row).on_conflict_do_nothing())
+                first = {"conversation_id": connection.scalar(owner), "name": MAIN, "head_seq": 0}
+                connection.execute(database.insert(branches).values(first).on_conflict_do_nothing())
+
+        database.again(write)
         found = cls.find(database, scope_id, name)
         if found is None:
             raise NotFound(f"conversation {name!r} was deleted as it was opened; open it again to begin a new one")
@@ -251,8 +255,7 @@ class Branch:
 
     def state(self) -> tuple[int, int]:
         """Return how many messages the branch has, and how often messages of the conversation were redacted."""
-        with self.database.read() as connection:
-            return self._state(connection)
+        return self.database.look_up(self._state)
 
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
@@ -263,8 +266,8 @@ class Branch:
     def tail(self, after: int) -> list[Message]:
         """Return the messages after message number `after`."""
         shared = self.page(after, self.shared[-1][2] + 1) if self.shared and after < self.shared[-1][2] else []
-        with self.database.read() as connection:
-            rows = connection.execute(_TAIL, {"branch": self.id, "after": after}).all()
+        bound = {"branch": self.id, "after": after}
+        rows = self.database.look_up(lambda connection: connection.execute(_TAIL, bound).all())
         return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
 
     def page(
@@ -293,8 +296,8 @@ class Branch:
 
     def seq_of(self, key: str) -> int | None:
         """Return the number of the first message that was appended under `key`, here or before the fork."""
-        with self.database.read() as connection:
-            return self._seq_of(connection, key, [*self.shared, (self.id, 0, _MAX_SEQ)])
+        parts = [*self.shared, (self.id, 0, _MAX_SEQ)]
+        return self.database.look_up(lambda connection: self._seq_of(connection, key, parts))
 
     def keys(self, after: int, until: int) -> list[tuple[int, str]]:
         """Return the keys of messages behind number `after` up to `until`, each with the number of its message."""
@@ -345,7 +348,7 @@ class Branch:
             if not wait:
                 raise WouldWait
             self._check_alive(now)
-        rows = [
+        rows: list[dict[str, object]] = [
             {
                 "branch_id": self.id,
                 "seq": expected + number,
@@ -357,13 +360,33 @@ class Branch:
             }
             for number, message in enumerate(added, 1)
         ]
+        for is_last in (False, True):
+            try:
+                return self._add(rows, expected, edits, added, key, wait=wait, again=is_last)
+            except StoreUnavailable as error:
+                if is_last or not is_lost(error):
+                    raise
+        return False
+
+    def _add(
+        self,
+        rows: list[dict[str, object]],
+        expected: int,
+        edits: int,
+        added: Sequence[Message],
+        key: str | None,
+        *,
+        wait: bool,
+        again: bool,
+    ) -> bool:
+        """Add the rows of messages; `again` where the connection was lost, and they may have been added."""
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
         try:
             with self.database.write(wait=wait, may_clash=True) as connection:
                 if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
                     return False
                 if connection.execute(_SWAP, swap).rowcount != 1:
-                    return False
+                    return again and self._holds(connection, rows)
                 connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
                 record_calls(connection, self.id, self.shared, expected, added)
                 failpoint("messages.written")
@@ -371,6 +394,12 @@ class Branch:
             return False
         failpoint("messages.committed")
         return True
+
+    def _holds(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> bool:
+        """Return whether these rows are stored: those of another writer differ in the text or in the time."""
+        bound = {"branch": self.id, "first": rows[0]["seq"], "last": rows[-1]["seq"]}
+        stored = [tuple(row) for row in connection.execute(_SAME, bound)]
+        return stored == [(row["seq"], row["key"], row["body"], row["created_at"]) for row in rows]
 
 
 def _is_aside(name: str, aside: str) -> bool:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal_column, or_, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN, load
@@ -17,6 +17,7 @@ from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, StoredItem, storable, text_columns
 from agentkit_memory.store.item_text import stands_in
 from agentkit_memory.store.outbox import enqueue
+from agentkit_memory.store.read_view import QUEUE
 from agentkit_memory.store.readable_rows import readable_rows, texts_as_they_are
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
@@ -35,6 +36,9 @@ _PARAGRAPH = re.compile(r"\n[ \t\r]*\n")
 _SPEAKERS = ("user", "assistant")
 _MAX_WHOLE = 3 * PIECE_BYTES
 """Bytes of a message that is one item; a longer one is cut, and recalled in parts."""
+
+_MAX_BRANCHES = 200
+"""Conversations, and forks of them, whose new messages a reader looks at."""
 
 _BEHIND = (
     select(
@@ -72,29 +76,42 @@ _MESSAGES = (
 _NEXT = select(func.min(messages.c.seq)).where(
     messages.c.branch_id == bindparam("branch"), messages.c.seq > bindparam("after")
 )
-_NEW = (
+_mine = (
     select(
-        *messages.c["seq", "format", "body", "created_at", "said_at"],
-        *branches.c["id", "name"],
+        *QUEUE.c["id", "name", "head_seq", "itemised_seq"],
         conversations.c.scope_id,
         conversations.c.name.label("conversation"),
         *scopes.c[NAMES],
     )
-    .select_from(branches)
-    .join(conversations, conversations.c.id == branches.c.conversation_id)
+    .select_from(QUEUE)
+    .join(conversations, conversations.c.id == QUEUE.c.conversation_id)
     .join(scopes, scopes.c.id == conversations.c.scope_id)
+    .where(
+        (conversations.c.scope_id + 0).in_(bindparam("scopes", expanding=True)),
+        or_(conversations.c.expires_at.is_(None), conversations.c.expires_at > bindparam("now")),
+    )
+    .order_by(QUEUE.c.conversation_id.desc())
+    .limit(literal_column(str(_MAX_BRANCHES)))
+    .cte("mine")
+)
+# Of each the same number, so that it is not what waits that is read and sorted, but what is searched.
+_share = bindparam("most", type_=Integer) // select(func.count()).select_from(_mine).scalar_subquery()
+_is_cut = _mine.c.head_seq - _mine.c.itemised_seq > _share
+_NEW = (
+    select(
+        *messages.c["seq", "format", "body", "created_at", "said_at"],
+        *_mine.c["id", "name", "scope_id", "conversation"],
+        *_mine.c[NAMES],
+        _is_cut.label("is_cut"),
+    )
+    .select_from(_mine)
     .join(
         messages,
         and_(
-            messages.c.branch_id == branches.c.id,
-            messages.c.seq > branches.c.itemised_seq,
-            messages.c.seq <= branches.c.head_seq,
+            messages.c.branch_id == _mine.c.id,
+            messages.c.seq > case((_is_cut, _mine.c.head_seq - _share), else_=_mine.c.itemised_seq),
+            messages.c.seq <= _mine.c.head_seq,
         ),
-    )
-    .where(
-        branches.c.itemised_seq < branches.c.head_seq,
-        (conversations.c.scope_id + 0).in_(bindparam("scopes", expanding=True)),
-        or_(conversations.c.expires_at.is_(None), conversations.c.expires_at > bindparam("now")),
     )
     .order_by(messages.c.created_at.desc(), messages.c.seq.desc())
     .limit(bindparam("most"))
@@ -173,18 +190,23 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
 
 def read_new_turns(
     connection: Connection, scope_ids: Sequence[int], now: float, most: int
-) -> tuple[list[StoredItem], bool]:
-    """Return the items that the newest messages of some scopes will become, newest first; and whether these are all.
+) -> tuple[list[StoredItem], str]:
+    """Return the items that the newest messages of some scopes will become, newest first; and what was left out.
 
-    Nothing is written. At most so many messages are read, and `MAX_SEARCHED` characters of them; messages that cannot
-    be read are left out.
+    Nothing is written. At most so many messages are read, of each conversation the same number, and `MAX_SEARCHED`
+    characters of them; messages that cannot be read are left out.
     """
     found: list[StoredItem] = []
+    seen: set[int] = set()
+    problem = ""
     bound = {"scopes": required(scope_ids), "now": now, "most": most}
     left = MAX_SEARCHED
     for row in readable_rows(connection, _NEW, bound, "id")[0]:
         if not _is_sound(row) or not _has_times(row):
             continue
+        seen.add(row.id)
+        if row.is_cut or len(seen) == _MAX_BRANCHES:
+            problem = "more new messages wait than are searched: those of each conversation that are newest were"
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
         except (StoreVersion, StoreCorrupt):
@@ -193,7 +215,7 @@ def read_new_turns(
             text = str(fields["text"])
             left -= len(text)
             if left < 0:
-                return found, False
+                return found, f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched"
             found.append(
                 StoredItem(
                     id=_turn_id(row, row.seq, part),
@@ -218,7 +240,7 @@ def read_new_turns(
                     meta="{}",
                 )
             )
-    return found, True
+    return found, problem
 
 
 def _is_sound(branch: Any) -> bool:

@@ -32,7 +32,7 @@ from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.readable_rows import is_text, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredFact
-from agentkit_memory.store.scope_rows import hold_scope, readable_ids, required, scope_id
+from agentkit_memory.store.scope_rows import hold_scope, is_readable, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 from agentkit_prompts.errors import brief
 
@@ -42,10 +42,12 @@ _MAX_ITEMISED = 512
 """Messages that are made items in one go."""
 
 
-_ROW = select(
+_FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
-).where(items.c.kind == FACT, items.c.scope_id.in_(bindparam("scopes", expanding=True)))
+).where(items.c.kind == FACT)
+_ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
+_FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
 _ALL = _ROW.where(items.c.position > bindparam("after")).order_by(items.c.position).limit(bindparam("most"))
 _CURRENT = _ALL.where(items.c.superseded_by.is_(None))
 _NEWEST = (
@@ -257,14 +259,17 @@ class Facts:
             InvalidArgument: The query is not text, or the limit is invalid.
         """
         ids = [] if self._find is None else self._find(query, limit)
-        with self._database.read() as connection:
-            found = {each.id: each for each in _read(connection, ids, readable_ids(connection, self._scope))}
+        found = {each.id: each for each in self._readable(ids)} if ids else {}
         return tuple(found[each] for each in ids if each in found)
+
+    def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
+        """Return those of the facts that the scope may read."""
+        bound = {"ids": ids, "names": self._scope.readable_names()}
+        return self._database.look_up(lambda connection: _read_facts(connection, _FIND_READABLE, bound))
 
     def get(self, fact: str) -> StoredFact | None:
         """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
-        with self._database.read() as connection:
-            found = _read(connection, [fact], readable_ids(connection, self._scope))
+        found = self._readable([storable(str(fact))])
         return found[0] if found else None
 
     def list(self, *, after: int = 0, limit: int = 100, superseded: bool = False) -> tuple[StoredFact, ...]:

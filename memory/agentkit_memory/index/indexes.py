@@ -143,17 +143,17 @@ class Indexes:
         found, index = self._get(space)
         return compare(self.database, index, found.name, self.database.clock())
 
-    def repair(self, space: Space | None = None) -> Repair:
+    def repair(self) -> Repair:
         """Repair what `verify` finds, and return the comparison before and after."""
-        found, index = self._get(space)
+        found, index = self._get(None)
         before = compare(self.database, index, found.name, self.database.clock(), repairing=True)
         self.catch_up(found)
         return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
-    def rebuild(self, space: Space | None = None) -> VectorIndex:
-        """Empty the index of a space (the active one) and fill it again from SQL; return it."""
+    def rebuild(self) -> VectorIndex:
+        """Empty the index of the active space and fill it again from SQL; return it."""
         with self._lock:
-            found, index = self._get(space)
+            found, index = self._get(None)
             index.clear()
             failpoint("rebuild.cleared")
             with self.database.write() as connection:

@@ -233,15 +233,19 @@ class EdgeIndex:
             self._mutex.release()
         found: dict[str, dict[int, float]] = {}
         wanted = frozenset(terms)
-        names = {int(each.replace("-", ""), 16): each for each in ids}  # the text of a UUID takes as long as the rest
-        for record in records:
-            held, number = record.vector, record.id
+        # They come in the order asked for; reading the id of each takes as long as the rest.
+        names = ids if len(records) == len(ids) else [str(record.id) for record in records]
+        for name, record in zip(names, records, strict=True):
+            held = record.vector
             vector = held.get(SPARSE) if isinstance(held, dict) else None
-            if isinstance(vector, edge.SparseVector) and isinstance(number, uuid.UUID):
+            if isinstance(vector, edge.SparseVector):
                 indices = vector.indices
                 shared = wanted.intersection(indices)
-                values = vector.values if shared else []
-                found[names[number.int]] = {term: values[indices.index(term)] for term in shared}
+                if shared:
+                    values = vector.values
+                    found[name] = {term: values[indices.index(term)] for term in shared}
+                else:
+                    found[name] = {}
         return found
 
     def versions(self) -> Iterator[tuple[str, int]]:

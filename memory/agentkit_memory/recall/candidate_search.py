@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, compress
 from operator import not_
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import Connection
 
-from agentkit_memory.conversations.turns import MAX_SEARCHED, read_new_turns
+from agentkit_memory.conversations.turns import read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.vector_index import Hit, KeepsTerms, VectorIndex
+from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
@@ -26,9 +27,12 @@ from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import IMAGE, TURN, StoredItem, read_around, read_items, read_newest, read_pending
-from agentkit_memory.store.read_view import ReadView, read_view
+from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
+
+if TYPE_CHECKING:
+    from agentkit_memory.index.vector_index import KeepsTerms
 
 __all__ = ["MAX_ROWS", "CandidateSearch", "Place"]
 
@@ -36,6 +40,7 @@ Place = tuple[int, int, int]
 """Messages of a branch: its number, the message before the first, and the last."""
 
 _REACH = 2
+_STEPS = range(-_REACH, _REACH + 1)
 _MAX_SAMPLE = 24
 """Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
 _UNASKED: Sequence[float] = ()
@@ -89,6 +94,13 @@ class CandidateSearch:
     """Whether what may be recalled is rare among the best hits of the index."""
     is_full: bool = False
     """Whether there may be more hits than were considered."""
+    may_widen: bool = False
+    """Whether more candidates can be looked for, so that these need not be scored where most are copies."""
+    is_crowded: bool = False
+    """Whether most hits are copies of others."""
+    waiting: list[StoredItem] | None = None
+    """What the index does not hold; None until it was read."""
+    about_waiting: list[str] = field(default_factory=list)
     index: VectorIndex | None = None
     """None where it cannot be searched: then the newest items are scored in SQL."""
 
@@ -96,29 +108,36 @@ class CandidateSearch:
         database = self.indexes.database
         wanted = {retriever.name for retriever in self.policy.retrievers}
         away = None if self.indexes.is_open else self._open()
-        with database.read() as connection:
-            self.view = read_view(connection, scope)
+        with database.read(again=True) as connection:
+            if self.waiting is None:
+                self.view = read_view(connection, scope)
             self.index = self.indexes.opened(self.view.space)
             if self.index is None and self.indexes.is_open:  # the model was changed, by another process
                 away = self._open(self.view.space)
                 self.index = self.indexes.opened(self.view.space)
-            if self.index is None and away is not None:
-                self._without_index(away)
+            if self.index is None:
+                self.waiting, self.about_waiting = None, []
+                if away is not None:
+                    self._without_index(away)
             terms = self._find_terms(connection) if self.question.asked else []
-        self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
-        without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
-        if terms and (SPARSE in wanted or without_vectors):
-            self._add(SPARSE, terms)
-        if DENSE not in wanted or not self.view.scope_ids:
-            self.vector = None
-        elif self.vector is _UNASKED:
-            self.vector = self._vector()
-        if self.vector is not None:
-            with database.read() as connection:
-                similar = self._confirmed(connection, partial(self._by_vector, self.vector))
-            if similar:
-                self._add(DENSE, similar)
-        self._add_neighbours()
+            self.is_crowded = self.is_full and 2 * len({item.text for _, item in terms}) <= len(terms)
+            if self.is_crowded and self.may_widen:
+                return Pool(())
+            self.question = self.question.among([item.speaker for _, item in terms if item.kind == TURN])
+            without_vectors = self.view.space.model if self.view.pending or self.view.behind else self.index is None
+            if terms and (SPARSE in wanted or without_vectors):
+                self._add(SPARSE, terms)
+            is_dense = DENSE in wanted and self._has_vectors()
+            if not is_dense:
+                self._add_neighbours(connection)
+        if is_dense:  # no connection is held while a model is waited for
+            if self.vector is _UNASKED:
+                self.vector = self._vector()
+            with database.read(again=True) as connection:
+                similar = self._similar(connection, self.vector) if self.vector is not None else []
+                if similar:
+                    self._add(DENSE, similar)
+                self._add_neighbours(connection)
         if self.unreadable:
             example, why = min(self.unreadable.items())
             self.degraded.append(
@@ -159,7 +178,10 @@ class CandidateSearch:
     def _find_terms(self, connection: Connection) -> list[tuple[Hit, StoredItem]]:
         """Return the best by BM25: from the index, and what waits for it by the same weights."""
         asked = self.question.asked
-        waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
+        if self.waiting is None:
+            self.waiting = self._waiting(connection)  # first: what is indexed meanwhile is in the index or in here
+        self.degraded += self.about_waiting
+        waiting = self.waiting
         found: list[tuple[Hit, StoredItem]] = []
         if self.index is not None:
             sparse = SparseVector(sorted(asked), [times for _, times in sorted(asked.items())])
@@ -170,10 +192,12 @@ class CandidateSearch:
             except StoreError as error:
                 self._without_index(error)
                 self.index = None
+                self.about_waiting = []
                 waiting = self._waiting(connection)
+                self.degraded += self.about_waiting
         known = {item.id for _, item in found}
         if self.is_rare:
-            waiting += self._rare(connection)
+            waiting = waiting + self._rare(connection)
         waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
         held = [(item, self.question.held_by(item)) for item in waiting]
         weights = self._weights(found, [terms for _, terms in held])
@@ -191,15 +215,15 @@ class CandidateSearch:
 
     def _waiting(self, connection: Connection) -> list[StoredItem]:
         """Return what the index does not hold, newest first: all items where there is no index."""
-        view, waiting = self.view, list[StoredItem]()
-        if view.behind:
-            self.new_turns, whole = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
+        view, waiting, problem = self.view, list[StoredItem](), ""
+        if view.behind and (self.where is None or self.where.kinds is None or TURN in self.where.kinds):
+            self.new_turns, problem = read_new_turns(connection, view.scope_ids, self.valid_at, MAX_ROWS)
             waiting += self.new_turns
-            if not whole:
-                self.degraded.append(
-                    f"new messages are long: {MAX_SEARCHED:,} characters of the newest were searched; a thread of this "
-                    "memory indexes them"
-                )
+        if view.crowded:
+            self.about_waiting.append(
+                f"more than {MAX_BEHIND:,} conversations of all tenants have new messages: those of the newest were "
+                "searched; a thread of this memory indexes them"
+            )
         if self.index is None and view.scope_ids:
             waiting += read_newest(
                 connection,
@@ -215,12 +239,11 @@ class CandidateSearch:
             )
         waiting = list({item.id: item for item in waiting}.values())  # a turn may have become an item in between
         if len(waiting) >= MAX_ROWS and not self.is_away:
-            self.degraded.append(
-                f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25; a "
-                "thread of this memory indexes them"
-            )
+            problem = f"more than {MAX_ROWS} items are not indexed yet: of these the newest were searched, with BM25"
+        if problem:
+            self.about_waiting.append(f"{problem}; a thread of this memory indexes them")
         elif waiting and view.space.model and self.index is not None:
-            self.degraded.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
+            self.about_waiting.append(f"{len(waiting)} new items have no vector yet: they were searched with BM25")
         return waiting
 
     def _rare(self, connection: Connection) -> list[StoredItem]:
@@ -266,7 +289,8 @@ class CandidateSearch:
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             if unknown:
                 # With the neighbours of the best, which mostly are those that will be asked for.
-                seeds = unknown[: self.policy.around] if settled_in is None and not self.read else []
+                is_first = not self.read or not self.may_widen
+                seeds = unknown[: self.policy.around] if settled_in is None and is_first else []
                 confirmed = read_items(
                     connection,
                     unknown,
@@ -278,10 +302,13 @@ class CandidateSearch:
                     reach=_REACH,
                 )
                 if seeds:
-                    self.seeds, self.near = set(seeds), confirmed
+                    self.seeds.update(seeds)
+                    self.near += confirmed
                 by_id = {item.id: item for item in confirmed}
                 self.read |= {each: by_id.get(each) for each in unknown}
-            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None and self._is_allowed(item)]
+            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
+            if self.where is not None:
+                found = [(hit, item) for hit, item in found if self.where.allows(item)]
             usable = (
                 len(found) if self.roles is None else sum([ScoredItem(item).is_of(self.roles) for _, item in found])
             )
@@ -305,17 +332,20 @@ class CandidateSearch:
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of the terms in items as the index has them; none where it may hold another version."""
-        if self.view.pending or self.view.behind or not isinstance(self.index, KeepsTerms):
+        if self.view.pending or self.view.behind or not hasattr(self.index, "term_weights"):
             return {}
         try:
-            return self.index.term_weights(ids, self.question.asked.keys())
+            return cast("KeepsTerms", self.index).term_weights(ids, self.question.asked.keys())
         except StoreError:  # then the texts are analysed
             return {}
 
+    def _has_vectors(self) -> bool:
+        """Whether there are vectors to compare with that of the question."""
+        has_some = bool(self.view.scope_ids) and self.index is not None and self.index.dimensions > 0
+        return has_some and bool(self.question.text.strip())
+
     def _vector(self) -> Sequence[float] | None:
-        """Return the vector of the question; None where there is no model or it fails."""
-        if self.index is None or not self.index.dimensions or not self.question.text.strip():
-            return None
+        """Return the vector of the question; None where the model fails."""
         try:
             with self.turn.away():
                 return self.embedders.get(self.view.space.model).question(self.question.text)
@@ -324,6 +354,9 @@ class CandidateSearch:
         except Exception as error:
             self._only_bm25(error)
             return None
+
+    def _similar(self, connection: Connection, vector: Sequence[float]) -> list[tuple[Hit, StoredItem]]:
+        return self._confirmed(connection, partial(self._by_vector, vector))
 
     def _by_vector(self, vector: Sequence[float], most: int) -> list[Hit]:
         try:
@@ -337,23 +370,23 @@ class CandidateSearch:
             self._only_bm25(error)
             return []
 
-    def _add_neighbours(self) -> None:
-        seeds = self._best_turns() if self.policy.around and self.found else []
+    def _add_neighbours(self, connection: Connection) -> None:
+        seeds = self._best_turns() if self.policy.around else []
+        if not seeds:
+            return
         more = [each for each in seeds if each.id not in self.seeds]
         if more:
             new = {item.id for item in self.new_turns}
             stored = new.isdisjoint([each.id for each in more])
             scopes = self.view.scope_ids
-            with self.indexes.database.read() as connection:
-                self.near += read_around(
-                    connection, more, scopes, self.valid_at, _REACH, self.unreadable, stored=stored
-                )
-        places = {(each.branch_id, each.position + step) for each in seeds for step in range(-_REACH, _REACH + 1)}
+            self.near += read_around(connection, more, scopes, self.valid_at, _REACH, self.unreadable, stored=stored)
+        places = {(each.branch_id, each.position + step) for each in seeds for step in _STEPS}
+        found = self.found
         for item in (*self.near, *self.new_turns):
-            if (item.branch_id, item.position) not in places or item.start or item.id in self.found:
+            if item.id in found or (item.branch_id, item.position) not in places or item.start:
                 continue
             if not self._is_hidden(item) and self._is_allowed(item):
-                self.found[item.id] = ScoredItem(item)
+                found[item.id] = ScoredItem(item)
 
     def _only_bm25(self, error: Exception) -> None:
         self.degraded.append(f"searched with BM25 only: {type(error).__name__}: {error}")
@@ -365,20 +398,25 @@ class CandidateSearch:
     def _add(self, retriever: str, found: Sequence[tuple[Hit, StoredItem]]) -> None:
         self.served.add(retriever)
         for hit, item in found:
-            if not self._is_hidden(item) and not self._is_copy(item):
-                self.found.setdefault(item.id, ScoredItem(item)).retrieved[retriever] = hit.score
+            if (self.hidden and self._is_hidden(item)) or (self.texts is not None and self._is_copy(item, self.texts)):
+                continue
+            known = self.found.get(item.id)
+            if known is None:
+                self.found[item.id] = ScoredItem(item, {retriever: hit.score})
+            else:
+                known.retrieved[retriever] = hit.score
         full = len(found) >= self._most() or retriever == DENSE
         self.floors[retriever] = min((hit.score for hit, _ in found), default=0.0) if full else 0.0
 
     def _is_allowed(self, item: StoredItem) -> bool:
         return self.where is None or self.where.allows(item)
 
-    def _is_copy(self, item: StoredItem) -> bool:
-        if self.texts is None or item.kind == IMAGE or item.id in self.found:
+    def _is_copy(self, item: StoredItem, texts: set[str]) -> bool:
+        if item.kind == IMAGE or item.id in self.found:
             return False
         text = " ".join(item.text.casefold().split())
-        known = text in self.texts
-        self.texts.add(text)
+        known = text in texts
+        texts.add(text)
         self.copies += known
         return known
 
@@ -392,10 +430,12 @@ class CandidateSearch:
     def _best_turns(self) -> list[StoredItem]:
         """Return the turns among the best hits: only turns are understood from their neighbours."""
         found = self.found.values()
-        tops = {name: max((abs(each.retrieved.get(name, 0.0)) for each in found), default=0.0) for name in self.served}
-
-        def share(each: ScoredItem) -> float:
-            return sum(score / (tops[name] or 1.0) for name, score in each.retrieved.items())
-
-        first = sorted(found, key=lambda each: (-share(each), each.id))
-        return [each.item for each in first[: self.policy.around] if each.item.kind == TURN]
+        tops = {
+            name: max([abs(each.retrieved.get(name, 0.0)) for each in found], default=0.0) or 1.0
+            for name in self.served
+        }
+        order = [
+            (-sum([score / tops[name] for name, score in each.retrieved.items()]), each.item.id, each.item)
+            for each in found
+        ]
+        return [item for _, _, item in sorted(order)[: self.policy.around] if item.kind == TURN]

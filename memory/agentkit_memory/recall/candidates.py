@@ -37,18 +37,18 @@ class ScoredItem:
     used: bool = False
     reason: str = ""
     """Why it was used or not."""
-    place: tuple[str, int] = field(init=False)
-    """Its branch or document, and its position there."""
-
-    def __post_init__(self) -> None:
-        item = self.item
-        where = f"branch {item.branch_id}" if item.branch_id is not None else item.document_id or item.id
-        self.place = where, item.position
 
     @property
     def id(self) -> str:
         """The id of the item."""
         return self.item.id
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Its branch or document, and its position there."""
+        item = self.item
+        where = f"branch {item.branch_id}" if item.branch_id is not None else item.document_id or item.id
+        return where, item.position
 
     @property
     def slot(self) -> Slot:
@@ -87,45 +87,50 @@ class Pool:
     def held_terms(self, question: Question, which: Iterable[int]) -> dict[int, Mapping[int, float]]:
         """Return of these candidates the stored weights of the question's terms, see `Question.held_by`."""
         items = {number: self.candidates[number].item for number in which}
-        new = [item.id for item in items.values() if not question.knows(item)]
-        if self.stored_weights is not None and new:
-            question.learn(self.stored_weights(new))
-        return {number: question.held_by(item) for number, item in items.items()}
+        if self.stored_weights is not None:
+            new = [item.id for item in items.values() if item.id not in question.held]
+            question.learn(self.stored_weights(new) if new else {})
+        return {number: question.held.get(item.id) or question.held_by(item) for number, item in items.items()}
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:
         """Per candidate the others within two places: how far after this one (negative: before), and which."""
-        at: dict[tuple[str, int], list[int]] = {}
+        at: dict[tuple[str | int, int], list[int]] = {}
         for number, each in enumerate(self.candidates):
-            at.setdefault(each.place, []).append(number)  # parts of a long turn share a place
+            item = each.item
+            where = item.branch_id if item.branch_id is not None else item.document_id or item.id
+            at.setdefault((where, item.position), []).append(number)  # parts of a long turn share a place
         near: list[list[tuple[int, int]]] = [[] for _ in self.candidates]
         for (where, position), here in at.items():
             for step in (1, 2):
-                for other in at.get((where, position + step), ()):
+                there = at.get((where, position + step))
+                if there is None:
+                    continue
+                for other in there:
                     for number in here:
                         near[number].append((step, other))
                         near[other].append((-step, number))
         return near
 
-    @cached_property
-    def leaning(self) -> list[float]:
-        """Per candidate how much of its neighbours' scores it takes: 1.0 for a short text, less for a longer one."""
-        return [min(1.0, _LONG / (each.item.text.count(" ") + 1)) for each in self.candidates]
+    def leaning(self, number: int) -> float:
+        """Return how much of its neighbours' scores a candidate takes: 1.0 for a short text, less for a longer one."""
+        return min(1.0, _LONG / (self.candidates[number].item.text.count(" ") + 1))
 
     @cached_property
     def asks(self) -> list[float]:
         """Per candidate the share of its text that is questions; 0.0 for other kinds than turns."""
-        return [_asking(each.item.text) if each.item.kind == TURN else 0.0 for each in self.candidates]
+        return [
+            _asking(each.item.text) if "?" in each.item.text and each.item.kind == TURN else 0.0
+            for each in self.candidates
+        ]
 
-    @cached_property
-    def ends_asking(self) -> list[bool]:
-        """Per candidate whether it is a turn that ends with a question."""
-        return [each.item.kind == TURN and each.item.text.rstrip().endswith("?") for each in self.candidates]
+    def ends_asking(self, number: int) -> bool:
+        """Return whether a candidate is a turn that ends with a question."""
+        item = self.candidates[number].item
+        return item.kind == TURN and item.text.rstrip().endswith("?")
 
 
 def _asking(text: str) -> float:
-    if "?" not in text:
-        return 0.0
     sentences = _SENTENCE.findall(text)
     total = sum(map(len, sentences))
     return sum(len(each) for each in sentences if each.endswith("?")) / total if total else 0.0

@@ -6,6 +6,8 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
@@ -51,9 +53,9 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 
     With diversity, those that differ from the ones before them come earlier.
     """
-    order = sorted(
-        pool.candidates, key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id)
-    )
+    order = sorted(pool.candidates, key=attrgetter("score"), reverse=True)
+    if any(one.score == other.score for one, other in pairwise(order)):
+        order.sort(key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id))
     return _diverse(order, diversity) if diversity else order
 
 
@@ -77,11 +79,12 @@ def choose(
     asked = _Wording(question.words, question.text)
     kept: list[tuple[_Wording, ScoredItem]] = []
     known: set[str] = set()  # the words of all that are kept: a text with many others is like none of them
+    below = f"below the first {limit}"
     for each in order:
         each.used = False
         is_fact = each.slot == "knowledge"
         if not left[is_fact]:
-            each.reason = f"below the first {limit}"
+            each.reason = below
             continue
         if not each.is_of(roles):
             each.reason = f"from the {each.item.role}, and only messages of {', '.join(roles or ())} were asked for"

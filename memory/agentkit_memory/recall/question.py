@@ -55,7 +55,8 @@ class Question:
     asks_number: bool = False
     speakers: frozenset[str] = frozenset()
     """Those speakers of the hits that it names."""
-    _held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
+    held: dict[str, Mapping[int, float]] = field(default_factory=dict, repr=False, compare=False)
+    """What `held_by` returned, or would return, by the id of the item."""
 
     @classmethod
     def of(cls, text: str, now: float) -> Question:
@@ -71,26 +72,25 @@ class Question:
             tuple(dict.fromkeys(split_words(text))),
             now,
             find_dates(text, now),
-            bool(_ASKS_TIME.search(text)),
-            bool(_ASKS_NUMBER.search(text)),
+            _ASKS_TIME.search(text) is not None,
+            _ASKS_NUMBER.search(text) is not None,
         )
 
     def held_by(self, item: StoredItem) -> Mapping[int, float]:
         """Return the stored weights of its terms in an item, each times how often it is asked for."""
-        held = self._held.get(item.id)
+        held = self.held.get(item.id)
         if held is None:
-            held = self._held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
+            held = self.held[item.id] = held_terms(indexed_text(item.title, item.text), self.asked)
         return held
-
-    def knows(self, item: StoredItem) -> bool:
-        """Return whether `held_by` has the answer already."""
-        return item.id in self._held
 
     def learn(self, weights: Mapping[str, Mapping[int, float]]) -> None:
         """Take the stored weights of its terms in items, by the ids of these, so that no text is analysed."""
         asked = self.asked
+        if all(times == 1.0 for times in asked.values()):
+            self.held.update(weights)
+            return
         for item, terms in weights.items():
-            self._held[item] = {term: asked[term] * weight for term, weight in terms.items()}
+            self.held[item] = {term: asked[term] * weight for term, weight in terms.items()}
 
     def among(self, speakers: Iterable[str]) -> Question:
         """Return the question with the speakers it names, whose names are no longer among its terms.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -105,8 +105,10 @@ class RecallPolicy:
             sums = [total * scale for total in sums]
         for scorer in self.scorers:
             (values,) = self._scores(scorer, 1, question, pool)
-            columns[scorer.name] = values
-            sums = [total + value for total, value in zip(sums, values, strict=True)]
+            if any(values):
+                columns[scorer.name] = values
+                sums = [total + value for total, value in zip(sums, values, strict=True)]
+        columns = {name: values for name, values in columns.items() if any(values)}
         for number, each in enumerate(pool.candidates):
             each.score = sums[number]
             each.parts = {name: values[number] for name, values in columns.items() if values[number]}
@@ -148,7 +150,9 @@ def _are_parts(parts: object) -> bool:
 
 
 def _options(part: object) -> dict[str, Any]:
-    return asdict(part) if hasattr(part, "__dataclass_fields__") else {"type": type(part).__name__}  # type: ignore[call-overload]
+    if not is_dataclass(part):
+        return {"type": type(part).__name__}
+    return {each.name: getattr(part, each.name) for each in fields(part)}
 
 
 POLICIES: Mapping[str, RecallPolicy] = MappingProxyType(

@@ -13,6 +13,7 @@ from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
 from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.records import TURN, Candidate
+from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
@@ -176,7 +177,8 @@ def _found(each: ScoredItem, images: Mapping[str, Image]) -> Document | Recalled
 
 def _document(each: ScoredItem, image: Image | None) -> Document:
     item = each.item
-    metadata = {"document": item.document_id, "start": item.start, "end": item.end, "line": item.line}
+    metadata: dict[str, object] = {"document": item.document_id, "start": item.start, "end": item.end}
+    metadata |= {"line": item.line, "why": each.reason}
     return Document(
         item.text,
         id=item.id,
@@ -185,7 +187,7 @@ def _document(each: ScoredItem, image: Image | None) -> Document:
         score=relevance(each.score),
         position=item.position,
         image=image,
-        metadata={**read_metadata(item.meta), **metadata, "why": each.reason},
+        metadata=_metadata(item, metadata),
     )
 
 
@@ -200,20 +202,19 @@ def _message(each: ScoredItem) -> RecalledMessage:
         id=item.id,
         score=relevance(each.score),
         position=item.position,
-        metadata={
-            **read_metadata(item.meta),
-            "branch": item.branch,
-            "start": item.start,
-            "end": item.end,
-            "why": each.reason,
-        },
+        metadata=_metadata(item, {"branch": item.branch, "start": item.start, "end": item.end, "why": each.reason}),
     )
 
 
 def _fact(each: ScoredItem) -> Fact:
     item = each.item
-    metadata = {**read_metadata(item.meta), "written_at": item.created_at, "why": each.reason}
+    metadata = _metadata(item, {"written_at": item.created_at, "why": each.reason})
     return Fact(item.text, id=item.id, score=relevance(each.score), metadata=metadata)
+
+
+def _metadata(item: StoredItem, more: dict[str, object]) -> Mapping[str, object]:
+    """Return the metadata of an item and what recall adds to it, which are numbers and texts."""
+    return FrozenDict(more) if item.meta == "{}" else {**read_metadata(item.meta), **more}
 
 
 def _time(item: StoredItem) -> datetime | None:

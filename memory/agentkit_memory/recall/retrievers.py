@@ -42,6 +42,8 @@ _MIN_STEP = 1e-2
 _MAX_SAMPLE = 24
 """Hits from which the weights of terms are estimated."""
 
+_NOTHING: Mapping[int, float] = MappingProxyType({})
+
 Scores: TypeAlias = tuple[list[float], list[float]]
 """Per candidate its own score, and what its neighbours lend it, on one scale."""
 
@@ -98,26 +100,34 @@ class BM25Retriever(PolicyPart):
         lent = [0.0] * len(pool)
         if not self.share:
             return own, lent
-        best = sorted((n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved), key=lambda n: -own[n])
-        best = best[:_MAX_SAMPLE]
+        best = [n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved]
+        best = sorted(best, key=own.__getitem__, reverse=True)[:_MAX_SAMPLE]
         named = len(question.terms) < len(question.asked)
-        beside = {n for n, near in enumerate(pool.near) if near}
+        beside = [n for n, near in enumerate(pool.near) if near]
         if not named and not beside:
             return own, lent
-        apart = range(len(pool)) if named else sorted(beside.union(best))
+        apart = range(len(pool)) if named else sorted({*beside, *best})
         held = pool.held_terms(question, apart)
         weights = term_weights([own[n] for n in best], [held[n] for n in best])
-        kept = {term: weight for term, weight in weights.items() if term in question.terms}
+        if named:
+            weights = {term: weight for term, weight in weights.items() if term in question.terms}
         worth = {
-            n: {term: kept[term] * value for term, value in terms.items() if term in kept} for n, terms in held.items()
+            n: {term: weights[term] * value for term, value in terms.items() if term in weights}
+            for n, terms in held.items()
+            if terms
         }
-        lenders = _lenders(pool, self.share, self.answer)
-        for n, terms in worth.items():
-            own[n] = sum(terms.values())
-            gained: dict[int, float] = {}
-            for other, share in lenders[n]:
+        shares = _shares(self.share)
+        for n in apart:
+            mine = worth.get(n, _NOTHING)
+            own[n] = sum(mine.values())
+            lenders = [(step, other) for step, other in pool.near[n] if other in worth]  # mostly none
+            if not lenders:
+                continue
+            leaning, gained = pool.leaning(n), dict[int, float]()
+            for step, other in lenders:
+                share = leaning * (self.answer if step == -1 and pool.ends_asking(other) else shares[step])
                 for term, value in worth[other].items():
-                    lent_value = share * value - terms.get(term, 0.0)
+                    lent_value = share * value - mine.get(term, 0.0)
                     if lent_value > gained.get(term, 0.0):
                         gained[term] = lent_value
             lent[n] = sum(gained.values())
@@ -140,9 +150,17 @@ class DenseRetriever(PolicyPart):
         own = z_scores(pool.raw_scores(DENSE))
         if not self.share:
             return own, [0.0] * len(pool)
-        return own, [
-            sum([share * own[other] for other, share in lenders]) for lenders in _lenders(pool, self.share, self.answer)
-        ]
+        shares, lent = _shares(self.share), [0.0] * len(pool)
+        for n, near in enumerate(pool.near):
+            if near:
+                leaning = pool.leaning(n)
+                lent[n] = sum(
+                    [
+                        leaning * (self.answer if step == -1 and pool.ends_asking(other) else shares[step]) * own[other]
+                        for step, other in near
+                    ]
+                )
+        return own, lent
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
@@ -171,17 +189,23 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
         for term, value in terms.items():
             columns.setdefault(term, []).append((row, value))
     ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))  # so that equal texts count equally
-    total = sum(map(sum, (terms.values() for terms in held)))
+    totals = [sum(terms.values()) for terms in held]
+    total = sum(totals)
     start = sum(scores) / total if total else 0.0
     weights = dict.fromkeys(columns, start)
-    left = [score - start * sum(terms.values()) for score, terms in zip(scores, held, strict=True)]
+    left = [score - start * own for score, own in zip(scores, totals, strict=True)]
     squares = {term: sum([value * value for _, value in column]) for term, column in ordered}
     for _ in range(_MAX_SWEEPS):
         furthest = 0.0
         for term, column in ordered:
-            step = max(sum([value * left[row] for row, value in column]) / squares[term], -weights[term])
+            step = sum([value * left[row] for row, value in column]) / squares[term]
+            if step < -weights[term]:
+                step = -weights[term]
+            if not step:
+                continue
             weights[term] += step
-            furthest = max(furthest, abs(step))
+            if abs(step) > furthest:
+                furthest = abs(step)
             for row, value in column:
                 left[row] -= step * value
         if furthest <= _MIN_STEP * start:
@@ -189,13 +213,6 @@ def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -
     return weights
 
 
-def _lenders(pool: Pool, share: float, answer: float) -> list[list[tuple[int, float]]]:
-    """Return per candidate its neighbours, each with the share that it lends."""
-    shares = {step: share ** abs(step) for step in (-2, -1, 1, 2)}
-    asking = pool.ends_asking
-    return [
-        [(other, leaning * (answer if step == -1 and asking[other] else shares[step])) for step, other in near]
-        if near
-        else []
-        for leaning, near in zip(pool.leaning, pool.near, strict=True)
-    ]
+def _shares(share: float) -> dict[int, float]:
+    """Return the share that a neighbour lends, by how many places away it is."""
+    return {step: share ** abs(step) for step in (-2, -1, 1, 2)}

@@ -40,9 +40,10 @@ class SpeakerScorer(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for turns of named speakers, else 0.0."""
         named = question.speakers
+        if not named:
+            return [0.0] * len(pool)
         return [
-            self.weight if named and each.item.kind == TURN and each.item.speaker in named else 0.0
-            for each in pool.candidates
+            self.weight if each.item.kind == TURN and each.item.speaker in named else 0.0 for each in pool.candidates
         ]
 
 
@@ -56,9 +57,11 @@ class DateScorer(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight times the nearness of the nearest date of the question."""
         dates = question.dates
+        if not dates:
+            return [0.0] * len(pool)
         return [
             self.weight * max(date.nearness(each.item.said_at) for date in dates)
-            if dates and each.item.said_at is not None
+            if each.item.said_at is not None
             else 0.0
             for each in pool.candidates
         ]
@@ -74,6 +77,8 @@ class AnswerScorer(PolicyPart):
     def scores(self, question: Question, pool: Pool) -> Sequence[float]:
         """Return the weight for texts that hold such an answer, else 0.0."""
         time, number = question.asks_time, question.asks_number
+        if not time and not number:
+            return [0.0] * len(pool)
         return [
             self.weight
             if (time and answers_time(each.item.text)) or (number and answers_number(each.item.text))

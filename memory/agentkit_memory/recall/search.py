@@ -37,11 +37,15 @@ def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: 
     return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
 
 
+def _wider(policy: RecallPolicy, limit: int) -> RecallPolicy:
+    return replace(policy, candidates=min(_WIDER * max(policy.candidates, limit), MAX_CANDIDATES))
+
+
 def _hashes(database: Database, order: Sequence[ScoredItem]) -> Mapping[str, str]:
     pictures = [each.id for each in order if each.item.kind == IMAGE]
     if not pictures:
         return {}
-    with database.read() as connection:
+    with database.read(again=True) as connection:
         return read_hashes(connection, pictures)
 
 
@@ -50,7 +54,7 @@ def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Imag
     pictures = [each.item.document_id for each in used if each.item.kind == IMAGE]
     if not pictures:
         return {}
-    with database.read() as connection:
+    with database.read(again=True) as connection:
         return read_images(connection, pictures)
 
 
@@ -89,8 +93,11 @@ def search(
         one = CandidateSearch(
             indexes, embedders, turn, wide, question, indexes.database.clock(), hidden, limit, roles, where
         )
-        if before is not None:
-            one.vector, one.read, one.texts = before.vector, before.read, set()
+        one.may_widen = before is None and wide.candidates < MAX_CANDIDATES
+        if before is not None:  # nothing is read twice
+            one.view, one.waiting, one.about_waiting = before.view, before.waiting, before.about_waiting
+            one.new_turns, one.near, one.seeds = before.new_turns, before.near, before.seeds
+            one.vector, one.read, one.unreadable, one.texts = before.vector, before.read, before.unreadable, set()
         if len(query) > MAX_CHARACTERS:
             one.degraded.append(f"the question is long: its first and last {MAX_CHARACTERS // 2} characters were used")
         try:
@@ -98,8 +105,13 @@ def search(
         except StoreError:
             if indexes.closed or not one.is_outdated():
                 raise
+            before, wide = None, policy
             continue
         if one.is_outdated():
+            before, wide = None, policy
+            continue
+        if one.is_crowded and one.may_widen:
+            before, wide = one, _wider(wide, limit)
             continue
         order = ranked(pool, policy.diversity)
         hashes = _hashes(indexes.database, order)
@@ -109,8 +121,7 @@ def search(
         if wide.candidates >= MAX_CANDIDATES:
             one.degraded.append(f"among the best {MAX_CANDIDATES} hits are so many copies that others may be missing")
             break
-        before = one
-        wide = replace(wide, candidates=min(_WIDER * max(wide.candidates, limit), MAX_CANDIDATES))
+        before, wide = one, _wider(wide, limit)
     if policy.reranker is not None and order:
         with turn.away():
             order, problem = reranked(policy.reranker, query, order)
@@ -126,4 +137,4 @@ def search(
         return RecallLog(query, shown, recall.logged, took, conversation, recall.degraded)
 
     logs.write(scope, one.view.own, log)
-    return recall, one.index is None or one.view.pending or one.view.behind
+    return recall, one.index is None or one.view.pending or one.view.behind or one.view.crowded

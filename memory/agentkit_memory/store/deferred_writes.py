@@ -24,8 +24,8 @@ Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 256
-_GATHER = 0.25
-"""Seconds between the first write of a batch and its transaction, after which readers of SQLite read pages anew."""
+_GATHER = 1.0
+"""Seconds between the first write and its transaction: after each, readers of SQLite read all their pages anew."""
 _MAX_WAITING = 4096
 """While the database cannot be written, so many are kept; after that the oldest are dropped."""
 
@@ -84,6 +84,12 @@ class DeferredWrites:
         self._trying = False
 
     def _pass(self) -> bool:
+        """Write what waits, batch after batch; return whether there is more that can be written now."""
+        while self._write_batch():
+            pass
+        return False
+
+    def _write_batch(self) -> bool:
         """Write a batch; return whether there is more that can be written now."""
         with self._changed:
             batch = list(islice(self._waiting, _BATCH))

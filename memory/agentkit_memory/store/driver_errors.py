@@ -9,12 +9,18 @@ from sqlalchemy.exc import DBAPIError
 
 from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
-__all__ = ["code_of", "is_undecodable", "translate"]
+__all__ = ["code_of", "is_lost", "is_undecodable", "translate"]
 
 
 def code_of(cause: object) -> str:
     """Return the code that a driver gave its error; empty where it has none."""
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
+
+
+def is_lost(error: StoreError) -> bool:
+    """Whether the connection to the server was lost meanwhile: nobody knows whether a write was done."""
+    cause = error.__cause__
+    return isinstance(cause, DBAPIError) and cause.connection_invalidated
 
 
 _RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"

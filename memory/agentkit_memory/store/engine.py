@@ -29,7 +29,7 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.store.deferred_writes import DeferredWrites
-from agentkit_memory.store.driver_errors import code_of, translate
+from agentkit_memory.store.driver_errors import code_of, is_lost, translate
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
@@ -153,12 +153,15 @@ class Database:
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """Lend a connection for reading, without a transaction: each statement sees what is committed by then."""
+    def read(self, *, again: bool = False) -> Iterator[Connection]:
+        """Lend a connection for reading, without a transaction: each statement sees what is committed by then.
+
+        With `again`, what is read here is read `again` if need be: that the server is still there is not asked first.
+        """
         if self._closed:
             raise self._refusal()
         try:
-            with self._connected(self._reader) as connection:
+            with self._connected(self._reader, ping=not again) as connection:
                 yield connection
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
@@ -245,26 +248,47 @@ class Database:
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
 
-    def read_again(self, act: Callable[[], T]) -> T:
-        """Call a function that only reads; if the server closed its connection meanwhile, once more."""
+    def again(self, act: Callable[[], T]) -> T:
+        """Call a function that may be called twice; if the server closed its connection meanwhile, once more."""
         try:
             return act()
         except StoreUnavailable as error:
-            cause = error.__cause__
-            if not (isinstance(cause, DBAPIError) and cause.connection_invalidated):
+            if not is_lost(error):
                 raise
             return act()
 
-    def _connected(self, engine: Engine) -> Connection:
-        """Return a connection; a server that restarts is waited for up to the time limit."""
+    def look_up(self, reads: Callable[[Connection], T]) -> T:
+        """Call a function that reads with a connection; if the server closed that meanwhile, once more."""
+
+        def read() -> T:
+            with self.read(again=True) as connection:
+                return reads(connection)
+
+        return self.again(read)
+
+    def _connected(self, engine: Engine, *, ping: bool = True) -> Connection:
+        """Return a connection; a server that restarts is waited for up to the time limit.
+
+        With `ping`, those that a restart closed are left out.
+        """
         until = time.monotonic() + self._timeout
         while True:
             try:
-                return engine.connect()
+                connection = engine.connect()
             except OperationalError:
                 if self.is_sqlite or not self._was_connected or time.monotonic() >= until:
                     raise
                 time.sleep(_RETRY)
+                continue
+            if not ping or self.is_sqlite:
+                return connection
+            try:
+                opened: Any = connection.connection.dbapi_connection
+                engine.dialect.do_ping(opened)
+                return connection
+            except _driver_error(engine):
+                connection.invalidate()
+                connection.close()
 
     def compact(self) -> bool:
         """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
@@ -397,7 +421,6 @@ def _server(address: str, timeout: float) -> tuple[Engine, str]:
             settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
             made = create_engine(
                 url,
-                pool_pre_ping=True,  # a restart of the server closes the connections of the pool
                 connect_args={
                     "connect_timeout": max(1, round(timeout)),
                     "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, func, select, tuple_
+from sqlalchemy import Connection, bindparam, func, literal_column, select, tuple_
 
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.prepared import Prepared
@@ -12,7 +12,7 @@ from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
-__all__ = ["ReadView", "read_view"]
+__all__ = ["MAX_BEHIND", "QUEUE", "ReadView", "read_view"]
 
 _NAMES = scopes.c[NAMES].values()
 _SPACE = vector_spaces.c["space", "index_id", "model", "dimensions", "state"]
@@ -27,16 +27,23 @@ _pending = (
     .correlate(scopes, vector_spaces)
     .exists()
 )
-# A subquery, so that the few branches that are behind are looked at, and not all conversations of the scope.
-_owner = select(conversations.c.scope_id).where(conversations.c.id == branches.c.conversation_id).scalar_subquery()
-_behind = (
-    select(branches.c.id)
-    .where(branches.c.itemised_seq < branches.c.head_seq, _owner == scopes.c.id)
-    .correlate(scopes)
-    .exists()
+MAX_BEHIND = 1_000
+"""Conversations with messages that are no items yet, of all scopes: of more, a reader looks at the newest."""
+
+QUEUE = (
+    select(*branches.c["id", "name", "head_seq", "itemised_seq", "conversation_id"])
+    .where(branches.c.itemised_seq < branches.c.head_seq)
+    .order_by(branches.c.conversation_id.desc())
+    .limit(literal_column(str(MAX_BEHIND)))
+    .subquery("queue")
 )
+"""The branches that a reader looks at for new messages: the few that are behind, not all of the scope."""
+
+_owner = select(conversations.c.scope_id).where(conversations.c.id == QUEUE.c.conversation_id).scalar_subquery()
+_behind = select(QUEUE.c.id).where(_owner == scopes.c.id).correlate(scopes).exists()
+_queued = select(func.count()).select_from(QUEUE).scalar_subquery()
 _VIEW = Prepared(
-    select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind)
+    select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind, _queued)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
     .where(tuple_(*_NAMES).in_(bindparam("names", expanding=True)))
@@ -58,15 +65,16 @@ class ReadView:
     """Whether items of these scopes wait for the index."""
     behind: bool
     """Whether messages of these scopes are no items yet."""
+    crowded: bool = False
+    """Whether so many conversations are behind that some of these scopes may be, too."""
 
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": [each.names for each in scope.readable()]})]
+    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": scope.readable_names()})]
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)
     space = Space(SPACE) if rows[0][5] is None else Space(*rows[0][5:10])
-    return ReadView(
-        own, tuple([row[0] for row in rows]), space, any(row[10] for row in rows), any(row[11] for row in rows)
-    )
+    ids, pending, behind = [row[0] for row in rows], any(row[10] for row in rows), any(row[11] for row in rows)
+    return ReadView(own, tuple(ids), space, pending, behind, rows[0][12] >= MAX_BEHIND)

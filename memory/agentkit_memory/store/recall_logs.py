@@ -41,7 +41,13 @@ _BETWEEN = (
 )
 _OLDEST_FIRST, _NEWEST_FIRST = _BETWEEN.order_by(recall_logs.c.id), _BETWEEN.order_by(recall_logs.c.id.desc())
 _ADD = insert(recall_logs)
-_SCOPE = select(scopes.c.id).where(scopes.c.id == bindparam("scope"))
+_COLUMNS = ("conversation", "at", "query", "policy", "candidates", "degraded", "took_us")
+_ADD_IF_THERE = insert(recall_logs).from_select(
+    ["scope_id", *_COLUMNS],
+    select(scopes.c.id, *[bindparam(name, type_=recall_logs.c[name].type) for name in _COLUMNS]).where(
+        scopes.c.id == bindparam("scope")
+    ),
+)
 _others = recall_logs.alias("others")
 _TOO_OLD = delete(recall_logs).where(
     recall_logs.c.id
@@ -96,9 +102,10 @@ class RecallLogs:
         self.database.deferred.add(prepare)
 
     def _write(self, connection: Connection, scope: Scope, known: int | None, row: dict[str, object]) -> None:
-        if known is not None and connection.scalar(_SCOPE, {"scope": known}) is None:
-            return
-        connection.execute(_ADD, row | {"scope_id": number_of(connection, scope) if known is None else known})
+        if known is None:
+            connection.execute(_ADD, row | {"scope_id": number_of(connection, scope)})
+        else:
+            connection.execute(_ADD_IF_THERE, row | {"scope": known})
         self._written += 1
         if self.keep is not None and self._written % _TRIM_EVERY == 1:
             connection.execute(_TOO_OLD, {"keep": self.keep})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, Connection, bindparam, select, tuple_
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.tables import scopes
 
-__all__ = ["covered_ids", "hold_scope", "known_ids", "number_of", "readable_ids", "required", "scope_id"]
+__all__ = ["covered_ids", "hold_scope", "is_readable", "known_ids", "number_of", "readable_ids", "required", "scope_id"]
 
 _NAMES = scopes.c[NAMES].values()
 
@@ -34,12 +34,15 @@ def scope_id(database: Database, scope: Scope) -> int:
     The number is a hash of the names: that of an erased scope is never given to another one, as an index or an open
     conversation could still refer to it.
     """
-    with database.read() as connection:
-        found = _find(connection, scope)
+    found = database.look_up(lambda connection: _find(connection, scope))
     if found is not None:
         return found
-    with database.write() as connection:
-        return number_of(connection, scope)
+
+    def write() -> int:
+        with database.write() as connection:
+            return number_of(connection, scope)
+
+    return database.again(write)
 
 
 def number_of(connection: Connection, scope: Scope) -> int:
@@ -69,13 +72,18 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
     return list(scope_ids)
 
 
+def is_readable(column: ColumnElement[int]) -> ColumnElement[bool]:
+    """Return the condition that a number is that of a scope with one of some `names`: `Scope.readable_names`."""
+    return column.in_(select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))))
+
+
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     """Return the numbers of the scopes that a reader in `scope` sees, of those that were ever written to.
 
     Raises:
         InvalidArgument: It is not a scope.
     """
-    return list(connection.scalars(_READABLE, {"names": [each.names for each in Scope.of(scope).readable()]}))
+    return list(connection.scalars(_READABLE, {"names": Scope.of(scope).readable_names()}))
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:

@@ -100,18 +100,15 @@ def compose(
         ctx = select(plan.selecting, ctx)
     memo = memo or Memo()
     known = memo.sections(plan)
-    sections: list[Section] = []
-    for slot, block in enumerate(plan.blocks):
-        if not block.steps:
-            sections.append(_EMPTY)
-            continue
+    sections = [_EMPTY, _EMPTY, _EMPTY]
+    for slot, block in plan.blocks:
         remembered = known[slot]
-        inputs: tuple[Any, ...] = ()
         reads = block.reads
+        inputs = None
         if reads is not None:
             inputs = reads(ctx)
-            if remembered is not None and remembered[0] is not None and _same(inputs, remembered[0]):
-                sections.append(remembered[1])
+            if remembered is not None and _same(inputs, remembered[0]):
+                sections[slot] = remembered[1]
                 continue
         try:
             section = _render(block, ctx, remembered[1] if remembered is not None else None)
@@ -120,9 +117,9 @@ def compose(
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
         known[slot] = (_lasting(inputs) if inputs else inputs, section)
-        if reads is not None and not inputs and all(type(fragment[2]) is Plain for fragment in section.fragments):
+        if inputs == () and all(type(fragment[2]) is Plain for fragment in section.fragments):
             plan.fixed[slot] = known[slot]  # it holds nothing of the context
-        sections.append(section)
+        sections[slot] = section
     declared = memo.declarations(ctx.tools if declares_tools else (), output_schema)
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens=text_tokens)
     if budget is None and not plan.has_maximum:
@@ -147,25 +144,24 @@ def _render(block: Block, ctx: PromptContext, before: Section | None) -> Section
     """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
     for index, (path, prompt, reads) in enumerate(block.steps):
-        inputs: tuple[Any, ...] | None = None
+        inputs = None
         if reads is not None:
             inputs = reads(ctx)
-            if before is not None:
-                fragment = before.fragments[index]
-                known = fragment[3]
-                if known is not None and _same(inputs, known):
-                    fragments.append(fragment)
-                    continue
+            if before is not None and _same(inputs, before.fragments[index][3]):
+                fragments.append(before.fragments[index])
+                continue
+            inputs = _lasting(inputs)
         try:
-            rendered = prompt.rendered(ctx)
+            fragments.append((path, prompt, prompt.rendered(ctx), inputs))
         except PromptError as error:
             raise error.at(path) from error.__cause__
-        fragments.append((path, prompt, rendered, None if inputs is None else _lasting(inputs)))
     return Section(fragments, block.name)
 
 
-def _same(inputs: tuple[Any, ...], known: tuple[Any, ...]) -> bool:
+def _same(inputs: tuple[Any, ...], known: tuple[Any, ...] | None) -> bool:
     """Return whether inputs are the same objects as before; of kwargs and extras, the same names and values."""
+    if known is None:
+        return False
     for value, before in zip(inputs, known):  # noqa: B905
         if value is not before and not (
             type(value) is ReadOnlyDict is type(before)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
@@ -28,7 +27,7 @@ from agentkit_prompts.context.items import (
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.nonces import nonce_of, without_nonce
-from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.read_fields import (
     NO_DATA,
     NO_MESSAGES,
@@ -40,10 +39,10 @@ from agentkit_prompts.context.read_fields import (
     read_conversation,
     read_data,
     read_names,
-    read_parts,
     unknown,
 )
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.context.user_input import UserInput
 from agentkit_prompts.errors import ContextError
 
 __all__ = [
@@ -61,9 +60,6 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-
-    class _AdditionalInfo(TypedDict, total=False):
-        additional_info: Mapping[str, Any]
 
     class _Elements(TypedDict, total=False):
         elements: _Documents
@@ -117,71 +113,6 @@ def _session_key(value: Any, place: str, problems: Problems) -> Any:
     if isinstance(value, str) and not value.strip():
         problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
     return _text(value, place, problems)
-
-
-@final
-@dataclass(frozen=True, slots=True, weakref_slot=True, init=False, repr=False)
-class UserInput:
-    """What the user sent: text or content parts, and structured extras that prompts may require.
-
-    `additional_info` is another name of `additional_kwargs`.
-
-    Raises:
-        ContextError: Something has the wrong type, or there is no such field; names all problems.
-    """
-
-    __repr__ = short_repr
-
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
-    _full = short_form("input", str, list, tuple, additional_info="additional_kwargs")
-
-    input: str | tuple[Part, ...] = ""
-    """Text, or parts in the order the user gave them."""
-    additional_kwargs: Data = field(default_factory=lambda: NO_DATA, hash=False)
-    """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
-
-    def __init__(
-        self,
-        input: str | Part | Iterable[str | Part] = "",
-        additional_kwargs: Mapping[str, Any] = NO_DATA,
-        **others: Unpack[_AdditionalInfo],
-    ) -> None:
-        if type(input) is str and additional_kwargs is NO_DATA and not others:  # as most are
-            _put(self, "input", input)
-            _put(self, "additional_kwargs", NO_DATA)
-            return
-        problems: Problems = []
-        made = input if type(input) is str else read_parts(input, "input", problems)
-        kwargs = read_data(additional_kwargs, "additional_kwargs", problems)
-        for name, value in others.items():
-            if name != "additional_info":
-                problems.append(("", unknown(name, ("input", "additional_kwargs"))))
-            elif additional_kwargs is not NO_DATA:
-                problems.append((name, "another name of additional_kwargs, which are given too: pass one of them"))
-            else:
-                kwargs = read_data(value, name, problems)
-        if problems:
-            raise ContextError("UserInput", problems)
-        _put(self, "input", made)
-        _put(self, "additional_kwargs", kwargs)
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The input as parts."""
-        return (Text(self.input),) if isinstance(self.input, str) else self.input
-
-    @property
-    def text(self) -> str:
-        """The input as plain text, media as their alt text."""
-        return self.message.text
-
-    @property
-    def message(self) -> Message:
-        """The input as a user message, the form in which a conversation keeps it."""
-        return Message("user", self.input)
-
-    def __prompt__(self) -> str | tuple[Part, ...]:
-        return self.input
 
 
 class _WithNonce(Derived):
@@ -262,16 +193,46 @@ class PromptContext(_WithNonce):
         **others: Unpack[_Elements],
     ) -> None:
         problems: Problems = []
-        for name, value in others.items():
-            if name != "elements":
-                problems.append(("", unknown(name, CONTEXT_FIELDS)))
-            elif documents is not _NOTHING:
-                problems.append((name, "another name of documents, which are given too: pass one of them"))
-            else:
-                documents = _documents(value, name, problems)
-        if not isinstance(allow_media, bool):
-            problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
-        values = [
+        read_messages: Reader = read_conversation
+        if others or allow_media is not False:
+            documents = _by_other_name(documents, others, problems)
+            if not isinstance(allow_media, bool):
+                problems.append(("allow_media", f"expected True or False, got {type(allow_media).__name__}"))
+            elif allow_media:
+                read_messages = _read_with_media
+        if type(user_input) is not UserInput:
+            user_input = _user_input(user_input, "user_input", problems)
+        if type(conversation) is not Conversation:
+            conversation = read_messages(conversation, "conversation", problems)
+        if recalled is not _NOTHING:
+            recalled = _recalled(recalled, "recalled", problems)
+        if documents is not _NOTHING:
+            documents = _documents(documents, "documents", problems)
+        if knowledge is not _NOTHING:
+            knowledge = _facts(knowledge, "knowledge", problems)
+        if summary is not None:
+            summary = _text(summary, "summary", problems)
+        if tools is not _NOTHING:
+            tools = _tools(tools, "tools", problems)
+        if examples is not _NOTHING:
+            examples = _examples(examples, "examples", problems)
+        if type(intermediate) is not Conversation:
+            intermediate = read_messages(intermediate, "intermediate", problems)
+        if locale is not None:
+            locale = _text(locale, "locale", problems)
+        if now is not None:
+            now = _time(now, "now", problems)
+        if extra is not NO_DATA:
+            extra = read_data(extra, "extra", problems)
+        if session_key is not None:
+            session_key = _session_key(session_key, "session_key", problems)
+        if selections is not _NOTHING:
+            selections = _selections(selections, "selections", problems)
+        if kept_kwargs is not _NOTHING:
+            kept_kwargs = read_names(kept_kwargs, "kept_kwargs", problems)
+        if problems:
+            raise ContextError("PromptContext", problems)
+        values: tuple[Any, ...] = (
             user_input,
             conversation,
             recalled,
@@ -287,32 +248,14 @@ class PromptContext(_WithNonce):
             session_key,
             selections,
             kept_kwargs,
-        ]
-        given = compress(CONTEXT_FIELDS, map(is_not, values, _DEFAULTS))
-        self._fill(values, given, problems, _MEDIA_READERS if allow_media is True else _READERS)
-
-    def _fill(
-        self,
-        values: list[Any],
-        given: Iterable[str],
-        problems: Problems,
-        readers: Mapping[str, Reader],
-        nonce: str | None = None,
-    ) -> None:
-        """Put the `values` of all fields, in their order; those that are `given` are read first."""
-        given = list(given)
-        for name in given:
-            at = _PLACES[name]
-            values[at] = readers[name](values[at], name, problems)
-        if problems:
-            raise ContextError("PromptContext", problems)
-        if (key := values[_SESSION_KEY]) is not None:
-            nonce = nonce or nonce_of(key)
-            _put(self, "_nonce", nonce)
-            for name in _UNTRUSTED.intersection(given):
-                values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
-        for put, value in zip(_SETTERS, values):  # noqa: B905 (`strict` is slow)
-            put(self, value)
+        )
+        nonce = None
+        if session_key is not None:
+            nonce = nonce_of(session_key)
+            named = zip(CONTEXT_FIELDS, values, strict=True)
+            values = tuple([without_nonce(one, nonce) if name in _UNTRUSTED else one for name, one in named])
+        _put(self, "__class__", _Unfrozen)
+        _fill(self, values, nonce)
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
@@ -343,15 +286,64 @@ class PromptContext(_WithNonce):
             if "elements" in given:
                 kept.pop("documents", None)
             return type(self)(**kept, **given, allow_media=allow_media)
+        problems: Problems = []
         values = [*_values(self)]
         for name, value in given.items():
-            values[_PLACES[name]] = value
-        copy = object.__new__(type(self))
-        copy._fill(values, given, [], _READERS, self.nonce)
-        return copy
+            values[_PLACES[name]] = _READERS[name](value, name, problems)
+        if problems:
+            raise ContextError("PromptContext", problems)
+        nonce = self.nonce
+        if nonce is not None:
+            for name in _UNTRUSTED.intersection(given):
+                values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
+        copy: Any = object.__new__(_Unfrozen)
+        _fill(copy, values, nonce)
+        return copy  # type: ignore[no-any-return]
+
+
+_PLAIN_SETTING = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
+_Unfrozen: Any = type("_Unfrozen", (PromptContext,), _PLAIN_SETTING)
+"""The class of a context while it is made: filling the fields of a frozen one takes four times as long."""
+
+
+def _fill(context: Any, values: Iterable[Any], nonce: str | None) -> None:
+    """Put the checked values of all fields, in their order, and freeze the context."""
+    if nonce is not None:
+        context._nonce = nonce
+    (
+        context.user_input,
+        context.conversation,
+        context.recalled,
+        context.documents,
+        context.knowledge,
+        context.summary,
+        context.tools,
+        context.examples,
+        context.intermediate,
+        context.locale,
+        context.now,
+        context.extra,
+        context.session_key,
+        context.selections,
+        context.kept_kwargs,
+    ) = values
+    context.__class__ = PromptContext
+
+
+def _by_other_name(documents: _Documents, others: Mapping[str, Any], problems: Problems) -> Any:
+    """Return the documents, which may be given as `elements`."""
+    for name, value in others.items():
+        if name != "elements":
+            problems.append(("", unknown(name, CONTEXT_FIELDS)))
+        elif documents is not _NOTHING:
+            problems.append((name, "another name of documents, which are given too: pass one of them"))
+        else:
+            return _documents(value, name, problems)
+    return documents
 
 
 _text = one_of(str)
+_time = one_of(datetime)
 _documents = items_of(Document, from_text=True)
 _recalled = items_of(RecalledMessage)
 _facts = items_of(Fact, from_text=True)
@@ -369,14 +361,13 @@ _READERS: Mapping[str, Reader] = {
     "examples": _examples,
     "intermediate": read_conversation,
     "locale": _text,
-    "now": one_of(datetime),
+    "now": _time,
     "extra": read_data,
     "session_key": _session_key,
     "selections": _selections,
     "kept_kwargs": read_names,
 }
 _read_with_media: Reader = partial(read_conversation, allow_media=True)
-_MEDIA_READERS = {**_READERS, "conversation": _read_with_media, "intermediate": _read_with_media}
 _UNTRUSTED = frozenset(
     (
         "user_input",
@@ -398,9 +389,6 @@ CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
 """The names every template can read."""
 _PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}
-_SESSION_KEY = _PLACES["session_key"]
-_DEFAULTS = tuple([NO_DATA if item.name == "extra" else item.default for item in fields(PromptContext)])
-_SETTERS = [vars(PromptContext)[name].__set__ for name in CONTEXT_FIELDS]
 _values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)
 _SEEN = [*[name for name in CONTEXT_FIELDS if name in CONTEXT_NAMES], "additional_kwargs"]
 _seen: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*_SEEN[:-1], "user_input.additional_kwargs")

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
-from agentkit_prompts.evaluation.doubts import warn_of_columns, warn_of_own_answers
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
+from agentkit_prompts.evaluation.row_checks import (
+    misfits,
+    no_place,
+    problems_of_rows,
+    warn_of_columns,
+    warn_of_own_answers,
+)
 from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
@@ -55,8 +61,6 @@ class InContext:
         inferencer: How the rows are asked: once, turn by turn, or scored, with one prompt for each label.
         separator: Between two worked examples that are text.
         end: After the last one; by default a line end, where there are any.
-        mode: Short for an inferencer: `gen` asks for the answer, `ppl` has one prompt per label.
-        instead: Short for its `gen_field_replace_token`: what stands where the answer would.
 
     Raises:
         InContextError: The parts do not fit together; names everything at once.
@@ -73,34 +77,26 @@ class InContext:
         inferencer: Inferencer | None = None,
         separator: str = "\n",
         end: str | None = None,
-        mode: Literal["gen", "ppl"] | None = None,
-        instead: str | None = None,
     ) -> None:
         self.reader = reader
         self.ice_template = ice_template
         self.retriever = retriever = _from_the_front(retriever, len(train))
         self.train = train
-        problems = [] if mode in (None, "gen", "ppl") else [f"mode must be 'gen' or 'ppl', got {mode!r}"]
-        if inferencer is None:
-            name = "PPLInferencer" if mode == "ppl" else "GenInferencer"
-            inferencer = Inferencer(name=name, gen_field_replace_token=instead or "")
-        elif mode is not None or instead is not None:
-            problems.append("mode= and instead= are short for an inferencer; give one or the other")
-        self.inferencer = inferencer
+        self.inferencer = inferencer = inferencer or Inferencer(name="GenInferencer")
         self.mode: Literal["gen", "ppl"] = "ppl" if inferencer.asks in ("ppl", "ll") else "gen"
         shows = not (type(retriever) is StaticSelector and (retriever.k == 0 or retriever.ids == ()))
         self.separator, self.end = separator, ("\n" if shows else "") if end is None else end
         if ice_template is not None and ice_template.is_dialogue:  # its turns are apart already
             self.separator = self.end = ""
         self._shown: dict[tuple[int, bool], Any] = {}
-        problems += _problems_of_rows(reader, retriever, train)
+        problems = problems_of_rows(reader, retriever, train)
         asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
             problems.append("prompt_template and ice_template are both missing; give one of them")
         elif shows and inferencer.asks == "dialogue":
             problems.append("a dialogue shows no worked examples; use ZeroRetriever")
         elif shows:
-            problems += _misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
+            problems += misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
         if asked is None or problems:
             raise InContextError(f"infer_cfg: {'; '.join(problems)}")
         self.prompt_template: RowTemplate = asked
@@ -227,7 +223,7 @@ class InContext:
                 row, ice=ice, hide=self.reader.output_column, instead=self.inferencer.gen_field_replace_token
             )
         if ids and template.ice_token is None:
-            raise InContextError(_no_place("the template"))
+            raise InContextError(no_place("the template"))
         return prompt
 
     def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:
@@ -302,7 +298,7 @@ class InContext:
                 "infer_mode 'every' asks each turn after the model's own answers: run the evaluation with a model, or "
                 "send the answers to `requests`; 'every_with_gt' and 'last' need none"
             )
-        warn_of_columns(self, rows)
+        self.warn_of_doubts(rows)
         labels = self.labels(rows) if self.mode == "ppl" else [None]
         for number, (row, ids) in enumerate(zip(rows, self.ids(rows), strict=True)):
             try:
@@ -354,8 +350,7 @@ class InContext:
             listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
             raise InContextError(f"samples: rows {listed} have no answer; the output column is {answer!r}")
         chosen = self.ids(rows)
-        warn_of_columns(self, rows)
-        warn_of_own_answers(self, rows, chosen)
+        self.warn_of_doubts(rows, chosen)
         for row, ids in zip(rows, chosen, strict=True):
             prompt = self.prompt(row, ids, keep_separator=False)
             messages = to_messages(chat_messages(self.written(prompt, ApiMetaTemplate(CHAT_META))))
@@ -367,6 +362,12 @@ class InContext:
                 text = self.written(prompt, MetaTemplate())
                 sample |= {"text": text + reply, "loss_spans": [[len(text), len(text + reply)]] if reply else []}
             yield sample
+
+    def warn_of_doubts(self, rows: Sequence[Row], ids: Sequence[tuple[int, ...]] = ()) -> None:
+        """Warn of columns that are probably misspelt, and of rows that stand among their own worked examples, `ids`."""
+        warn_of_columns(rows, self.train, self.prompt_template, self.ice_template, self.reader.input_columns)
+        if ids:
+            warn_of_own_answers(rows, self.train, ids, self.reader.output_column)
 
     def _chosen(self, row: Row, ids: Sequence[int] | None) -> Sequence[int]:
         return self.ids([row])[0] if ids is None else ids
@@ -401,50 +402,3 @@ def _from_the_front(retriever: ExampleSelector, size: int) -> ExampleSelector:
         for name in retriever.ids or ()
     ]
     return StaticSelector(retriever.k, ids=ids)
-
-
-def _problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:
-    """Say which training rows or columns are not there."""
-    problems = []
-    if type(retriever) is StaticSelector and retriever.ids is not None:
-        odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
-        if odd:
-            there = f"of {len(train)} training rows, counted from 0" if len(train) else _and_no_rows(reader)
-            problems.append(f"the retriever shows row {', '.join(odd)}, {there}")
-    else:
-        wanted = getattr(retriever, "k", None)
-        if (least := wanted if type(wanted) is int else 1) > len(train):
-            there = f"and there are {len(train)} training rows; ask for fewer" if len(train) else _and_no_rows(reader)
-            problems.append(f"the retriever ({type(retriever).__name__}) shows {least} worked examples, {there}")
-    try:
-        reader.check(train, ())
-    except InContextError as error:
-        problems.append(str(error))
-    return problems
-
-
-def _and_no_rows(reader: DatasetReader) -> str:
-    """Say that there are no training rows, and how they are given."""
-    splits = ", ".join(f"{name!r}: [...]" for name in dict.fromkeys((reader.train_split, reader.test_split)))
-    return (
-        f"and there are no training rows: add --rows {reader.train_split}=FILE (Python: the rows as {{{splits}}}, or "
-        "train=), or use ZeroRetriever"
-    )
-
-
-def _misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[str]:
-    """Say why worked examples cannot be shown."""
-    if ice_template is None:
-        return ["the retriever chooses worked examples and there is no ice_template to show them with"]
-    if asked.ice_token is None:
-        return [_no_place(name)]
-    if ice_template.is_dialogue and any(asked.places(label) == "text" for label in asked.labels or (None,)):
-        return [
-            f"{name} has its ice_token {asked.ice_token!r} inside text, and ice_template makes turns with roles; "
-            "put the token among the items of `begin` or `round`, or make ice_template text"
-        ]
-    return []
-
-
-def _no_place(name: str) -> str:
-    return f"{name} has no place for worked examples; give it an ice_token and put that where they go"

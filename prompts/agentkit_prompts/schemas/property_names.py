@@ -9,14 +9,16 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
 
-from agentkit_prompts.schemas.provider_rules import ANTHROPIC, GEMINI
+__all__ = ["OF_ANTHROPIC", "OF_GEMINI", "original_names", "wire_property", "with_original_names", "with_wire_names"]
 
-__all__ = ["original_names", "wire_property", "with_original_names", "with_wire_names"]
+OF_ANTHROPIC = r"[a-zA-Z0-9_.-]{1,64}"
+OF_GEMINI = r"[a-zA-Z_][a-zA-Z0-9_]{0,63}"
+"""The names of properties that a provider takes: where that is written stands in `provider_rules`."""
 
 _MAX_CHARS = 64
 _REFUSED = re.compile(r"[^a-zA-Z0-9_]+")
-_PLAIN = re.compile(GEMINI.names)  # the narrowest of them
-_PATTERNS = (ANTHROPIC.names, GEMINI.names)
+_PLAIN = re.compile(OF_GEMINI)  # the narrowest of them
+_PATTERNS = (OF_ANTHROPIC, OF_GEMINI)
 _VALUES = ("enum", "const", "default", "examples", "example")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 

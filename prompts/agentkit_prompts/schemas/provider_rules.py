@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, OF_GEMINI
+
 __all__ = ["ANTHROPIC", "ANTHROPIC_STRICT", "GEMINI", "OPENAI", "OPENAI_STRICT", "ProviderRules"]
 
 _JSON_SCHEMA = "type properties required items anyOf description"
@@ -73,14 +75,14 @@ OPENAI_STRICT = ProviderRules(
 ANTHROPIC = ProviderRules(
     provider="Anthropic",
     source="platform.claude.com, tool use: input_schema is JSON Schema 2020-12 of an object",
-    names=r"[a-zA-Z0-9_.-]{1,64}",
+    names=OF_ANTHROPIC,
 )
 ANTHROPIC_STRICT = ProviderRules(
     provider="Anthropic",
     source="platform.claude.com, structured outputs: JSON Schema limitations",
     keywords=frozenset(f"{_JSON_SCHEMA} additionalProperties enum const $ref $defs pattern format minItems".split()),
     formats=_OPENAI_FORMATS | {"uri"},
-    names=ANTHROPIC.names,
+    names=OF_ANTHROPIC,
     max_min_items=1,
     references="flat",
     is_closed=True,
@@ -94,7 +96,7 @@ GEMINI = ProviderRules(
         " maximum pattern".split()
     ),
     formats=frozenset(("date-time", "enum", "float", "double", "int32", "int64")),
-    names=r"[a-zA-Z_][a-zA-Z0-9_]{0,63}",
+    names=OF_GEMINI,
     references="none",
     lists_types=False,
     only_text_enums=True,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.check import target_in
-from agentkit_prompts.schemas.merged_schema import ANNOTATIONS, kind_of_json, merged
+from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection, kind_of_json
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 
@@ -153,7 +153,7 @@ class _Fitting:
         for part in parts:
             found = _resolved(part, self.document) if isinstance(part, Mapping) else {}
             bare = {key: value for key, value in found.items() if key not in ANNOTATIONS}
-            result = None if result is None else merged(result, bare)
+            result = None if result is None else intersection(result, bare)
         return result
 
     def reference(self, node: dict[str, Any], path: str, level: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class _Fitting:
         if not isinstance(target, Mapping) or self.nodes > _MAX_NODES:
             return self.anything(where, {})
         if node:  # rules beside it hold as well
-            joined = merged(node, {key: value for key, value in target.items() if key not in ANNOTATIONS})
+            joined = intersection(node, {key: value for key, value in target.items() if key not in ANNOTATIONS})
             if joined is None or reference in self.inside:
                 self.problems.append(f"{where} refers to {reference} beside rules of its own")
                 return {}
@@ -205,7 +205,7 @@ class _Fitting:
                 option = {} if option is True else {"enum": []}
             if node and not option.keys() - {"required", *ANNOTATIONS}:
                 continue  # it only says which properties go together
-            whole = merged(_resolved(option, self.document), node) if node else dict(option)
+            whole = intersection(_resolved(option, self.document), node) if node else dict(option)
             if whole is not None and whole.get("enum") != []:
                 found.append(whole)
         if not found:
@@ -232,10 +232,8 @@ class _Fitting:
             )
         if not kinds:
             return self.anything(where, node)
-        split = not self.rules.lists_types or ({"object", "array"}.intersection(kinds) and len(kinds) > 1)
-        if split and len(kinds) > 1:
-            options = [_of_kind(node, kind, listed) for kind in kinds]
-            return self.union({}, [one for one in options if one.get("enum") != []], path, level)
+        if len(kinds) > 1 and (not self.rules.lists_types or {"object", "array"}.intersection(kinds)):
+            return self.union({}, [_of_kind(node, kind, listed) for kind in kinds], path, level)
         if kinds == ["null"] and not self.rules.lists_types:
             return {"type": "string", "nullable": True}  # there is no type of its own for it
         result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
@@ -327,12 +325,12 @@ def _resolved(schema: Mapping[str, Any], document: Mapping[str, Any], left: list
     while left[0] > 0:
         left[0] -= 1
         if isinstance(target := target_in(document, result.get("$ref")), Mapping):
-            whole = merged({key: value for key, value in result.items() if key != "$ref"}, target)
+            whole = intersection({key: value for key, value in result.items() if key != "$ref"}, target)
         elif result.get("allOf"):
             first, *rest = result["allOf"]
             inner = _resolved(first, document, left) if isinstance(first, Mapping) else {}
             bare = {key: value for key, value in result.items() if key != "allOf"}
-            whole = merged({**bare, **({"allOf": rest} if rest else {})}, inner)
+            whole = intersection({**bare, **({"allOf": rest} if rest else {})}, inner)
         else:
             break
         if whole is None:

@@ -100,9 +100,9 @@ class LineHeads:
 
     def _signs_more_than(self, number: int, text: str) -> bool:
         """Whether the sign is in `text` more often than that; `str.count` looks at each character by itself."""
-        at = -1
+        find, sign, at = text.find, self._sign, -1
         for _ in range(number + 1):
-            at = text.find(self._sign, at + 1)
+            at = find(sign, at + 1)
             if at < 0:
                 return False
         return True
@@ -112,11 +112,12 @@ class LineHeads:
 
         Where it is known to show `items` and nothing else, one look is mostly enough.
         """
-        if items is not None and all(getattr(one, "trust", "") == "trusted" for one in items):
-            return rendered
         text = rendered.text
-        if items is not None and self._sign and not self._signs_more_than(len(items), text):
-            return rendered
+        if items is not None:
+            if self._sign and not self._signs_more_than(len(items), text):
+                return rendered
+            if not items or (_is_trusted(items[0]) and all(map(_is_trusted, items))):
+                return rendered
         lines = text.splitlines()
         if items is not None and len(lines) == len(items):
             return rendered
@@ -126,6 +127,10 @@ class LineHeads:
         segments = list(rendered.segments())
         made = self.broken_in(segments)
         return rendered if made is segments else FromSegments(made)
+
+
+def _is_trusted(item: object) -> bool:
+    return getattr(item, "trust", "") == "trusted"
 
 
 @lru_cache(maxsize=64)

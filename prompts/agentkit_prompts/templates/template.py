@@ -25,7 +25,6 @@ from agentkit_prompts.schemas.params import (
     to_json_schema,
 )
 from agentkit_prompts.templates.engine import Program, Syntax, compile_program
-from agentkit_prompts.templates.isolated_program import isolated_program, start_process
 from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
 
 __all__ = ["MediaTable", "Template", "media_table"]
@@ -118,6 +117,8 @@ class Template:
         for locale, source in texts.items():
             place, line = (places or {}).get(locale, (source_file, first_line))
             if isolated:
+                from agentkit_prompts.templates.isolated_program import isolated_program, start_process
+
                 process = process or start_process()
                 programs[locale] = isolated_program(source, process, syntax=engine, file=place, first_line=line)
             else:
@@ -230,9 +231,9 @@ class Template:
 
     def around(self, name: str, locale: str | None = None) -> tuple[str, str] | None:
         """Return what stands before and after `{{ name }}` when the text is nothing else, or None."""
-        if locale not in self._programs:
-            locale = self._fallback(locale)
         found = self._around.get(locale)
+        if found is None and locale not in self._programs:
+            found = self._around.get(self._fallback(locale))
         return found[1] if found is not None and found[0] == name else None
 
     def problems(self, values: Mapping[str, Any]) -> list[Problem]:

@@ -88,7 +88,7 @@ class AdditionalInfoPrompt(BasePrompt):
 
     def values(self, ctx: PromptContext) -> Mapping[str, Any]:
         """The context, and each additional kwarg by its name."""
-        return {**ctx.user_input.additional_kwargs, **ctx.view}
+        return ctx.user_input.additional_kwargs | ctx.view
 
     def render(self, ctx: PromptContext) -> Rendered:
         """Render the kwargs.

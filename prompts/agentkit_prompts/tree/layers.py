@@ -224,10 +224,12 @@ class Plan:
                 selecting.setdefault(id(prompt), (path, prompt))
         self.selecting = tuple(selecting.values())
         """The prompts whose selector looks at the query, each once, with its path."""
-        self.blocks = (
+        blocks = (
             Block("system", layers.prompts("system")),
             Block("input", layers.prompts("before_input", "input", "after_input")),
             Block("after_intermediate", layers.prompts("after_intermediate")),
         )
-        self.fixed: list[Any] = [None] * len(self.blocks)
+        self.blocks = tuple([(slot, block) for slot, block in enumerate(blocks) if block.steps])
+        """The messages that have prompts, each with its place among the three."""
+        self.fixed: list[Any] = [None] * len(blocks)
         """Per message its section where that is text of the developer only: put there when it was rendered first."""

@@ -457,4 +457,6 @@ def test_the_index_returns_the_weights_of_terms_that_the_texts_have(memory: Memo
     asked = dict.fromkeys(query_vector("zebra garden Garten 서울").indices, 1.0)
     found = index.term_weights([*stored, str(UUID(int=1))], asked.keys())
     assert found == {each: held_terms(stored[each], asked) for each in stored}
+    for order in (sorted(stored), sorted(stored, reverse=True)):  # Edge returns points in the order they are asked for
+        assert index.term_weights(order, asked.keys()) == found
     assert sum(map(bool, found.values())) == 4

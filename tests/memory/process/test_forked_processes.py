@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from agentkit_memory import IndexUnavailable, Memory, StoreClosed, StoreUnavailable
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.vector_index import Point, VectorIndex
+from agentkit_memory.process.forks import keep
 from agentkit_memory.terms.bm25_vectors import document_vector
 from agentkit_prompts.context.messages import Message
 
@@ -114,6 +116,15 @@ def test_a_memory_is_refused_to_a_child_that_may_close_it_and_the_parent_goes_on
         session.append(Message("user", "eel"))
         assert either.admin.verify().ok
     assert texts(either, "zebra") == {"zebra one", "zebra three"}
+
+
+def test_what_is_kept_for_the_parent_is_never_collected() -> None:
+    held = Child(0, 0, 0)
+    alive = weakref.ref(held)
+    keep(held)
+    del held
+    gc.collect()
+    assert alive() is not None
 
 
 def test_the_parent_opens_its_index_again_while_the_child_lives(home: Path) -> None:

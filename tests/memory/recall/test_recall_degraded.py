@@ -11,7 +11,7 @@ from sqlite3 import connect
 
 import pytest
 
-from agentkit_memory import IndexBroken, IndexUnavailable, Memory, Scope, StoreClosed, StoreUnavailable
+from agentkit_memory import IndexBroken, IndexUnavailable, Memory, RecallFilter, Scope, StoreClosed, StoreUnavailable
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, SparseVector, VectorIndex
 from agentkit_prompts.context.messages import Message
@@ -104,6 +104,20 @@ def test_without_the_index_newer_messages_of_another_scope_hide_nothing(tmp_path
         assert bob.recall("heron")
         assert [found.text for found in ada.recall("heron")] == ["The heron nests behind the weir."]
         assert not memory.recall("heron")
+
+
+def test_without_the_index_a_filter_holds_too(tmp_path: Path) -> None:
+    def away(space: str, dimensions: int) -> VectorIndex:
+        raise IndexUnavailable("the server is away")
+
+    with Memory.open(tmp_path / "store", index=away) as memory:
+        for source in ("zoo", "park"):
+            memory.documents.add(f"The heron of the {source}.", source=source)
+        memory.session("walk").append(Message("user", "A heron flew by."))
+        for sources, texts in ((["zoo"], {"The heron of the zoo."}), (["walk"], {"A heron flew by."}), ([], set())):
+            recall = memory.recall("heron", where=RecallFilter(sources=sources))
+            assert {found.text for found in recall} == texts
+            assert ["without the index" in problem for problem in recall.degraded] == [True]
 
 
 @pytest.mark.parametrize("error", [IndexUnavailable("the server is away"), IndexBroken("the shard is damaged")])

@@ -193,8 +193,9 @@ def test_a_reranker_that_returns_something_else_is_an_error(memory: Memory, retu
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
     with pytest.raises(InvalidArgument, match="one finite number for each of 2 candidates"):
         memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(lambda: returned)))
-    with pytest.raises(InvalidArgument, match="reranker: expected an object"):
-        replace(POLICIES["default"], reranker=3)
+    for part in (3, type("Named", (), {"name": "x"})(), type("Nameless", (), {"rerank": print})()):
+        with pytest.raises(InvalidArgument, match="reranker: expected an object"):
+            replace(POLICIES["default"], reranker=part)
 
 
 def endless() -> Any:

@@ -19,6 +19,7 @@ from agentkit_memory.recall.recall_policy import POLICIES
 from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, term_weights
 from agentkit_memory.recall.scorers import RecencyScorer
 from agentkit_prompts.context.messages import Message
+from agentkit_prompts.tokens.counter import ESTIMATE
 
 DEFAULT = POLICIES["default"]
 
@@ -118,6 +119,15 @@ def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: 
     recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=8))
     assert {found.text for found in recall} == {"heron weir", "heron pond"}
     assert any("tokens" in row.why for row in recall.candidates if not row.used)
+
+
+def test_a_budget_of_tokens_is_of_all_that_is_used_together(memory: Memory, docs: Path) -> None:
+    write(docs, "heron weir", "heron pond")
+    memory.ingest(docs)
+    (size,) = {ESTIMATE.count(text) for text in ("heron weir", "heron pond")}
+    recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=size + 1))
+    assert [found.text for found in recall] == ["heron weir"]
+    assert [row.why for row in recall.candidates if not row.used] == [f"has {size} tokens, 1 were left"]
 
 
 def test_diversity_prefers_what_says_something_else(memory: Memory, docs: Path) -> None:

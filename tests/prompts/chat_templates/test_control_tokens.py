@@ -423,3 +423,11 @@ def test_of_tokens_that_start_at_one_place_the_longest_is_found() -> None:
 def test_tokens_of_one_character_cannot_be_broken_and_do_not_count(policy: Literal["escape", "reject"]) -> None:
     template = Small("{{ messages[-1].content }}{{ '<|m|>' }}", ["}", "<|m|>"])
     assert composed("{}").to_text(template, control_tokens=policy) == "{}<|m|>"
+
+
+def test_the_middle_of_a_token_may_go_on_behind_a_text_only_where_something_stands_before_it() -> None:
+    tokens = ControlTokens(["<|im_end|>"])
+    for beginning in ("<", "a <|im"):
+        assert tokens.is_reached_from_right(beginning) and tokens.is_reached_from_right(beginning, is_start=True)
+    assert tokens.is_reached_from_right("im_") and not tokens.is_reached_from_right("im_", is_start=True)
+    assert not tokens.is_reached_from_right("plain text of some length")

@@ -349,3 +349,16 @@ def test_conversations_are_fields_too() -> None:
     history: TypeAdapter[Conversation] = TypeAdapter(Conversation)
     assert history.validate_json(history.dump_json(FULL.conversation)) == FULL.conversation
     assert history.validate_python(FULL.conversation) is FULL.conversation
+
+
+def test_no_field_of_a_context_can_be_changed_whatever_way_it_was_made() -> None:
+    made = PromptContext(user_input="hi", session_key="secret")
+    ways = [made, made.evolve(locale="de"), copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))]
+    for one in ways:
+        assert type(one) is PromptContext
+        for item in dataclasses.fields(one):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(one, item.name, None)
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                delattr(one, item.name)
+    assert ways[0] == ways[2] == ways[3] == ways[4] != ways[1]

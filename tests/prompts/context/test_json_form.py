@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from agentkit.prompts import ContextError, Document, PromptContext, UserInput
-from agentkit_prompts.context.json_form import from_json, to_json
+from agentkit_prompts.context.json_form import from_json, strict_json, to_json
 
 
 @pytest.mark.parametrize("value", [set(), {1, "a", (1, 2), None}, frozenset({frozenset({1})}), {"tags": {"a", "b"}}])
@@ -53,3 +53,10 @@ def test_deep_data_is_refused_beside_other_problems() -> None:
         deep = [deep]
     with pytest.raises(ContextError, match=r"deeper than 100 levels.*\[1\]: a object has none"):
         to_json([deep, object()])
+
+
+@pytest.mark.parametrize("text", ['{"a": NaN}', "[Infinity]", "-Infinity"])
+def test_what_python_writes_and_json_has_not_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        strict_json(text)
+    assert strict_json('{"a": [1.5, null]}') == {"a": [1.5, None]}

@@ -427,8 +427,6 @@ def test_what_is_no_configuration_is_refused() -> None:
         read(reader="question", prompt_template={"template": "x"})
     with pytest.raises(InContextError, match="input_columns is empty"):
         read(reader={}, prompt_template={"template": "x"})
-    with pytest.raises(InContextError, match="mode must be 'gen' or 'ppl', got 'score'"):
-        InContext(DatasetReader("question"), PromptTemplate("x"), mode="score")  # type: ignore[arg-type]
 
 
 def test_columns_that_no_row_has_are_named_before_anything_is_asked() -> None:

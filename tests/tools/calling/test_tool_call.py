@@ -16,12 +16,12 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import File, Image, Text
@@ -1194,3 +1194,12 @@ def test_an_unknown_tool_is_answered_with_near_names() -> None:
     assert "fetch" in str(unknown_tool(ToolCall("c", "zzzz"), ["search", "fetch"]).content)
     assert "no tools" in str(unknown_tool(ToolCall("c", "zzzz"), []).content)
     assert len(unknown_tool(ToolCall("c", "\ud800" * 10_000), [str(n) for n in range(10_000)]).content) < 1_000
+
+
+async def test_what_is_wrong_with_an_argument_can_be_sent_whatever_a_validator_made_of_it() -> None:
+    async def count(value: Annotated[int, BeforeValidator(lambda value: "\ud800")]) -> int:
+        return value
+
+    result = await ask(Tool.from_function(count), {"value": 1})
+    assert result.status == "error"
+    assert b"value: expected a valid string" in str(result.content).encode()

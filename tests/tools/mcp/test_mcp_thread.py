@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -32,6 +33,47 @@ def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> 
     assert not [one for one in threading.enumerate() if one.name == "agentkit-mcp-test"]
     with pytest.raises(RuntimeError):
         thread.submit(last())
+
+
+def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_left() -> None:
+    seen: list[str] = []
+
+    over = asyncio.Event()
+
+    async def reporting() -> None:
+        await over.wait()
+        seen.append("reported")
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            seen.append("cleaned up")
+
+    async def items() -> AsyncGenerator[int]:
+        try:
+            yield 1
+        finally:
+            seen.append("closed")
+
+    async def begin() -> AsyncGenerator[int]:
+        generator = items()
+        await anext(generator)
+        return generator
+
+    async def last() -> None:
+        over.set()
+
+    thread = LoopThread("agentkit-mcp-clean")
+    left = thread.submit(begin()).result(10)
+    thread.submit(slow_to_end())
+    thread.submit(reporting())
+    thread.stop(last())
+
+    assert seen == ["reported", "cleaned up", "closed"]
+    del left
 
 
 def test_it_can_be_stopped_from_inside() -> None:
@@ -74,6 +116,7 @@ def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest
     future.cancel()
     assert ended.wait(10)
     thread.stop(last())
+    del future  # it holds the task, which would only be logged when it is collected
     gc.collect()
     assert caplog.records == []
 

@@ -17,6 +17,9 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import ToolFormWarning
+from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, with_wire_names
+from agentkit_prompts.schemas.provider_rules import GEMINI, OPENAI_STRICT
+from agentkit_prompts.schemas.provider_schema import fitted
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import Tool, ToolContext, ToolDefinitionError, to_anthropic, to_gemini, to_openai, tool
 from tests.tools.schemas.provider_checks import anthropic_faults, gemini_faults, openai_faults
@@ -212,6 +215,44 @@ async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> N
         strict = json.dumps({**dict.fromkeys(names), **sent})
         assert made.strict().validate(strict) == own
     assert made.validate(json.dumps(own)) == own
+
+
+def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
+    fields = {
+        "point": {"properties": {"x": {"type": "number"}}},
+        "tags": {"items": {"type": "string"}},
+        "pair": {"prefixItems": [{"type": "string"}]},
+    }
+    sent, _ = fitted({"type": "object", "properties": fields}, GEMINI)
+    assert {name: field["type"] for name, field in sent["properties"].items()} == {
+        "point": "object",
+        "tags": "array",
+        "pair": "array",
+    }
+
+
+def test_a_list_of_types_becomes_alternatives_where_a_provider_takes_no_lists() -> None:
+    parameters = {"type": "object", "properties": {"id": {"type": ["string", "integer"]}}, "required": ["id"]}
+    assert [one["type"] for one in fitted(parameters, GEMINI)[0]["properties"]["id"]["anyOf"]] == ["string", "integer"]
+    assert fitted(parameters, OPENAI_STRICT)[0]["properties"]["id"] == {"type": ["string", "integer"]}
+
+
+def test_limits_that_a_provider_has_words_for_are_sent() -> None:
+    fields = {"page": {"type": "integer", "minimum": 1, "maximum": 9}, "name": {"type": "string", "maxLength": 3}}
+    sent, _ = fitted({"type": "object", "properties": fields, "required": ["page", "name"]}, OPENAI_STRICT)
+    assert sent["properties"] == {"page": fields["page"], "name": {"type": "string"}}
+
+
+def test_references_follow_properties_that_are_sent_under_other_names() -> None:
+    fields = {
+        "filter[id]": {"type": "string"},
+        "again": {"$ref": "#/properties/filter[id]"},
+        "link": {"$ref": "#/$defs/a"},
+    }
+    sent = with_wire_names({"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}, OF_ANTHROPIC)
+    (wire,) = [name for name in sent["properties"] if name.startswith("filter_id_")]
+    assert sent["properties"]["again"] == {"$ref": f"#/properties/{wire}"}
+    assert sent["properties"]["link"] == {"$ref": "#/$defs/a"}
 
 
 def test_names_of_a_function_are_found_again_too() -> None:

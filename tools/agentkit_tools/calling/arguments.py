@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
 
+from agentkit_tools.calling.deadline import outcome
+from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ArgumentProblem, ToolArgumentError, describe_error, ends_run
 from agentkit_tools.schemas.argument_reader import Arguments
 from agentkit_tools.schemas.subschemas import schema_at, type_of
 
-__all__ = ["read_arguments", "unreadable"]
+__all__ = ["read_arguments", "read_in_time"]
 
 _MAX_CHARS = 5_000_000
 _MAX_FOUND = 10_000
@@ -56,15 +58,33 @@ def read_arguments(
                 if ends_run(other):
                     raise
         if not isinstance(error, ValidationError):
-            raise unreadable(tool, error) from None
+            raise _unreadable(tool, error) from None
         try:
             problems = _problems(error, text, parameters)
         except UnicodeError as other:  # a schema that is not ours may hold what pydantic cannot write out
-            raise unreadable(tool, other) from None
+            raise _unreadable(tool, other) from None
     raise ToolArgumentError(tool, problems)
 
 
-def unreadable(tool: str, error: BaseException) -> ToolArgumentError:
+async def read_in_time(
+    tool: str, read: Callable[[], tuple[Arguments, str]], timeout: float | None
+) -> tuple[Arguments, str]:
+    """Read arguments in a thread: what is wrong with them, and code of the user's own, may take long.
+
+    Raises:
+        ToolArgumentError: They cannot be used.
+        DeadlineError: It took longer than a call may.
+    """
+    found, late = await outcome(run_in_thread(read), timeout)
+    error = late if found is None else found[1]
+    if isinstance(error, KeyboardInterrupt | SystemExit):  # it ended the thread
+        raise _unreadable(tool, error)
+    if error is not None:
+        raise error
+    return cast(tuple[tuple[Arguments, str], None], found)[0]
+
+
+def _unreadable(tool: str, error: BaseException) -> ToolArgumentError:
     """Return what to raise where a validator failed with something that is no problem of the arguments."""
     return ToolArgumentError(tool, [ArgumentProblem("", f"cannot be read ({describe_error(error)})")])
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from inspect import isawaitable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
@@ -15,8 +15,10 @@ from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolArgumentError, describe_error
-from agentkit_tools.schemas.argument_reader import Arguments
 from agentkit_tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.argument_reader import Arguments
 
 __all__ = ["Semaphores", "enforced", "needs_approval"]
 

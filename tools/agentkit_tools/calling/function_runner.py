@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from types import CoroutineType
-from typing import Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.calling.deadline import as_coroutine, finish
@@ -16,13 +16,15 @@ from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
 from agentkit_tools.calling.tool_threads import run_in_thread
 from agentkit_tools.errors import ends_run
-from agentkit_tools.schemas.argument_reader import Arguments, ModelArguments
 from agentkit_tools.schemas.callables import Mode
 from agentkit_tools.tool_context import ToolContext
 
-__all__ = ["FunctionRunner"]
+if TYPE_CHECKING:
+    from agentkit_tools.schemas.argument_reader import Arguments, ModelArguments
 
-Bind: TypeAlias = Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]]
+    Bind: TypeAlias = Callable[[Arguments, ToolContext[Any]], tuple[tuple[Any, ...], Arguments]]
+
+__all__ = ["FunctionRunner"]
 
 
 @dataclass(slots=True)
@@ -104,4 +106,4 @@ class FunctionRunner:
 
 
 async def _made(arguments: Arguments) -> Any:
-    return cast(ModelArguments, arguments).made
+    return cast("ModelArguments", arguments).made

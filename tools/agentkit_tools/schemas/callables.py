@@ -9,7 +9,6 @@ from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, Literal
 
 from pydantic import BaseModel
-from pydantic.dataclasses import is_pydantic_dataclass
 
 from agentkit_prompts.errors import check_types
 from agentkit_tools.errors import ToolDefinitionError
@@ -87,7 +86,11 @@ def _own_docstring(thing: Any) -> str | None:
 
 def is_model(function: Any) -> bool:
     """Return whether this is a model or a dataclass of pydantic's."""
-    return isinstance(function, type) and (issubclass(function, BaseModel) or is_pydantic_dataclass(function))
+    if not isinstance(function, type):
+        return False
+    from pydantic.dataclasses import is_pydantic_dataclass
+
+    return issubclass(function, BaseModel) or is_pydantic_dataclass(function)
 
 
 def mode_of(inner: Any) -> Mode:

@@ -33,7 +33,7 @@ def openai_payload(
     with the message when that is `provider`, or when it came in this form from an unknown endpoint.
     """
     messages = _with_media(composition.conversation, provider, required)
-    system, user = composition.system, composition.user
+    system, user, _ = composition.sections
     if system.text or composition.sends_system:
         first = _rendered(system, "system") if system.media else system.derive(_rendered, "system")
         messages.insert(0, first)  # a long history is copied once, not twice

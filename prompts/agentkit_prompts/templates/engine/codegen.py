@@ -23,6 +23,8 @@ from agentkit_prompts.templates.engine.values import Undefined
 __all__ = ["Code", "generate"]
 
 _READING = (nodes.Output, nodes.TemplateData, nodes.Name, nodes.Getattr, nodes.Const, nodes.If, nodes.Not)
+_MAX_APPENDS = 4
+"""Of more texts, a tuple takes less time."""
 _SPECIAL = ("caller", "kwargs", "varargs")
 
 
@@ -93,8 +95,8 @@ class _Generator(Expressions):
         self.write("def root(get, trace):")
         self.level += 1
         self.write("meter = trace.meter")
-        self.write("extend = trace.texts.extend")
-        self.write("mark = trace.marks.append")
+        self.write("texts = trace.texts")
+        self.write("marks = trace.marks")
         start = len(self.code)
         self.enter(frame)
         self.block(tree.body, frame)
@@ -105,6 +107,7 @@ class _Generator(Expressions):
         self.code[start:start] = head
         self.lines[start:start] = [1] * len(head)
         self.constants["literals"] = frozenset(self.literals)
+        self.constants["groups"] = len(self.groups)
 
     def enter(self, frame: Frame) -> None:
         """Write the loads of a frame: what its names are when it starts."""
@@ -178,8 +181,12 @@ class _Generator(Expressions):
         if temps:
             self.write(f"if {' and '.join(f'type({temp}) is str' for temp in temps)}:")
             self.level += 1
-        self.write(f"extend(({', '.join(texts)},))")
-        self.write(f"mark({f'({number}, {index})' if index else number})")
+        if len(texts) > _MAX_APPENDS:
+            self.write(f"texts.extend(({', '.join(texts)}))")
+        else:
+            self.write("; ".join([f"texts.append({text})" for text in texts]))
+        mark = f"({number}, {index})" if len(indices) > 1 else f"{index} * groups + {number}" if index else f"{~number}"
+        self.write(f"marks.append({mark})")
         if temps:
             self.level -= 1
             self.write(f"else: emit(trace, {number}, {index or None}, ({', '.join(temps)},))")

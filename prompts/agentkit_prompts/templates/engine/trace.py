@@ -16,6 +16,7 @@ Group: TypeAlias = tuple[str | int, ...]
 
 _Index: TypeAlias = tuple[int, ...] | int | None
 _PRESUMED_SMALL = 64
+_NUMBERS = (int, bool, float)
 _KEPT = (str, RenderedText, Trusted, Composed)
 
 
@@ -47,7 +48,7 @@ class Trace:
         trace.text = text
         if text:
             trace.texts.append(text)
-            trace.marks.append(0)
+            trace.marks.append(~0)
         return trace
 
     def finish(self) -> None:
@@ -76,7 +77,12 @@ class Trace:
                 made.extend(mark)
                 at += len(mark)
                 continue
-            number, index = (mark, None) if type(mark) is int else mark
+            if type(mark) is not int:
+                number, index = mark
+            elif mark < 0:
+                number, index = ~mark, None
+            else:
+                index, number = divmod(mark, len(self.groups))
             for entry in self.groups[number]:
                 made.append(entry if isinstance(entry, str) else (entry, index, texts[at]))
                 at += 1
@@ -127,6 +133,10 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
                 plain = False
                 if kind is RenderedText:
                     trace.parts.append(value)
+        elif kind in _NUMBERS:
+            made = text(meter, value)
+            texts.append(made)
+            marks.append((entry, index, made))
         elif isinstance(value, Media) or hasattr(kind, "__prompt__") or is_parts(value):
             plain = False
             for part in parts_of(meter, value):
@@ -144,6 +154,6 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
             marks.append((entry, index, made))
     trace.texts.extend(texts)
     if plain:
-        trace.marks.append(number if index is None else (number, index))
+        trace.marks.append(~number if index is None else (number, index))
     else:
         trace.marks.append(marks)

@@ -1,4 +1,4 @@
-"""What an agent can do that was added to `Runs`."""
+"""What an agent can do that was added to `Runs`: begin runs that outlive the process."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ANNOTATIONS", "kind_of_json", "merged"]
+__all__ = ["ANNOTATIONS", "intersection", "kind_of_json"]
 
 ANNOTATIONS = frozenset(
     ("$comment", "$id", "$schema", "default", "deprecated", "description", "discriminator", "example", "examples")
@@ -29,7 +29,7 @@ def kind_of_json(value: Any) -> str:
     return "string" if isinstance(value, str) else "object" if isinstance(value, Mapping) else "array"
 
 
-def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
+def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a schema that holds where both do; None where nothing can fulfil both, or it cannot be written as one.
 
     Of two texts, and of two rules that cannot be joined, such as patterns, the first is kept.

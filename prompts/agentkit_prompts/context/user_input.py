@@ -1,0 +1,94 @@
+"""`UserInput`: what the user sent, and the structured data that came with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, final
+
+from pydantic import ConfigDict
+
+from agentkit_prompts.context.items import short_form
+from agentkit_prompts.context.json_form import Data
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.read_fields import NO_DATA, Problems, read_data, read_parts, unknown
+from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.errors import ContextError
+
+__all__ = ["UserInput"]
+
+if TYPE_CHECKING:
+
+    class _AdditionalInfo(TypedDict, total=False):
+        additional_info: Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True, weakref_slot=True, init=False, repr=False)
+class UserInput:
+    """What the user sent: text or content parts, and structured extras that prompts may require.
+
+    `additional_info` is another name of `additional_kwargs`.
+
+    Raises:
+        ContextError: Something has the wrong type, or there is no such field; names all problems.
+    """
+
+    __repr__ = short_repr
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    _full = short_form("input", str, list, tuple, additional_info="additional_kwargs")
+
+    input: str | tuple[Part, ...] = ""
+    """Text, or parts in the order the user gave them."""
+    additional_kwargs: Data = field(default_factory=lambda: NO_DATA, hash=False)
+    """Structured data that came with the input, such as a project root; read-only. See `additional_kwargs_schema`."""
+
+    def __init__(
+        self,
+        input: str | Part | Iterable[str | Part] = "",
+        additional_kwargs: Mapping[str, Any] = NO_DATA,
+        **others: Unpack[_AdditionalInfo],
+    ) -> None:
+        problems: Problems = []
+        made = input if type(input) is str else read_parts(input, "input", problems)
+        kwargs = additional_kwargs
+        if kwargs is not NO_DATA:
+            kwargs = read_data(kwargs, "additional_kwargs", problems)
+        if others:
+            kwargs = _by_other_name(kwargs, others, problems)
+        if problems:
+            raise ContextError("UserInput", problems)
+        object.__setattr__(self, "input", made)
+        object.__setattr__(self, "additional_kwargs", kwargs)
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The input as parts."""
+        return (Text(self.input),) if isinstance(self.input, str) else self.input
+
+    @property
+    def text(self) -> str:
+        """The input as plain text, media as their alt text."""
+        return self.message.text
+
+    @property
+    def message(self) -> Message:
+        """The input as a user message, the form in which a conversation keeps it."""
+        return Message("user", self.input)
+
+    def __prompt__(self) -> str | tuple[Part, ...]:
+        return self.input
+
+
+def _by_other_name(kwargs: Mapping[str, Any], others: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
+    """Return the additional kwargs, which may be given as `additional_info`."""
+    for name, value in others.items():
+        if name != "additional_info":
+            problems.append(("", unknown(name, ("input", "additional_kwargs"))))
+        elif kwargs is not NO_DATA:
+            problems.append((name, "another name of additional_kwargs, which are given too: pass one of them"))
+        else:
+            return read_data(value, name, problems)
+    return kwargs

@@ -1,0 +1,298 @@
+"""Agents that run as tools of a durable run are child workflows of it, and go on, wait and end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from agentkit import Agent, Message, Paused, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
+from agentkit.cli.app import app
+from agentkit.durable import RunCancelled, RunIdTaken, RunInfo, RunNotFound
+from agentkit.durable.journal_rows import JournalRows, journal_rows
+from agentkit.errors import JournalError
+from agentkit.models import ModelUnavailable
+from agentkit.server.served_runs.durable_records import DurableRecords
+from agentkit_prompts import Composition
+
+Working = Callable[..., Runs]
+WAIT = 30.0
+TABLES = ("workflow_status", "workflow_input", "workflow_output", "operation_outputs")
+
+
+def calling(*calls: tuple[str, str]) -> Reply:
+    asked = [ToolCall(id, name, "{}" if name == "pay" else '{"input": "Go."}') for id, name in calls]
+    return Reply(Message("assistant", tool_calls=tuple(asked)), Usage(10, 2))
+
+
+class Firm:
+    """A boss that asks two clerks at once, each of whom asks a payer, who pays; and who paid."""
+
+    def __init__(self, *, approval: Any = "never", payer: Any = None, clerk: str = "clerk") -> None:
+        self.paid: list[str] = []
+
+        @tool(approval=approval)
+        def pay() -> str:
+            """Pay."""
+            self.paid.append("paid")
+            return "paid"
+
+        def reply(*calls: tuple[str, str]) -> Any:
+            def answer(sent: Composition) -> Reply:
+                return Reply(Message("assistant", "Done."), Usage(10, 2)) if len(sent.intermediate) else calling(*calls)
+
+            return ScriptedModel.repeat(answer)
+
+        self.payer = Agent(payer or reply(("p", "pay")), tools=[pay], name="payer")
+        pays = self.payer.as_tool(name="payer", description="Pays.")
+        asked = Agent(reply(("c", "payer")), tools=[pays], name=clerk)
+        clerks = [asked.as_tool(name=name, description="A clerk.") for name in ("ann", "bob")]
+        self.boss = Agent(reply(("a ", "ann"), ("b\0", "bob")), tools=clerks, name="boss")
+
+
+def rows(url: str, query: str) -> list[Any]:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        return database.execute(query).fetchall()
+
+
+def known(found: list[RunInfo]) -> list[tuple[str, str | None, str]]:
+    """Return agents, what they are inside of, by its agent, and their states."""
+    agents = {info.run_id: info.agent for info in found}
+    return sorted((info.agent, agents.get(info.inside or "", info.inside), info.state) for info in found)
+
+
+async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
+    working: Working, url: str, tmp_path: Path
+) -> None:
+    firm = Firm()
+    runs = working(firm.boss)
+    handle = await firm.boss.start("Pay.", run_id="r", tenant="acme", user="ada")
+    ended = await handle.result(timeout=WAIT)
+    assert (ended.output, firm.paid, ended.usage) == ("Done.", ["paid", "paid"], Usage(100, 20))
+    found = await handle.inside()
+    clerk = ("clerk", "r", "finished")
+    assert known(found) == [clerk, clerk, ("payer", "clerk", "finished"), ("payer", "clerk", "finished")]
+    assert {(info.tenant, info.user, info.error) for info in found} == {("acme", "ada", None)}
+    assert [info.run_id for info in await runs.list_runs()] == ["r"]
+    with closing(DurableRecords(Runs(url), tmp_path / "other.db")) as records:  # those of a server are runs
+        assert [records.is_durable("acme", own) for own in ("r", found[0].run_id)] == [True, False]
+    clerks = [info for info in found if info.agent == "clerk"]
+    assert {info.run_id for info in clerks} == {one.run_id for one in ended.journal.inner.values()}
+    assert sorted(ended.journal.inner) == ["a ", "b\0"]
+    for info in clerks:
+        clerk_handle = runs.handle(info.run_id)
+        journal = await clerk_handle.journal()
+        assert journal.dumps() in {one.dumps() for one in ended.journal.inner.values()}
+        assert [message.role for message in journal.messages] == ["user", "assistant", "tool", "assistant"]
+        assert await clerk_handle.info() == info
+        assert [one.agent for one in await clerk_handle.inside()] == ["payer"]
+        assert len([event async for event in clerk_handle.events(follow=True)]) == 3
+        assert (await clerk_handle.trace())["name"] == "invoke_agent clerk"
+    own = rows(url, "SELECT output FROM operation_outputs WHERE workflow_uuid = 'r'")
+    assert not [text for (text,) in own if '"call\\"' in text]
+    columns = "DISTINCT status, executor_id, queue_name, owner_xid"  # nobody else ever does them
+    inner = rows(url, f"SELECT {columns} FROM workflow_status WHERE name = 'agentkit.agent'")
+    assert inner == [("SUCCESS", None, None, None)]
+
+
+async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: Working) -> None:
+    firm = Firm(approval="always")
+    runs = working(firm.boss)
+    handle = await firm.boss.start("Pay.", run_id="r")
+    with pytest.raises(Paused) as paused:
+        await handle.result(timeout=WAIT)
+    assert sorted(call.id for call in paused.value.calls) == ["a /c/p", "b\0/c/p"]
+    before = await handle.inside()
+    assert {info.state for info in before} == {"paused"} and len(before) == 4
+    inner = runs.handle(before[0].run_id)
+    for refused in (inner.approve(), inner.cancel(), inner.resume(), inner.result(), inner.decided()):
+        with pytest.raises(RunNotFound, match="is an agent inside of run 'r', and part of it: name that run"):
+            await refused
+    with pytest.raises(RunNotFound, match="is an agent inside of run 'r'"):
+        await runs.delete([inner.run_id])
+    with pytest.raises(RunIdTaken):
+        await firm.boss.start("Pay.", run_id=inner.run_id)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await handle.result(timeout=WAIT)
+    assert {info.state for info in await handle.inside()} == {"cancelled"}
+    await handle.resume()
+    with pytest.raises(Paused):
+        await handle.result(timeout=WAIT)
+    await handle.approve("b\0/c/p", by="ada")
+    await handle.deny("a /c/p")
+    ended = await handle.result(timeout=WAIT)
+    assert firm.paid == ["paid"]
+    assert [info.run_id for info in await handle.inside()] == [info.run_id for info in before]
+    assert {info.state for info in await handle.inside()} == {"finished"}
+    assert {len(one.messages) for one in ended.journal.inner.values()} == {4}
+
+
+async def test_an_agent_inside_that_fails_says_why_and_the_run_goes_on(working: Working) -> None:
+    firm = Firm(payer=ScriptedModel([ModelUnavailable("gone", model="m"), ModelUnavailable("gone", model="m")]))
+    working(firm.boss)
+    handle = await firm.boss.start("Pay.", run_id="r")
+    assert (await handle.result(timeout=WAIT)).output == "Done."
+    found = await handle.inside()
+    assert known(found) == [("clerk", "r", "finished")] * 2 + [("payer", "clerk", "failed")] * 2
+    assert all("gone" in (info.error or "") for info in found if info.agent == "payer")
+
+
+async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: str) -> None:
+    firm = Firm()
+    runs = working(firm.boss)
+    for run_id in ("r", "other"):
+        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=WAIT)
+    kept = {"other", *[info.run_id for info in await runs.handle("other").inside()]}
+    assert await runs.delete(["r"]) == 1
+    for table in TABLES:
+        stored = {own for (own,) in rows(url, f"SELECT workflow_uuid FROM {table}")}
+        assert stored == ({"other"} if table == "workflow_output" else kept)
+    assert len(await runs.handle("other").inside()) == 4
+    with pytest.raises(RunNotFound):
+        await runs.handle("r").inside()
+    assert (await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)).usage == Usage(100, 20)
+
+
+async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url: str) -> None:
+    firm = Firm(approval="always")
+    runs.add(firm.boss)
+    with runs.worker(poll=0.02, grace=0), pytest.raises(Paused):
+        await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)
+    stored = journal_rows(runs.store.workflows, ["r"])["r"]
+    assert sorted(len(row.calls) for row in stored) == [0, 1, 1, 2, 2]
+    system = runs.store.client._sys_db
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE workflow_status SET status = 'PENDING', owner_xid = 'new' WHERE workflow_uuid = 'r'")
+
+    def attempt(owner: str) -> JournalRows:
+        return JournalRows(system, "r", owner, runs.store.request("r"), stored)
+
+    from dbos import error
+
+    head = json.dumps({"journal": 1, "run_id": "fresh", "agent": "x"}, separators=(",", ":")) + "\n"
+    lines = [("{}\n", row.calls) for row in stored] + [(head, ("a ", "c", "n"))]
+    counted = rows(url, "SELECT count(*) FROM operation_outputs"), rows(url, "SELECT count(*) FROM workflow_status")
+    for line in lines:
+        with pytest.raises(error.DBOSWorkflowConflictIDError):
+            attempt("old").store([line])
+    assert counted == (
+        rows(url, "SELECT count(*) FROM operation_outputs"),
+        rows(url, "SELECT count(*) FROM workflow_status"),
+    )
+    owner = attempt("new")
+    owner.store(lines)
+    owner.store([("{}\n", row.calls) for row in stored])
+    after = journal_rows(runs.store.workflows, ["r"])["r"]
+    assert [len(row.lines) for row in after if row.workflow_id != "fresh"] == [len(row.lines) + 2 for row in stored]
+    assert [row.calls for row in after if row.workflow_id == "fresh"] == [("a ", "c", "n")]
+
+
+async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(working: Working, url: str) -> None:
+    tried: list[str] = []
+
+    def once(sent: Composition) -> Any:
+        if not len(sent.intermediate):
+            return calling((f"h{len(tried)}", "helper"))
+        tried.append("once")
+        if len(tried) == 1:
+            raise ModelUnavailable("gone", model="m")
+        return Message("assistant", "Helped.")
+
+    helper = Agent(ScriptedModel.repeat("ok"), name="helper")
+    clerk = Agent(ScriptedModel.repeat(once), tools=[helper.as_tool(name="helper", description="Helps.")], name="clerk")
+    asking = ScriptedModel.repeat(
+        lambda sent: calling(("c", "clerk")) if not len(sent.intermediate) else Message("assistant", "Done.")
+    )
+    boss = Agent(asking, tools=[clerk.as_tool(name="clerk", description="A clerk.", retries=1)], name="boss")
+    runs = working(boss)
+    handle = await boss.start("Go.", run_id="r")
+    assert (await handle.result(timeout=WAIT)).output == "Done."
+    assert tried == ["once", "once"]
+    journal = (await handle.journal()).inner["c"]
+    assert list(journal.inner) == ["h1"]
+    assert known(await handle.inside()) == [("clerk", "r", "finished"), ("helper", "clerk", "finished")]
+    (clerks,) = [info for info in await handle.inside() if info.agent == "clerk"]
+    assert (await runs.handle(clerks.run_id).journal()).dumps() == journal.dumps()
+
+
+async def test_a_run_that_a_release_before_began_goes_on_as_it_was_stored(working: Working, url: str) -> None:
+    firm = Firm(approval="always")
+    runs = working(firm.boss)
+    request, _ = runs.requested(runs.agents.all[0], "Pay.", {"run_id": "r"})
+    runs.store.enqueue([("r", replace(request, format=1))])
+    handle = runs.handle("r")
+    with pytest.raises(Paused):
+        await handle.result(timeout=WAIT)
+    await handle.approve()
+    ended = await handle.result(timeout=WAIT)
+    assert firm.paid == ["paid", "paid"] and await handle.inside() == []
+    assert [list(one.inner) for one in ended.journal.inner.values()] == [["c"], ["c"]]
+    assert rows(url, "SELECT DISTINCT name FROM workflow_status") == [("agentkit.run",)]
+
+
+def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: str) -> None:
+    firm = Firm(approval="always")
+    working(firm.boss)
+
+    def command(*words: str) -> Any:
+        return CliRunner().invoke(app, ["runs", *words, "--url", url])
+
+    async def begin() -> None:
+        with pytest.raises(Paused):
+            await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)
+
+    asyncio.run(begin())
+    found = [json.loads(line) for line in command("list", "--inside", "r", "--json").stdout.splitlines()]
+    assert sorted(info["agent"] for info in found) == ["clerk", "clerk", "payer", "payer"]
+    assert found[0]["agent"] == "clerk" and found[0]["inside"] == "r"
+    shown = command("show", found[0]["run_id"])
+    assert f"{found[0]['run_id']}: paused, agent clerk, inside of r, began" in shown.stdout
+    assert "model calls payer" in shown.stdout
+    refused = command("cancel", found[0]["run_id"])
+    assert refused.exit_code == 1 and "is an agent inside of run 'r'" in refused.stderr
+    assert command("list", "--inside", "nothing").exit_code == 1
+    assert command("list", "--inside", "r", "--state", "paused").exit_code == 2
+
+
+async def test_a_damaged_child_is_reported_and_hurts_no_other_run(working: Working, url: str) -> None:
+    firm = Firm()
+    runs = working(firm.boss)
+    for run_id in ("bad", "good"):
+        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=WAIT)
+    bad = (await runs.handle("bad").inside())[0].run_id
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+        database.execute("UPDATE operation_outputs SET output = 'x' WHERE workflow_uuid = ?", (bad,))
+    assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
+    with pytest.raises(JournalError, match="what is stored of its journal is damaged"):
+        await runs.handle("bad").journal()
+
+
+@pytest.mark.long
+async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called_on_postgresql_too(
+    postgres_url: str,
+) -> None:
+    firm, runs = Firm(approval="always", clerk="clerk \0\ud800"), Runs(postgres_url)
+    runs.add(firm.boss)
+    handle = runs.handle(f"inside-{os.getpid()}")
+    with closing(runs), runs.worker(poll=0.02, grace=0):
+        await firm.boss.start("Pay.", run_id=handle.run_id)
+        with pytest.raises(Paused):
+            await handle.result(timeout=WAIT)
+        await handle.approve()
+        ended = await handle.result(timeout=WAIT)
+        assert (ended.output, firm.paid, sorted(ended.journal.inner)) == ("Done.", ["paid", "paid"], ["a ", "b\0"])
+        found = await handle.inside()
+        assert sorted(info.agent for info in found) == ["clerk \ufffd?"] * 2 + ["payer"] * 2
+        assert {info.state for info in found} == {"finished"}
+        assert await runs.delete([handle.run_id]) == 1
+        assert runs.store.workflows.listed(ids=[info.run_id for info in found]) == []

@@ -1,0 +1,145 @@
+"""What waits to become items, or for the index, costs a recall no more than a bound, whoever's it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, insert
+
+from agentkit_memory import Memory
+from agentkit_memory.conversations.message_rows import dump
+from agentkit_memory.recall.candidate_search import MAX_ROWS
+from agentkit_memory.store.read_view import MAX_BEHIND
+from agentkit_memory.store.tables import branches, conversations, items, messages, vector_state
+from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
+
+STEP = 100
+"""Instructions of SQLite's machine that are counted as one step."""
+
+
+@pytest.fixture
+def steps() -> Iterator[list[int]]:
+    """How many steps SQLite took, on connections that are opened from now on."""
+    taken = [0]
+
+    def count() -> int:
+        taken[0] += 1
+        return 0
+
+    def listen(connection: Any, _: object) -> None:
+        connection.set_progress_handler(count, STEP)
+
+    event.listen(Engine, "connect", listen)
+    yield taken
+    event.remove(Engine, "connect", listen)
+
+
+def cost(steps: list[int], act: Callable[[], object]) -> int:
+    """Return the steps of a call; of three, as other threads may take some meanwhile."""
+    found = []
+    for _ in range(3):
+        before = steps[0]
+        act()
+        found.append(steps[0] - before)
+    return min(found)
+
+
+@pytest.fixture
+def memory(home: Path, steps: list[int]) -> Iterator[Memory]:
+    with Memory.open(home, keep_recalls=0) as opened:
+        opened.session("s").append(Message("user", "The heron eats eels."))
+        opened.worker().drain()
+        opened.recall("heron")
+        opened._store.upkeep.clear()  # what waits goes on waiting
+        yield opened
+
+
+def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0) -> None:
+    """Store conversations of the scope of a memory whose messages are no items yet."""
+    scope = memory._own_scope()
+    with memory._store.database.write() as connection:
+        for number in range(first, first + count):
+            row = {"scope_id": scope, "name": f"c{number}", "created_at": 1.0}
+            (conversation,) = connection.execute(insert(conversations).values(row)).inserted_primary_key or ()
+            row = {"conversation_id": conversation, "name": "main", "head_seq": each}
+            (branch,) = connection.execute(insert(branches).values(row)).inserted_primary_key or ()
+            rows = [
+                {
+                    "branch_id": branch,
+                    "seq": seq,
+                    "format": MESSAGE_FORMAT,
+                    "body": dump("c", Message("user", f"A stork stands there, {number} {seq}.")),
+                    "created_at": 1e6 + 1000 * number + seq,
+                }
+                for seq in range(1, each + 1)
+            ]
+            connection.execute(insert(messages), rows)
+
+
+def pending_facts(memory: Memory, count: int, first: int = 0) -> None:
+    """Queue facts for the index, behind the back of the memory."""
+    scope, space = memory._own_scope(), memory._store.indexes.active().name
+    rows = [
+        {
+            "id": f"{number:08x}-0000-4000-8000-000000000000",
+            "scope_id": scope,
+            "kind": "fact",
+            "position": number,
+            "title": "",
+            "text": f"A stork is bird {number}.",
+            "content_hash": "",
+            "start": 0,
+            "end": 9,
+            "line": 0,
+            "created_at": float(number),
+        }
+        for number in range(first, first + count)
+    ]
+    queued = [{"item_id": row["id"], "space": space, "want": 1, "have": 0, "scope_id": scope} for row in rows]
+    with memory._store.database.write() as connection:
+        connection.execute(insert(items), rows)
+        connection.execute(insert(vector_state), queued)
+
+
+def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(
+    memory: Memory, steps: list[int]
+) -> None:
+    other = memory.within("other")
+    new_conversations(other, MAX_BEHIND)
+    some = cost(steps, lambda: memory.recall("heron"))
+    new_conversations(other, 4 * MAX_BEHIND, first=MAX_BEHIND)
+    assert cost(steps, lambda: memory.recall("heron")) <= some + 10
+    recall = memory.recall("heron")
+    assert len(recall) == 1 and "conversations of all tenants have new messages" in recall.degraded[0]
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, MAX_ROWS), (400, 10)])
+def test_new_messages_cost_a_recall_no_more_than_a_bound(
+    memory: Memory, steps: list[int], count: int, each: int
+) -> None:
+    new_conversations(memory, count, each)
+    some = cost(steps, lambda: memory.recall("stork"))
+    new_conversations(memory, count, 5 * each, first=count)
+    assert cost(steps, lambda: memory.recall("stork")) <= 1.5 * some + 10
+    recall = memory.recall("stork 999 1", limit=3)
+    assert len(recall) == 3 and any("searched" in each for each in recall.degraded)
+
+
+def test_of_each_conversation_the_newest_messages_are_searched(memory: Memory) -> None:
+    new_conversations(memory, 1, 3 * MAX_ROWS)
+    memory.session("c0").append(Message("user", "The osprey fishes."))
+    memory.session("small").append(Message("user", "The kite soars."))
+    assert [each.text for each in memory.recall("osprey")] == ["The osprey fishes."]
+    assert [each.text for each in memory.recall("kite")] == ["The kite soars."]
+
+
+def test_items_that_wait_for_the_index_cost_a_recall_no_more_than_a_bound(memory: Memory, steps: list[int]) -> None:
+    pending_facts(memory, 2 * MAX_ROWS)
+    some = cost(steps, lambda: memory.recall("stork"))
+    pending_facts(memory, 6 * MAX_ROWS, first=2 * MAX_ROWS)
+    assert cost(steps, lambda: memory.recall("stork")) <= 1.2 * some + 10
+    recall = memory.recall("stork")
+    assert recall.knowledge and any("items are not indexed yet" in each for each in recall.degraded)
