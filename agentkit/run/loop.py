@@ -187,17 +187,16 @@ def run_loop(
             message = _with_own_ids(message, seen, step)
             if limits.tool_calls is not None and len(seen) > limits.tool_calls:
                 raise LimitExceeded("tool_calls", limits.tool_calls, "allow more, or offer fewer tools")
-            calls = message.tool_calls
-            asking = _asking(calls, tools)
+            asking = _asking(message.tool_calls, tools)
             decisions: Mapping[str, Decision] = (yield AskApproval(asking, step)) if asking else _NO_DECISIONS
+            calls = {call.id: call for call in message.tool_calls}
             results: dict[str, ToolResult] = {}
             known = len(gone)
             while calls:
-                result, inside = yield CallTools(
-                    calls, step, decisions, usage, (ctx.conversation, messages, (message,))
-                )
+                traffic = ctx.conversation, messages, (message,)
+                result, inside = yield CallTools(tuple(calls.values()), step, decisions, usage, traffic)
                 results[result.call_id] = result
-                calls = tuple([call for call in calls if call.id != result.call_id])
+                del calls[result.call_id]
                 if inside is not None:
                     usage = usage + inside
                 if result.status == "unavailable":  # it failed too often: the model is not offered it any more
@@ -243,8 +242,8 @@ def run_loop(
             fresh = (message, repair)
         messages += fresh
         limits.check(usage)
-        traffic = ctx.intermediate
-        ctx = ctx.evolve(intermediate=traffic.append(*fresh) if len(traffic) else Conversation(fresh))
+        before = ctx.intermediate
+        ctx = ctx.evolve(intermediate=before.append(*fresh) if len(before) else Conversation(fresh))
         if equips_steps:
             tools = cast("Mapping[str, Tool]", (yield Equip(ctx)))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values() if tool.name not in gone]))

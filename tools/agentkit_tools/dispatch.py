@@ -19,6 +19,8 @@ __all__ = ["call_tools"]
 
 T = TypeVar("T")
 _Answer: TypeAlias = Callable[[ToolCall], Coroutine[Any, Any, ToolResult]]
+_UNSEEN: ToolContext[Any] = ToolContext(None)
+"""The context of calls that do not look at it."""
 
 
 async def call_tools(
@@ -65,7 +67,10 @@ async def _answer(
     if on_start is not None and (taken := on_start(call)) is not None:
         await taken
     tool = tools.get(call.name)
-    result = unknown_tool(call, tools) if tool is None else await tool.call(call, context(call))
+    if tool is None:
+        result = unknown_tool(call, tools)
+    else:
+        result = await tool.call(call, context(call) if tool.sees_context else _UNSEEN)
     if on_end is not None and (taken := on_end(result)) is not None:
         await taken
     return result

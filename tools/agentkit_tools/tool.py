@@ -70,6 +70,7 @@ class Tool(Generic[P, R]):
         "function",
         "original_name",
         "policy",
+        "sees_context",
         "spec",
     )
 
@@ -81,6 +82,8 @@ class Tool(Generic[P, R]):
     """What it runs."""
     original_name: str
     """The name its author gave it; `name` is what providers accept of it."""
+    sees_context: bool
+    """Whether the context of a call is looked at: its function takes it, or its policy goes by it."""
     deps_types: tuple[Any, ...]
     """What `ToolContext.deps` must be: the type its function declares with `ToolContext[...]`, or the types, all of
     which hold; empty where any `deps` will do, also none. See `deps_problem`."""
@@ -108,6 +111,7 @@ class Tool(Generic[P, R]):
     def _adopt(self, policy: ToolPolicy) -> None:
         self.policy, self.spec = policy, policy.applied_to(self.spec)
         self._semaphores = None if policy.is_plain else Semaphores()
+        self.sees_context = self._semaphores is not None or self._runner.bind is not None
 
     @classmethod
     def from_function(
@@ -324,8 +328,7 @@ class Tool(Generic[P, R]):
         Raises:
             ToolArgumentError: They cannot be used; the message names every problem.
         """
-        text = arguments or "{}"
-        found = self._read_at_once(text)
+        found = self._read_at_once(text := arguments or "{}")
         return self._read(text)[0] if found is None else found
 
     def _read_at_once(self, text: str) -> Arguments | None:
