@@ -90,7 +90,8 @@ class Pool:
         if self.stored_weights is not None:
             new = [item.id for item in items.values() if item.id not in question.held]
             question.learn(self.stored_weights(new) if new else {})
-        return {number: question.held.get(item.id) or question.held_by(item) for number, item in items.items()}
+        held = question.held
+        return {number: held[item.id] if item.id in held else question.held_by(item) for number, item in items.items()}
 
     @cached_property
     def near(self) -> list[list[tuple[int, int]]]:

@@ -92,12 +92,13 @@ class RecallPolicy:
         active = [each for each in self.retrievers if each.name in served] or [BM25Retriever()]  # which needs no index
         for retriever in active:
             own, lent = self._scores(retriever, 2, question, pool)
-            mean, deviation = spread([one + other for one, other in zip(own, lent, strict=True)])
+            both = [one + other for one, other in zip(own, lent, strict=True)]
+            mean, deviation = spread(both)
             scale = 1.0 / deviation if deviation else 0.0
             columns[retriever.name] = [(value - mean) * scale for value in own]
             if any(lent):
                 columns[f"{retriever.name} neighbours"] = [value * scale for value in lent]
-            sums = [total + (one + other - mean) * scale for total, one, other in zip(sums, own, lent, strict=True)]
+            sums = [total + (value - mean) * scale for total, value in zip(sums, both, strict=True)]
         if len(active) > 1:
             deviation = spread(sums)[1]
             scale = 1.0 / deviation if deviation else 0.0

@@ -120,17 +120,19 @@ class BM25Retriever(PolicyPart):
         for n in apart:
             mine = worth.get(n, _NOTHING)
             own[n] = sum(mine.values())
-            lenders = [(step, other) for step, other in pool.near[n] if other in worth]  # mostly none
-            if not lenders:
-                continue
-            leaning, gained = pool.leaning(n), dict[int, float]()
-            for step, other in lenders:
+            gained: dict[int, float] = {}
+            leaning = 0.0
+            for step, other in pool.near[n]:
+                if other not in worth:  # as most
+                    continue
+                leaning = leaning or pool.leaning(n)
                 share = leaning * (self.answer if step == -1 and pool.ends_asking(other) else shares[step])
                 for term, value in worth[other].items():
                     lent_value = share * value - mine.get(term, 0.0)
                     if lent_value > gained.get(term, 0.0):
                         gained[term] = lent_value
-            lent[n] = sum(gained.values())
+            if gained:
+                lent[n] = sum(gained.values())
         return own, lent
 
 

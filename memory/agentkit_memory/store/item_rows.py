@@ -296,9 +296,8 @@ def _readable(
         one = {name: bound[name] for name in ("scopes", "now")}
         return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
     found = []
-    for row in rows:
-        item = StoredItem._make(row)
-        if item.meta == "{}" and (item.kind != TURN or item.role in _ROLES) and tuple(map(type, row)) in _sound:
+    for item in map(StoredItem._make, rows):
+        if item.meta == "{}" and (item.kind != TURN or item.role in _ROLES) and tuple(map(type, item)) in _sound:
             found.append(item)  # as most are
             continue
         try:

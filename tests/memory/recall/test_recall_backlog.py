@@ -63,9 +63,9 @@ def new_conversations(memory: Memory, count: int, each: int = 1, first: int = 0)
     with memory._store.database.write() as connection:
         for number in range(first, first + count):
             row = {"scope_id": scope, "name": f"c{number}", "created_at": 1.0}
-            (conversation,) = connection.execute(insert(conversations).values(row)).inserted_primary_key or ()
+            conversation = connection.scalar(insert(conversations).values(row).returning(conversations.c.id))
             row = {"conversation_id": conversation, "name": "main", "head_seq": each}
-            (branch,) = connection.execute(insert(branches).values(row)).inserted_primary_key or ()
+            branch = connection.scalar(insert(branches).values(row).returning(branches.c.id))
             rows = [
                 {
                     "branch_id": branch,

