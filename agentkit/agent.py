@@ -252,11 +252,12 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return self._now()._composed(user_input, session, scope)
 
     def _composed(self, user_input: Input, session: Session | None, scope: Scope | str | None) -> Composition:
-        from agentkit.recaller import in_scope
-        from agentkit.run.loop import remembering, visible
-        from agentkit.session import checked_session
+        memory = self.memory
+        if memory is not None or session is not None or scope is not None:
+            from agentkit.recaller import in_scope
+            from agentkit.session import checked_session
 
-        memory = in_scope(self.memory, checked_session(session), scope)
+            memory = in_scope(memory, checked_session(session), scope)
         ctx = self.context(user_input, session)
         self.chain.preflight(ctx.user_input)
         if self.compaction is not None:
@@ -267,6 +268,8 @@ class Agent(Startable[Output], Generic[Deps, Output]):
             tools = run_blocking(self._equipment.at(ctx))
             ctx = ctx.evolve(tools=tuple([tool.spec for tool in tools.values()]))
         if memory is not None and self._ask is not None:
+            from agentkit.run.loop import remembering, visible
+
             is_cut = session is not None and len(ctx.conversation) < len(session.conversation)
             found = self._ask(memory, ctx.user_input.text, session, visible(self.chain, ctx, is_cut=is_cut))
             ctx = remembering(ctx, found)

@@ -13,15 +13,10 @@ from agentkit.agent_files.yaml_lines import IMPORT
 __all__ = [
     "AgentFile",
     "AgentTool",
-    "BudgetPart",
     "CompactionPart",
-    "ImportPath",
-    "LimitsPart",
     "MCPTool",
     "MemoryPart",
     "ModelPart",
-    "RecallPart",
-    "ToolEntry",
     "agent_file_schema",
     "is_import_path",
 ]

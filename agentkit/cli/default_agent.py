@@ -18,14 +18,7 @@ from agentkit_prompts.tree.wrap import WrapPrompt
 from agentkit_tools.ready.arithmetic import calculate
 from agentkit_tools.ready.time_tool import time_tool
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "choose_model",
-    "default_agent",
-    "default_layers",
-    "full_name",
-    "has_place_for_tools",
-]
+__all__ = ["choose_model", "default_agent", "full_name", "has_place_for_tools"]
 
 DEFAULT_MODEL = "gpt-5-mini"
 """The model that is asked when there is an endpoint and nobody named one."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.errors import InContextError, nearest
 
-__all__ = ["Score", "ScoreName", "choice_match", "exact_match", "numeric_match", "score_of"]
+__all__ = ["Score", "choice_match", "exact_match", "numeric_match", "score_of"]
 
 Score: TypeAlias = Callable[[str, Any], float]
 """Takes the answer of the model and the true one; returns how right it is, 1 or True for wholly."""

@@ -17,7 +17,7 @@ from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.spans import Segment
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
-__all__ = ["MAX_MESSAGES", "clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
+__all__ = ["clipped", "composition_view", "message_view", "messages_view", "prompt_views"]
 
 MAX_PIECE = 4_000
 """Characters of one piece of text that a view holds; `message_view` gives all of a message."""

@@ -12,7 +12,7 @@ from agentkit.run.decisions import Decision, Denied
 from agentkit.run.journal import Journal, inner_id
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["journal_view", "usage_view", "waiting_calls"]
+__all__ = ["journal_view", "waiting_calls"]
 
 Json = dict[str, Any]
 

@@ -12,17 +12,7 @@ from agentkit_prompts.context.messages import Message
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = [
-    "NO_USAGE",
-    "Delta",
-    "DeltaKind",
-    "FinishReason",
-    "Model",
-    "OnDelta",
-    "Reply",
-    "Usage",
-    "passed_on",
-]
+__all__ = ["NO_USAGE", "Delta", "DeltaKind", "Model", "OnDelta", "Reply", "Usage", "passed_on"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "refusal", "error"]
 

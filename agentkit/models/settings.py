@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_SETTINGS",
-    "Effort",
     "Fields",
     "ModelSettings",
     "body_of",

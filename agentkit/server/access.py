@@ -24,7 +24,7 @@ from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import check_types
 from agentkit_prompts.regular_files import read_regular_text
 
-__all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "TenantPart", "TokenPart", "add_token", "token_hash"]
+__all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
 
 Permission: TypeAlias = Literal["run", "read", "approve", "metrics"]
 """`run` agents and keep sessions; `read` runs, sessions and journals; `approve` tool calls; read the `metrics`."""

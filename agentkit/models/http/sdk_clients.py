@@ -21,7 +21,7 @@ from agentkit_prompts.errors import check_types
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-__all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk", "host_of"]
+__all__ = ["ANTHROPIC", "OPENAI", "Clients", "Sdk"]
 
 _NO_KEY = "no-key"
 _CONNECT_SECONDS = 5.0

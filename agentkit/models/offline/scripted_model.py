@@ -23,7 +23,7 @@ from agentkit_prompts.errors import check_types
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["CutOff", "Delayed", "Scripted", "ScriptedModel", "speak"]
+__all__ = ["CutOff", "Delayed", "ScriptedModel", "speak"]
 
 
 @dataclass(frozen=True, slots=True)

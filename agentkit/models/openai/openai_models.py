@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from agentkit.models.settings import ModelSettings
 
-__all__ = ["OpenAIRules", "openai_rules", "refused_settings"]
+__all__ = ["openai_rules", "refused_settings"]
 
 _LEVELS = ("low", "medium", "high")
 _TO_XHIGH = (*_LEVELS, "xhigh")

@@ -34,7 +34,7 @@ from agentkit.server.ag_ui.ag_ui_interrupts import interrupt_of, outer_call
 from agentkit.server.turns.turn import TurnAnswer
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["PROTOCOL_VERSION", "AGUIEvents"]
+__all__ = ["AGUIEvents"]
 
 PROTOCOL_VERSION = "1.0"
 

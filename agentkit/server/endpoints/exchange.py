@@ -23,17 +23,7 @@ from agentkit.server.turns.turn_errors import server_error
 from agentkit.stopping.ended_requests import STOPPED
 from agentkit_prompts.errors import brief, nearest
 
-__all__ = [
-    "EventStream",
-    "JSONAnswer",
-    "error_answer",
-    "read_body",
-    "read_json",
-    "sse",
-    "stopped",
-    "validated",
-    "while_connected",
-]
+__all__ = ["EventStream", "JSONAnswer", "error_answer", "read_json", "sse", "stopped", "validated", "while_connected"]
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from agentkit.server.session_store import Owner
 from agentkit.threads import in_thread
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["Decisions", "RunEndpoints", "StartRun", "run_form"]
+__all__ = ["Decisions", "RunEndpoints", "StartRun"]
 
 _MAX_LIMIT = 200
 _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})

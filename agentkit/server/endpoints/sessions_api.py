@@ -22,7 +22,7 @@ from agentkit.server.session_store import Owner, SessionStore
 from agentkit.threads import in_thread
 from agentkit_memory.store.records import SessionInfo
 
-__all__ = ["ForkSession", "NewSession", "SessionEndpoints"]
+__all__ = ["SessionEndpoints"]
 
 _MAX_LIMIT = 500
 _LIMIT = Parameter("limit", "Most to return.", {"type": "integer", "minimum": 1, "maximum": _MAX_LIMIT, "default": 50})

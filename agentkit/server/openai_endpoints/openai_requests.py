@@ -13,7 +13,7 @@ from agentkit.server.endpoints.http_endpoint import Kwargs
 from agentkit.server.server_errors import BadRequest
 from agentkit.server.turns.client_tools import ClientTool
 
-__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId", "settings_of"]
+__all__ = ["ChatRequest", "ResponsesRequest", "ToolName", "UserId"]
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]

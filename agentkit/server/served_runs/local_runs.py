@@ -34,15 +34,7 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import Owner
 from agentkit.threads import in_thread
 
-__all__ = [
-    "LocalRuns",
-    "check_decisions",
-    "check_room",
-    "not_waiting",
-    "of_session",
-    "run_decision",
-    "same_run",
-]
+__all__ = ["LocalRuns", "check_decisions", "check_room", "not_waiting", "run_decision", "same_run"]
 
 _log = logging.getLogger("agentkit.server")
 _GAP = 1_000

@@ -24,15 +24,7 @@ from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_prompts.errors import nearest
 
-__all__ = [
-    "delete_conversation",
-    "delete_named",
-    "expire",
-    "hide_conversation",
-    "open_branch",
-    "resume_removals",
-    "set_expiry",
-]
+__all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resume_removals"]
 
 _LOG = logging.getLogger("agentkit.memory")
 _BATCH = 500

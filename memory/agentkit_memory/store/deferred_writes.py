@@ -17,7 +17,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import track
 from agentkit_memory.process.on_demand import OnDemand
 
-__all__ = ["DeferredWrites", "Prepare"]
+__all__ = ["DeferredWrites"]
 
 Prepare: TypeAlias = Callable[[], Callable[[Connection], None]]
 """Does what takes time without the database, and returns what writes the result within a transaction."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-__all__ = ["MAX_DEPTH", "MAX_META", "metadata_or_problem", "read_metadata", "written_metadata"]
+__all__ = ["MAX_DEPTH", "metadata_or_problem", "read_metadata", "written_metadata"]
 
 MAX_META = 8192
 """Characters of the metadata of an item, as JSON."""

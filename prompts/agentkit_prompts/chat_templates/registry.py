@@ -10,7 +10,7 @@ from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.chat_templates.words_of_names import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
-__all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry", "TemplateMaker"]
+__all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]
 
 TemplateMaker: TypeAlias = Callable[..., ChatTemplate]
 """A class or function that makes a template; its keywords override fields."""

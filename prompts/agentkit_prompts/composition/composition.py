@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import Section
+from agentkit_prompts.composition.targets.openai_request import openai_payload
 from agentkit_prompts.composition.targets.plain_text import plain_text
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.messages import Message
@@ -127,8 +128,6 @@ class Composition(Contents):
         `provider` is the endpoint that gets what it wrote itself, such as signatures, back; see `Message`.
         `required` is what an endpoint wants in every reply, also those of other models.
         """
-        from agentkit_prompts.composition.targets.openai_request import openai_payload
-
         return openai_payload(self, provider, required)
 
     def to_anthropic(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.errors import InContextError, InContextWarning, brief, nearest, warn
 from agentkit_prompts.evaluation.multi_turn import InferMode
 
-__all__ = ["ASKED", "BUILT", "Asks", "Inferencer"]
+__all__ = ["ASKED", "Asks", "Inferencer"]
 
 Asks: TypeAlias = Literal["gen", "dialogue", "ppl", "ll"]
 """`gen`: one request per row. `dialogue`: turn by turn. `ppl`: one text per label, scored as a whole. `ll`: likewise,

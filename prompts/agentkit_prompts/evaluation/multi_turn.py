@@ -15,7 +15,7 @@ from agentkit_prompts.evaluation.meta.role_config import refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 
-__all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "check_infer_mode", "in_turns"]
+__all__ = ["REPLY", "InferMode", "MultiTurnPromptTemplate", "in_turns"]
 
 InferMode: TypeAlias = Literal["every", "every_with_gt", "last"]
 """`every`: each turn is asked, after the model's own answers. `every_with_gt`: each turn, after the true answers.

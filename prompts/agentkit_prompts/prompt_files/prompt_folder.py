@@ -18,7 +18,7 @@ from agentkit_prompts.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["PromptFolder", "Reload"]
+__all__ = ["PromptFolder"]
 
 _MAX_BYTES = 1 << 20
 

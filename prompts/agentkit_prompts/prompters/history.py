@@ -13,7 +13,7 @@ from agentkit_prompts.context.wire.read_parts import Problems
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, PrompterError
 
-__all__ = ["GivenTool", "History", "SpecifiedTool", "Tools", "read_history", "read_tools", "tool_spec"]
+__all__ = ["GivenTool", "History", "Tools", "read_history", "read_tools", "tool_spec"]
 
 History: TypeAlias = Conversation | Sequence[Message | Mapping[str, Any] | Sequence[str]]
 """Messages, or `[question, answer]` pairs; both may be mixed."""

@@ -22,7 +22,7 @@ from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLa
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
 from agentkit_prompts.tree.layers import Layers, VolatilityWarning
 
-__all__ = ["LAZYLLM_SYSTEM", "PreHook", "Prompter", "SlotValues"]
+__all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 
 SlotValues: TypeAlias = Mapping[str, Any] | UserInput | str | float | None
 """What the user sends: text, or the text of every slot by its name; numbers are written as text."""

@@ -18,7 +18,6 @@ __all__ = [
     "JsonChecker",
     "Problem",
     "bound_faults",
-    "compile_pattern",
     "depth_faults",
     "pattern_faults",
     "resolve",

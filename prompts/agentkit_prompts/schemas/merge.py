@@ -10,7 +10,7 @@ from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
 from agentkit_prompts.schemas.params import JsonSchema, schema_faults
 
-__all__ = ["REQUIRED_BY", "merge_schemas"]
+__all__ = ["merge_schemas"]
 
 REQUIRED_BY = "x-required-by"
 """Schema keyword that lists the prompts a property is needed by."""

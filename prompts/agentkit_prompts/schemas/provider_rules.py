@@ -13,7 +13,7 @@ _JSON_SCHEMA = "type properties required items anyOf description"
 _OPENAI_FORMATS = frozenset(["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ProviderRules:
     """What one provider takes as the name, description and parameters of a tool."""
 

@@ -11,7 +11,6 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.errors import ToolFormWarning, warn
 from agentkit_prompts.schemas.property_names import with_wire_names
 from agentkit_prompts.schemas.provider_rules import ANTHROPIC, ANTHROPIC_STRICT, GEMINI, OPENAI, ProviderRules
-from agentkit_prompts.schemas.provider_schema import fitted, flat_root, is_common_pattern
 
 __all__ = ["anthropic_form", "gemini_chat_form", "gemini_form", "openai_form"]
 
@@ -46,6 +45,8 @@ def anthropic_form(tool: ToolSpec) -> Mapping[str, Any]:
         spec["description"] = _cut(tool, ANTHROPIC)
     spec["input_schema"] = _without_patterns(with_wire_names(_object(tool.parameters), ANTHROPIC.names))
     if tool.strict:
+        from agentkit_prompts.schemas.provider_schema import fitted
+
         parameters, problems = fitted(tool.parameters, ANTHROPIC_STRICT)
         if problems:
             reason = f"tool {tool.name} is not strict for {ANTHROPIC.provider}: {'; '.join(problems)}"
@@ -63,6 +64,8 @@ def gemini_form(tool: ToolSpec) -> Mapping[str, Any]:
     """
     if tool.native is not None:
         return tool.native
+    from agentkit_prompts.schemas.provider_schema import fitted
+
     spec: dict[str, Any] = {"name": tool.name, "description": _cut(tool, GEMINI)}
     parameters, _ = fitted(tool.parameters, GEMINI)
     if parameters.get("properties"):
@@ -80,6 +83,8 @@ def _object(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     is_plain = parameters.get("type") == "object" and "properties" in parameters
     if is_plain and not any(key in parameters for key in _ROOT_ALTERNATIVES):
         return parameters
+    from agentkit_prompts.schemas.provider_schema import flat_root
+
     return _frozen(flat_root(parameters))
 
 
@@ -93,9 +98,15 @@ def _without_patterns(schema: Any) -> Any:
     found = {
         key: value if key in ("enum", "const", "default", "examples") else _without_patterns(value)
         for key, value in schema.items()
-        if not (key == "pattern" and isinstance(value, str) and not is_common_pattern(value))
+        if not (key == "pattern" and isinstance(value, str) and _is_uncommon(value))
     }
     return schema if len(found) == len(schema) and all(map(is_, found.values(), schema.values())) else found
+
+
+def _is_uncommon(pattern: str) -> bool:
+    from agentkit_prompts.schemas.provider_schema import is_common_pattern
+
+    return not is_common_pattern(pattern)
 
 
 def _cut(tool: ToolSpec, rules: ProviderRules) -> str:

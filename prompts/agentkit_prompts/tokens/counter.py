@@ -13,7 +13,6 @@ from agentkit_prompts.context.parts import Media, MediaKind, Text
 __all__ = [
     "COUNTER_EXPECTED",
     "ESTIMATE",
-    "MEDIA_TOKENS",
     "MESSAGE_OVERHEAD",
     "EstimateCounter",
     "TokenCounter",

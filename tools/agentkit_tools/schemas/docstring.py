@@ -6,7 +6,7 @@ import re
 from inspect import cleandoc
 from typing import NamedTuple
 
-__all__ = ["Description", "read_docstring"]
+__all__ = ["read_docstring"]
 
 _STYLES = {
     "numpy": r"^(Parameters|Other Parameters|Returns|Yields|Receives|Raises|Warns|Warnings|Attributes|Methods)"

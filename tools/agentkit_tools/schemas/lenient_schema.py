@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit_prompts.schemas.intersection import kind_of_json
 
-__all__ = ["MAX_LEVELS", "SchemaError", "normalise"]
+__all__ = ["SchemaError", "normalise"]
 
 MAX_LEVELS = 64
 """How deep a schema may be nested."""

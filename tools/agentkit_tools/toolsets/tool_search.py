@@ -16,7 +16,7 @@ from agentkit_tools.calling.tool_policy import checked
 from agentkit_tools.tool import Tool
 from agentkit_tools.toolsets.toolset import ToolLike, Toolset, TurnTools, by_name
 
-__all__ = ["SEARCH_TOOL", "ToolSearch"]
+__all__ = ["ToolSearch"]
 
 SEARCH_TOOL = "search_tools"
 """The name of the tool that searches."""

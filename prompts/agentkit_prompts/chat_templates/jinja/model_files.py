@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.regular_files import is_folder, read_regular_text
 
-__all__ = ["TemplateFiles", "read_files"]
+__all__ = ["read_files"]
 
 _CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"

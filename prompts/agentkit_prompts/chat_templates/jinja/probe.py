@@ -12,7 +12,7 @@ from agentkit_prompts.chat_templates.jinja.written_forms import WrittenForms
 from agentkit_prompts.chat_templates.normalise import Form
 from agentkit_prompts.errors import ChatTemplateError
 
-__all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "Renderer", "conversation_of"]
+__all__ = ["CALL", "NAME", "TOOL", "WORD", "Probe", "conversation_of"]
 
 Renderer: TypeAlias = Callable[[Sequence[dict[str, Any]], Sequence[dict[str, Any]] | None, bool], str]
 """Renders messages and tools as they are; the flag is `add_generation_prompt`."""

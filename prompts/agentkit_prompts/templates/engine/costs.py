@@ -15,7 +15,7 @@ from jinja2 import nodes
 
 from agentkit_prompts.templates.engine import worst
 
-__all__ = ["BYTES", "CODECS", "CODEC_ERRORS", "COSTS", "NODE_STEPS", "SAME_SIZE", "WIDTH", "Cost", "cost", "offered"]
+__all__ = ["BYTES", "CODECS", "CODEC_ERRORS", "COSTS", "NODE_STEPS", "SAME_SIZE", "WIDTH", "cost", "offered"]
 
 _Run = TypeVar("_Run", bound=Callable[..., Any])
 

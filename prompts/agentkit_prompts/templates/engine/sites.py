@@ -17,7 +17,7 @@ from jinja2 import nodes
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.values import Site
 
-__all__ = ["Analysis", "analyse"]
+__all__ = ["analyse"]
 
 _Path: TypeAlias = tuple[Any, ...]
 """The steps of `a.b[0]`: names, keys, positions and loop indices."""

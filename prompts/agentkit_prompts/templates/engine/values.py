@@ -20,7 +20,6 @@ __all__ = [
     "TooMuchWork",
     "Trusted",
     "Undefined",
-    "field_names",
     "require",
 ]
 

@@ -39,7 +39,6 @@ __all__ = [
     "replace",
     "rounded",
     "rows",
-    "size_of",
     "sliced",
     "sought",
     "split",
