@@ -204,7 +204,7 @@ class Conversation(Sequence[Message]):
         old = self[number - 1]
         if old.role == "tool" or old.tool_calls:
             raise MessageError(f"message {number} is part of a round of tool calls: rewind to a message before it")
-        new = Message(old.role, content if isinstance(content, str) else tuple(content), name=old.name)  # type: ignore[arg-type]
+        new = Message(old.role, content if isinstance(content, str) else tuple(content), name=old.name)
         return self.until(number - 1), new
 
     def derive(self, function: Callable[[Message], T]) -> list[T]:

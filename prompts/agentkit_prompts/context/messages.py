@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.context.parts import Media, Opaque, Part, Text, no_opaque, opaque_data
+from agentkit_prompts.context.parts import NO_OPAQUE, Media, Opaque, Part, Text, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MessageError, brief, check_types
 
@@ -17,6 +17,8 @@ __all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "Thinking", "ToolCal
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
+_NOTHING: tuple[Any, ...] = ()
+_SPEAKERS = _ROLES - {"tool"}
 _NAME = (str, type(None))
 
 MESSAGE_FORMAT = 2
@@ -90,7 +92,7 @@ class Thinking:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class Message:
     """One message of a conversation.
 
@@ -110,6 +112,36 @@ class Message:
     name: str | None = None
     thinking: Annotated[tuple[Thinking, ...], Field(exclude_if=lambda thinking: not thinking)] = ()
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
+
+    def __init__(
+        self,
+        role: Role,
+        content: str | Iterable[Part | str] | None = "",
+        tool_calls: Iterable[ToolCall] = _NOTHING,
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        thinking: Iterable[Thinking] = _NOTHING,
+        *,
+        opaque: Mapping[str, Any] = NO_OPAQUE,
+    ) -> None:
+        _set_role(self, role)
+        _set_content(self, content)
+        _set_tool_calls(self, tool_calls)
+        _set_tool_call_id(self, tool_call_id)
+        _set_name(self, name)
+        _set_thinking(self, thinking)
+        _set_opaque(self, opaque)
+        if (  # not as most are
+            tool_calls is not _NOTHING
+            or thinking is not _NOTHING
+            or opaque is not NO_OPAQUE
+            or tool_call_id is not None
+            or name is not None
+            or type(content) is not str
+            or type(role) is not str
+            or role not in _SPEAKERS
+        ):
+            self.__post_init__()
 
     def __post_init__(self) -> None:
         role, content = self.role, self.content
@@ -160,6 +192,12 @@ class Message:
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.content
+
+
+_set_role, _set_content, _set_tool_calls, _set_tool_call_id, _set_name, _set_thinking, _set_opaque = [
+    vars(Message)[item.name].__set__ for item in fields(Message)
+]
+"""What sets each field of a new message: `object.__setattr__` looks the name up first, which takes twice as long."""
 
 
 def _of_assistant(role: str, name: str, given: Iterable[object], kind: type) -> tuple[object, ...]:

@@ -27,6 +27,7 @@ from agentkit_prompts.regular_files import open_regular
 __all__ = [
     "MARKER",
     "MEDIA_OPENING",
+    "NO_OPAQUE",
     "Audio",
     "File",
     "Image",
@@ -104,12 +105,12 @@ class _Stored:
 Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
 """Provider -> what else it wrote here. It goes back to that provider unchanged, and to no other."""
 
-_NO_OPAQUE = FrozenDict()
+NO_OPAQUE = FrozenDict()
 
 
 def no_opaque() -> FrozenDict:
     """Return empty opaque data."""
-    return _NO_OPAQUE
+    return NO_OPAQUE
 
 
 def opaque_data(data: object) -> FrozenDict:
