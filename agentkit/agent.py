@@ -105,7 +105,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     specs: tuple[ToolSpec, ...]
     """The tools as the model is offered them."""
     recall: RecallOptions | None
-    """How memory is asked; None where there is none."""
+    """How memory is asked; None without memory."""
 
     @overload
     def __init__(self, model: Chain[Output], *, deps: type[Deps] = ..., **options: Unpack[AgentOptions]) -> None: ...

@@ -60,7 +60,7 @@ def _hint(name: str, known: list[str], meant: Mapping[str, str]) -> str:
 
 
 class _OtherName:
-    """A method by the name it has in another framework: there is none, and the error says which was meant.
+    """The name that a method has in another framework: reading it is an error that names ours.
 
     A `__getattr__` could say so too, and would make every read of an attribute that there is ten times as slow.
     """
@@ -72,8 +72,8 @@ class _OtherName:
         self._meant = meant
 
     def __get__(self, instance: object, owner: type) -> NoReturn:
-        told = f"{owner.__name__!r} object has no attribute {self._name!r}; did you mean {self._meant!r}?"
-        raise AttributeError(told, name=self._name, obj=instance)
+        message = f"{owner.__name__!r} object has no attribute {self._name!r}; did you mean {self._meant!r}?"
+        raise AttributeError(message, name=self._name, obj=instance)
 
 
 def refusing_unknown(**meant: str) -> Callable[[C], C]:

@@ -51,7 +51,7 @@ class _StepKeeper(Keeper):
     """Where they are stored."""
 
     def __init__(self, check: Callable[[], None]) -> None:
-        super().__init__(print)  # it is `_store` that writes
+        super().__init__(lambda line: self._store([(line, ())]))
         self._check = check
 
     def begin(self) -> None:

@@ -296,9 +296,9 @@ class PromptContext(_WithNonce):
         if nonce is not None:
             for name in _UNTRUSTED.intersection(given):
                 values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
-        copy: Any = object.__new__(_Unfrozen)
+        copy: Self = object.__new__(_Unfrozen)
         _fill(copy, values, nonce)
-        return copy  # type: ignore[no-any-return]
+        return copy
 
 
 _PLAIN_SETTING = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}

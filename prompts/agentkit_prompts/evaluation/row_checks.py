@@ -104,8 +104,8 @@ def warn_of_columns(
     Args:
         rows: What is asked.
         train: The worked examples there are.
-        prompt_template: Shows a row; None where there is none.
-        ice_template: Shows a worked example; None where there is none.
+        prompt_template: Shows a row; None without one.
+        ice_template: Shows a worked example; None without one.
         asked: The columns of the input.
     """
     found: dict[str, None] = {}
