@@ -76,6 +76,11 @@ class _OtherName:
         raise AttributeError(message, name=self._name, obj=instance)
 
 
+def _names_there_are(self: object) -> list[str]:
+    """Return the attributes that can be read, for completion."""
+    return [name for name in object.__dir__(self) if name not in _METHODS]
+
+
 def refusing_unknown(**meant: str) -> Callable[[C], C]:
     """Have a class refuse keyword arguments that it does not take with an `UnknownOption`.
 
@@ -99,6 +104,7 @@ def refusing_unknown(**meant: str) -> Callable[[C], C]:
         for name, method in _METHODS.items():
             if hasattr(cls, method):
                 setattr(cls, name, _OtherName(name, method))
+        made.__dir__ = _names_there_are
         return cls
 
     return changed

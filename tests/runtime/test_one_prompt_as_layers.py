@@ -93,3 +93,9 @@ def test_what_asks_for_a_typed_answer_is_no_reason_to_warn(volatility: Volatilit
         agent = Agent(OfflineModel(), layers, output=int)
         composition = agent.compose(UserInput("How many?", additional_kwargs={"goods": "lamps"}))
     assert "JSON Schema" in composition.text
+
+
+def test_an_agent_lists_the_attributes_that_it_has_and_no_method_of_another_framework() -> None:
+    agent = Agent(OfflineModel(), "Hi.")
+    assert {"run", "run_sync", "compose", "chain", "name"} <= {*dir(agent)}
+    assert [name for name in dir(agent) if not name.startswith("_") and not hasattr(agent, name)] == []
