@@ -6,7 +6,9 @@ costs what is new in it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from itertools import repeat
 from operator import is_
 from typing import Any, TypeAlias
 
@@ -30,6 +32,7 @@ _Known: TypeAlias = tuple[tuple[Any, ...] | None, Section] | None
 """The inputs a section was rendered from, and the section."""
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 _EMPTY = Section((), "")
+_NONE = repeat(None)
 
 
 class Memo:
@@ -124,8 +127,11 @@ def compose(
     composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens=text_tokens)
     if budget is None and not plan.has_maximum:
         return composition
-    limit = _budget(budget) if type(budget) is int else budget
-    if limit is not None and not isinstance(limit, Budget):
+    if type(budget) is int:
+        limit: Budget | None = _budget(budget)
+    elif budget is None or isinstance(budget, Budget):
+        limit = budget
+    else:
         raise PromptError(f"budget: expected a number of tokens or a Budget, got {type(budget).__name__}")
     if not plan.has_maximum and limit is not None and composition.tokens <= limit.tokens:
         composition.budget = limit
@@ -143,16 +149,17 @@ def _budget(limit: int) -> Budget:
 def _render(block: Block, ctx: PromptContext, before: Section | None) -> Section:
     """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
     fragments: list[Fragment] = []
-    for index, (path, prompt, reads) in enumerate(block.steps):
+    known: Iterable[Fragment | None] = _NONE if before is None else before.fragments
+    for (path, prompt, reads, rendered), fragment in zip(block.steps, known):  # noqa: B905
         inputs = None
         if reads is not None:
             inputs = reads(ctx)
-            if before is not None and _same(inputs, before.fragments[index][3]):
-                fragments.append(before.fragments[index])
+            if fragment is not None and _same(inputs, fragment[3]):
+                fragments.append(fragment)
                 continue
             inputs = _lasting(inputs)
         try:
-            fragments.append((path, prompt, prompt.rendered(ctx), inputs))
+            fragments.append((path, prompt, rendered(ctx), inputs))
         except PromptError as error:
             raise error.at(path) from error.__cause__
     return Section(fragments, block.name)

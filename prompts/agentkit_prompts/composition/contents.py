@@ -254,8 +254,9 @@ class Contents:
             total += MESSAGE_OVERHEAD + system.tokens(counter)
         if user.text or self.sends_user:
             total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
-        if len(self.intermediate):
-            total += self.intermediate.total(per_message)
+        traffic = self.intermediate
+        if traffic.start < traffic.stop:
+            total += traffic.total(per_message)
             if self.closing.text:
                 total += MESSAGE_OVERHEAD + self.closing.tokens(counter)
         return total

@@ -285,9 +285,10 @@ class Conversation(Sequence[Message]):
         No provider accepts such orphans. Text beside an unanswered call is kept. A conversation without orphans is
         returned as it is, and costs the check of its new messages only.
         """
-        log, start, stop = self._log, self.start, self.stop
+        start, stop = self.start, self.stop
         if start == stop:
             return self
+        log = self._log
         if len(log.whole) < stop:
             log.audit(stop)
         if log.whole[stop - 1] and log.messages[start].role != "tool":

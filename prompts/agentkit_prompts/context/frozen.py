@@ -37,13 +37,16 @@ class Deriving(Derived):
 
         Both are known again by identity: pass the same objects every time. A few functions are remembered.
         """
-        derived: dict[Callable[..., Any], tuple[object, Any]] | None = getattr(self, "_derived", None)
-        if derived is not None:
-            known = derived.get(function)
-            if known is not None and known[0] is about:
-                result: T = known[1]
+        result: T
+        try:
+            known_about, result = self._derived[function]
+        except (AttributeError, KeyError):  # the first time
+            pass
+        else:
+            if known_about is about:
                 return result
         result = function(self) if about is None else function(self, about)
+        derived = getattr(self, "_derived", None)
         if derived is None or len(derived) >= _MAX_DERIVED:
             derived = {}
             object.__setattr__(self, "_derived", derived)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, countOf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypedDict, Unpack, final
 
@@ -204,17 +204,25 @@ class PromptContext(_WithNonce):
             user_input = _user_input(user_input, "user_input", problems)
         if type(conversation) is not Conversation:
             conversation = read_messages(conversation, "conversation", problems)
-        if recalled is not _NOTHING:
+        if recalled is not _NOTHING and (
+            type(recalled) is not tuple or countOf(map(type, recalled), RecalledMessage) != len(recalled)
+        ):
             recalled = _recalled(recalled, "recalled", problems)
-        if documents is not _NOTHING:
+        if documents is not _NOTHING and (
+            type(documents) is not tuple or countOf(map(type, documents), Document) != len(documents)
+        ):
             documents = _documents(documents, "documents", problems)
-        if knowledge is not _NOTHING:
+        if knowledge is not _NOTHING and (
+            type(knowledge) is not tuple or countOf(map(type, knowledge), Fact) != len(knowledge)
+        ):
             knowledge = _facts(knowledge, "knowledge", problems)
         if summary is not None:
             summary = _text(summary, "summary", problems)
-        if tools is not _NOTHING:
+        if tools is not _NOTHING and (type(tools) is not tuple or countOf(map(type, tools), ToolSpec) != len(tools)):
             tools = _tools(tools, "tools", problems)
-        if examples is not _NOTHING:
+        if examples is not _NOTHING and (
+            type(examples) is not tuple or countOf(map(type, examples), Example) != len(examples)
+        ):
             examples = _examples(examples, "examples", problems)
         if type(intermediate) is not Conversation:
             intermediate = read_messages(intermediate, "intermediate", problems)
@@ -226,36 +234,52 @@ class PromptContext(_WithNonce):
             extra = read_data(extra, "extra", problems)
         if session_key is not None:
             session_key = _session_key(session_key, "session_key", problems)
-        if selections is not _NOTHING:
+        if selections is not _NOTHING and (
+            type(selections) is not tuple or countOf(map(type, selections), Selection) != len(selections)
+        ):
             selections = _selections(selections, "selections", problems)
         if kept_kwargs is not _NOTHING:
             kept_kwargs = read_names(kept_kwargs, "kept_kwargs", problems)
         if problems:
             raise ContextError("PromptContext", problems)
-        values: tuple[Any, ...] = (
-            user_input,
-            conversation,
-            recalled,
-            documents,
-            knowledge,
-            summary,
-            tools,
-            examples,
-            intermediate,
-            locale,
-            now,
-            extra,
-            session_key,
-            selections,
-            kept_kwargs,
-        )
         nonce = None
         if session_key is not None:
             nonce = nonce_of(session_key)
-            named = zip(CONTEXT_FIELDS, values, strict=True)
-            values = tuple([without_nonce(one, nonce) if name in _UNTRUSTED else one for name, one in named])
+            written: tuple[Any, ...] = (
+                user_input,
+                conversation,
+                recalled,
+                documents,
+                knowledge,
+                summary,
+                tools,
+                examples,
+                intermediate,
+            )
+            user_input, conversation, recalled, documents, knowledge, summary, tools, examples, intermediate = [
+                without_nonce(value, nonce) for value in written
+            ]
+            locale = without_nonce(locale, nonce)
         _put(self, "__class__", _Unfrozen)
-        _fill(self, values, nonce)
+        made: Any = self
+        if nonce is not None:
+            made._nonce = nonce
+        made.user_input = user_input
+        made.conversation = conversation
+        made.recalled = recalled
+        made.documents = documents
+        made.knowledge = knowledge
+        made.summary = summary
+        made.tools = tools
+        made.examples = examples
+        made.intermediate = intermediate
+        made.locale = locale
+        made.now = now
+        made.extra = extra
+        made.session_key = session_key
+        made.selections = selections
+        made.kept_kwargs = kept_kwargs
+        made.__class__ = PromptContext
 
     @property
     def view(self) -> MappingProxyType[str, Any]:
@@ -296,38 +320,19 @@ class PromptContext(_WithNonce):
         if nonce is not None:
             for name in _UNTRUSTED.intersection(given):
                 values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
-        copy: Self = object.__new__(_Unfrozen)
-        _fill(copy, values, nonce)
-        return copy
+        copy: Any = object.__new__(_Unfrozen)
+        if nonce is not None:
+            copy._nonce = nonce
+        for name, value in zip(CONTEXT_FIELDS, values, strict=True):
+            setattr(copy, name, value)
+        copy.__class__ = PromptContext
+        frozen: Self = copy
+        return frozen
 
 
 _PLAIN_SETTING = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
 _Unfrozen: Any = type("_Unfrozen", (PromptContext,), _PLAIN_SETTING)
 """The class of a context while it is made: filling the fields of a frozen one takes four times as long."""
-
-
-def _fill(context: Any, values: Iterable[Any], nonce: str | None) -> None:
-    """Put the checked values of all fields, in their order, and freeze the context."""
-    if nonce is not None:
-        context._nonce = nonce
-    (
-        context.user_input,
-        context.conversation,
-        context.recalled,
-        context.documents,
-        context.knowledge,
-        context.summary,
-        context.tools,
-        context.examples,
-        context.intermediate,
-        context.locale,
-        context.now,
-        context.extra,
-        context.session_key,
-        context.selections,
-        context.kept_kwargs,
-    ) = values
-    context.__class__ = PromptContext
 
 
 def _by_other_name(documents: _Documents, others: Mapping[str, Any], problems: Problems) -> Any:

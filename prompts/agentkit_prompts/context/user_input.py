@@ -60,8 +60,8 @@ class UserInput:
             kwargs = _by_other_name(kwargs, others, problems)
         if problems:
             raise ContextError("UserInput", problems)
-        object.__setattr__(self, "input", made)
-        object.__setattr__(self, "additional_kwargs", kwargs)
+        _set_input(self, made)
+        _set_kwargs(self, kwargs)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -80,6 +80,9 @@ class UserInput:
 
     def __prompt__(self) -> str | tuple[Part, ...]:
         return self.input
+
+
+_set_input, _set_kwargs = (vars(UserInput)[name].__set__ for name in ("input", "additional_kwargs"))
 
 
 def _by_other_name(kwargs: Mapping[str, Any], others: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:

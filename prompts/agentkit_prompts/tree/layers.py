@@ -13,6 +13,7 @@ from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, warn
 from agentkit_prompts.schemas.merge import merge_schemas
 from agentkit_prompts.schemas.params import JsonSchema
+from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.frozen_model import Declared
@@ -26,7 +27,7 @@ PLACES: tuple[Place, ...] = get_args(Place)
 _NOTHING: Any = ()
 Reader: TypeAlias = Callable[[PromptContext], tuple[Any, ...]]
 """Gets from a context the values that something was rendered from."""
-_Step: TypeAlias = tuple[str, BasePrompt, Reader | None]
+_Step: TypeAlias = tuple[str, BasePrompt, Reader | None, Callable[[PromptContext], Rendered]]
 
 
 class VolatilityWarning(UserWarning):
@@ -187,7 +188,12 @@ class Block:
         self.reads = _reader(names) if is_known else None
         self.steps: tuple[_Step, ...] = tuple(
             [
-                (path, prompt, None if names is None or is_alone or "user_input" in names else _reader(names))
+                (
+                    path,
+                    prompt,
+                    None if names is None or is_alone or "user_input" in names else _reader(names),
+                    prompt.renderer(),
+                )
                 for path, prompt, names in placed
             ]
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 
@@ -117,6 +117,21 @@ class UserInputPrompt(BasePrompt):
             return super().render(ctx)
         shown = Plain(text, "user_input", "untrusted")
         return shown if around == ("", "") else Around(around[0], shown, around[1])
+
+    def renderer(self) -> Callable[[PromptContext], Rendered]:
+        """Return what renders it: text as it is, without looking at the template again."""
+        if type(self) is not UserInputPrompt or self.template.around_always("user_input") != ("", ""):
+            return self.rendered
+        rendered, apart, is_fenced = self.rendered, self.apart, self.fence
+
+        def shown(ctx: PromptContext) -> Rendered:
+            text = ctx.user_input.input
+            if type(text) is not str:
+                return rendered(ctx)
+            made = Plain(text, "user_input", "untrusted")
+            return apart(made, ctx) if is_fenced or ctx.session_key is not None else made
+
+        return shown
 
     @property
     def reads(self) -> frozenset[str] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
@@ -229,6 +229,10 @@ class BasePrompt(Declared, ABC):
         except RecursionError:
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
         return self.apart(rendered, ctx) if self.fence or ctx.session_key is not None else rendered
+
+    def renderer(self) -> Callable[[PromptContext], Rendered]:
+        """Return what renders it as `rendered` does. What is the same in all contexts may be looked up beforehand."""
+        return self.rendered
 
     def apart(self, rendered: Rendered, ctx: PromptContext) -> Rendered:
         """Return what it rendered inside its fence; without one, so that nothing untrusted in it writes a nonce."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -74,6 +74,22 @@ class WrapPrompt(BasePrompt):
             except PromptError as error:
                 raise error.at(f"wrapped_prompts[{index}]") from error.__cause__
         return self.render_around(ctx, children)
+
+    def renderer(self) -> Callable[[PromptContext], Rendered]:
+        """Return what renders it: where the template is text around one prompt, without looking at it again."""
+        around = self.template.around_always("wrapped_str")
+        if type(self) is not WrapPrompt or around is None or len(self.wrapped_prompts) != 1:
+            return self.rendered
+        (before, after), inner, apart, is_fenced = around, self.wrapped_prompts[0].renderer(), self.apart, self.fence
+
+        def rendered(ctx: PromptContext) -> Rendered:
+            try:
+                made = Around(before, inner(ctx), after, "wrapped_prompts[0]")
+            except PromptError as error:
+                raise error.at("wrapped_prompts[0]") from error.__cause__
+            return apart(made, ctx) if is_fenced or ctx.session_key is not None else made
+
+        return rendered
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Join the children and render the template around them."""

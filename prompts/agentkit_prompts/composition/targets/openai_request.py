@@ -39,17 +39,20 @@ def openai_payload(
         messages.insert(0, first)  # a long history is copied once, not twice
     if user.text or composition.sends_user:
         messages.append(_rendered(user, "user"))
-    if len(composition.intermediate):
-        messages += _with_media(composition.intermediate, provider, required)
+    traffic = composition.intermediate
+    if traffic.start < traffic.stop:
+        messages += _with_media(traffic, provider, required)
         closing = composition.closing
         if closing.text:
             messages.append(_rendered(closing, "user"))
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
-        is_gemini = required == "thought_signature"
-        write = _tools_of_gemini if is_gemini else _tools if is_official else _tools_of_others
+        write = _tools
+        if required == "thought_signature":
+            write = _tools_of_gemini
+        elif provider is not None and not provider.partition(":")[0].endswith(_OFFICIAL):
+            write = _tools_of_others
         payload["tools"] = declared.derive(write)
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
@@ -79,7 +82,7 @@ def _rendered(rendered: Rendered, role: str) -> FrozenDict:
 
 def _with_media(conversation: Conversation, provider: str | None, required: Required | None) -> list[FrozenDict]:
     """Return the wire form of messages; after the tool messages of a step the media that they show."""
-    if not len(conversation):
+    if conversation.start == conversation.stop:
         return []
     messages = conversation.derive(openai_writer(provider, required))
     if not conversation.may_have_media or not conversation.total(_media_shown):
