@@ -171,7 +171,7 @@ def _same(inputs: tuple[Any, ...], known: tuple[Any, ...] | None) -> bool:
         return False
     for value, before in zip(inputs, known):  # noqa: B905
         if value is not before and not (
-            type(value) is ReadOnlyDict is type(before)
+            type(value) is ReadOnlyDict  # as what was there before then is, too
             and [*value] == [*before]
             and all(map(is_, value.values(), before.values()))
         ):

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TypeAlias
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
@@ -45,6 +46,7 @@ class Trim:
         return "trimmed" if self.kept else "dropped"
 
 
+_NO_TRIMS: Mapping[str, Trim] = ReadOnlyDict()
 TextTokens: TypeAlias = "Callable[[Contents], int]"
 """Counts the text that is sent, where a chat template writes it."""
 
@@ -94,7 +96,7 @@ class Contents:
         *,
         conversation: Conversation | None = None,
         intermediate: Conversation | None = None,
-        trims: Mapping[str, Trim] | None = None,
+        trims: Mapping[str, Trim] = _NO_TRIMS,
         budget: Budget | None = None,
         text_tokens: TextTokens | None = None,
     ) -> None:
@@ -106,7 +108,7 @@ class Contents:
             conversation = context.conversation.complete() if layers.conversation else _NO_MESSAGES
         self.conversation: Conversation = conversation
         self.intermediate: Conversation = context.intermediate.complete() if intermediate is None else intermediate
-        self.trims: Mapping[str, Trim] = trims or {}
+        self.trims = trims
         self.budget = budget
         self.text_tokens = text_tokens
         self._tokens: int | None = None
@@ -251,7 +253,7 @@ class Contents:
         total = tools + schema + self.conversation.total(per_message)
         system, user, _ = self.sections
         if system.text or self.sends_system:
-            total += MESSAGE_OVERHEAD + system.tokens(counter)
+            total += MESSAGE_OVERHEAD + system.derive(count_tokens, counter)
         if user.text or self.sends_user:
             total += MESSAGE_OVERHEAD + count_tokens(user, counter)  # the input differs every turn
         traffic = self.intermediate
