@@ -30,12 +30,12 @@ PEER = Path(__file__).parent / "raw_peer.py"
 
 @pytest.fixture(scope="module")
 def raw() -> Iterator[MCPToolset]:
-    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=2) as server:
+    with MCPToolset([sys.executable, str(PEER), "plain"]) as server:
         yield server
 
 
-async def ask(server: MCPToolset, name: str, **arguments: object) -> ToolResult:
-    made = next(one for one in server if one.original_name == name)
+async def ask(server: MCPToolset, name: str, *, timeout: float = 60, **arguments: object) -> ToolResult:
+    made = next(one for one in server if one.original_name == name).but(timeout=timeout)
     return await made.call(ToolCall("call_1", made.name, json.dumps(arguments)), ToolContext(None, "run_1", "call_1"))
 
 
@@ -68,7 +68,7 @@ async def test_an_output_schema_takes_no_longer_than_it_may(raw: MCPToolset, nam
 
 @pytest.mark.parametrize("name", ["product", "unparsable", "batch", "deep", "huge", "mute", "bomb"])
 async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MCPToolset, name: str) -> None:
-    result = await ask(raw, name, **({"x": "text"} if name == "bomb" else {}))
+    result = await ask(raw, name, timeout=2, **({"x": "text"} if name == "bomb" else {}))
 
     assert result.status in ("timeout", "error")
     assert (await ask(raw, "fine")).content == "ok"
@@ -76,10 +76,8 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
 
 @pytest.mark.parametrize("name", ["asks", "deaf"])
 async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_call_ends(name: str) -> None:
-    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=4) as server:
-        made = next(one for one in server if one.original_name == name).but(timeout=1)
-        call = ToolCall("call_1", made.name, json.dumps({"x": "y" * 1_000_000}))
-        result = await made.call(call, ToolContext(None, "run_1", "call_1"))
+    with MCPToolset([sys.executable, str(PEER), "plain"]) as server:
+        result = await ask(server, name, timeout=1, x="y" * 1_000_000)
 
         assert result.status == "timeout"
         assert (await ask(server, "fine")).content == "ok"
