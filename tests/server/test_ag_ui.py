@@ -22,7 +22,7 @@ from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
 from tests.server.serving_agents import Client, served
-from tests.server.waiting import until
+from tests.waiting import until
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 ASK = Tool(name="ask", description="Ask the person.", parameters={"type": "object", "properties": {"what": {}}})

@@ -15,8 +15,8 @@ from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from tests.server.serving_agents import served
-from tests.server.waiting import ended, until
+from tests.server.serving_agents import ended, served
+from tests.waiting import until
 
 FILE = "name: shop\nmodel: offline\nlayers: prompts\nmemory: true\ntools: [./tools.py:price]\n"
 TOOL = 'def price() -> str:\n    """Tell the price."""\n    return "{}"\n'

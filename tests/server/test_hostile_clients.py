@@ -17,7 +17,7 @@ from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts import AdditionalInfoPrompt, Template
 from tests.server.serving_agents import Client, served
-from tests.server.waiting import until
+from tests.waiting import until
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 OPTIONS = ServerOptions(

@@ -26,8 +26,8 @@ from agentkit.server.served_runs.durable_runs import DurableRuns
 from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.server.served_runs.stored_runs import StoredRuns, StoredRunsError
 from agentkit.server.server_options import ServerOptions
-from tests.server.serving_agents import served
-from tests.server.waiting import ended, until
+from tests.server.serving_agents import ended, served
+from tests.waiting import until
 
 
 def wants(*calls: tuple[str, str, str]) -> Message:

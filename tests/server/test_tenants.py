@@ -28,8 +28,8 @@ from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
 from agentkit.server.session_store import Owner, SessionStore
-from tests.server.serving_agents import served
-from tests.server.waiting import ended, until
+from tests.server.serving_agents import ended, served
+from tests.waiting import until
 
 HI: Any = [{"role": "user", "content": "Hi"}]
 
