@@ -242,8 +242,9 @@ class Worker:
                 _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
 
     def _wait_for_attempts(self, seconds: float) -> None:
-        until = seconds_now() + seconds
-        while self._attempts and seconds_now() < until and not self.is_lost:
+        """Wait until all attempts have ended, and DBOS has stored how: it does so after them."""
+        until, under_way = seconds_now() + seconds, self._dbos._active_workflows_set
+        while (self._attempts or under_way.activeList()) and seconds_now() < until and not self.is_lost:
             time.sleep(0.02)
 
     # Attempts

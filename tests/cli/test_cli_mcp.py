@@ -13,7 +13,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.cli.conftest import MAIN, Run
-from tests.tools.mcp.mcp_running import free_port, listens
+from tests.tools.mcp.mcp_running import listens
+from tests.waiting import LONG, reserved_port
 
 SHOP = """
 from agentkit import Agent, Layers, Message, ScriptedModel, ToolCall, tool
@@ -81,18 +82,18 @@ async def test_agents_are_tools_on_the_pipes_of_a_process(command: list[str]) ->
 
 
 async def test_agents_are_tools_over_http(command: list[str]) -> None:
-    port = free_port()
-    process = subprocess.Popen([sys.executable, *command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    try:
-        assert "offers shop" in process.stderr.readline()
-        listens(port)
-        async with Client(f"http://127.0.0.1:{port}/mcp") as client:
-            assert [one.name for one in await tools_of(client)] == ["shop"]
-    finally:
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) in (0, 130)
-        process.stderr.close()
+    with reserved_port() as port:
+        process = subprocess.Popen([sys.executable, *command, "--port", str(port)], stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        try:
+            assert "offers shop" in process.stderr.readline()
+            listens(port)
+            async with Client(f"http://127.0.0.1:{port}/mcp") as client:
+                assert [one.name for one in await tools_of(client)] == ["shop"]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LONG) in (0, 130)
+            process.stderr.close()
 
 
 def test_two_agents_of_one_name_are_refused(command: list[str], run: Run) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.durable import RunFailed
-from tests.durable.eventually import eventually
+from tests.waiting import eventually
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
 

@@ -41,7 +41,7 @@ from agentkit.durable import DurableError, RunCancelled, RunFailed, RunIdTaken, 
 from agentkit.errors import AgentDefinitionError, ApprovalError, DepsMismatch
 from agentkit.models import ModelUnavailable
 from agentkit_prompts import Composition
-from tests.durable.eventually import eventually
+from tests.waiting import eventually
 
 Working = Callable[..., Runs]
 WAIT = 30.0

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
-from tests.durable.eventually import eventually
+from tests.waiting import eventually
 
 WAIT = 30.0
 LEASE = 1.0

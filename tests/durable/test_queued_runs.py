@@ -13,7 +13,7 @@ from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunCancelled, RunNotFound
 from agentkit_prompts import Composition
-from tests.durable.eventually import eventually
+from tests.waiting import eventually
 
 Working = Callable[..., Runs]
 WAIT = 30.0

@@ -19,7 +19,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.run_records import RunsWanted
 from agentkit_prompts import Composition
-from tests.durable.eventually import eventually
+from tests.waiting import eventually
 
 STORED = Path(__file__).parent / "stored"
 Working = Callable[..., Runs]

@@ -20,8 +20,8 @@ from agentkit.cli.app import app
 from agentkit.durable import DatabaseUnavailable, RunCancelled, RunNotFound
 from agentkit.memory import Memory
 from agentkit_prompts import Composition
-from tests.durable.eventually import eventually
 from tests.postgres import stopped
+from tests.waiting import eventually
 
 WAIT = 60.0
 

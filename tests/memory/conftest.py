@@ -10,8 +10,19 @@ import pytest
 from agentkit_memory import Memory
 from agentkit_memory.store.engine import Database
 from tests.postgres import postgres_server
+from tests.waiting import LONG
 
 HERE = Path(__file__).parent
+LIMITS = ("embedders.encoder._QUESTION_TIMEOUT", "index.indexes._MAX_WAIT", "recall.rerankers._TIMEOUT")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def patient() -> Iterator[None]:
+    """Have a recall wait for what takes long only because the machine is busy."""
+    with pytest.MonkeyPatch.context() as patched:
+        for limit in LIMITS:
+            patched.setattr(f"agentkit_memory.{limit}", LONG)
+        yield
 
 
 @pytest.fixture

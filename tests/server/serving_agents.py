@@ -13,8 +13,9 @@ from openai import AsyncOpenAI, OpenAI
 
 from agentkit.server.http_app import Server
 from agentkit.server.serving import RunningServer, uvicorn_server
+from tests.waiting import LONG, until
 
-__all__ = ["Client", "served"]
+__all__ = ["Client", "ended", "served"]
 
 
 class Client:
@@ -25,13 +26,13 @@ class Client:
         self.running = running
         self.port = running.port
         self.url = f"http://127.0.0.1:{running.port}"
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.http = httpx.Client(base_url=self.url, timeout=LONG)
 
     def openai(self, token: str = "none") -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=30)
+        return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG)
 
     def async_openai(self, token: str = "none") -> AsyncOpenAI:
-        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=30)
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG)
 
     def get(self, path: str, token: str | None = None, **more: Any) -> httpx.Response:
         return self.http.get(path, headers=_headers(token, more), **more)
@@ -68,15 +69,23 @@ def served(*agents: Any, prepare: Callable[[Server], object] = lambda _: None, *
     running = uvicorn_server(server, port=0)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve()), daemon=True)
     thread.start()
-    for _ in range(500):
-        if running.started:
-            break
-        threading.Event().wait(0.01)
+    until(lambda: running.started)
     client = Client(running, server)
     try:
         yield client
     finally:
         client.http.close()
         running.should_exit = True
-        thread.join(30)
+        thread.join(LONG)
         assert not thread.is_alive()
+
+
+def ended(client: Client, run: str, token: str | None = None) -> dict[str, Any]:
+    """Return a run once it has ended, or waits."""
+
+    def seen() -> dict[str, Any] | None:
+        found: dict[str, Any] = client.get(f"/runs/{run}", token).json()
+        return None if found["status"] in ("queued", "running") else found
+
+    done: dict[str, Any] = until(seen)
+    return done

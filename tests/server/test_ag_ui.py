@@ -22,7 +22,7 @@ from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_options import ServerOptions
 from agentkit_prompts import AdditionalInfoPrompt, Composition, Template
 from tests.server.serving_agents import Client, served
-from tests.server.waiting import until
+from tests.waiting import LONG, until
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 ASK = Tool(name="ask", description="Ask the person.", parameters={"type": "object", "properties": {"what": {}}})
@@ -281,7 +281,7 @@ def test_an_answered_run_that_a_server_is_stopped_under_is_finished_by_the_next_
         waiting = events(client, asked("Pay."))[-1].outcome.interrupts
         run = client.get("/runs").json()["runs"][0]["id"]
         answered = threads.submit(events, client, answering(waiting, {"approved": True}))
-        assert begun.wait(30)
+        assert begun.wait(LONG)
         client.running.should_exit = True
         assert (answered.result()[-1].type, answered.result()[-1].code) == ("RUN_ERROR", "stopped")
         assert until(lambda: store.get("local", run).status == "queued") and PAID == [3]

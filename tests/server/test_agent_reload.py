@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentkit import Message, Runs, ScriptedModel, ToolCall
+from agentkit import Message, Reply, Runs, ScriptedModel, ToolCall
 from agentkit.agent_files.loaded_agent import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
-from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from tests.server.serving_agents import served
-from tests.server.waiting import ended, until
+from agentkit_prompts import Composition
+from tests.server.serving_agents import ended, served
+from tests.waiting import eventually, until
 
 FILE = "name: shop\nmodel: offline\nlayers: prompts\nmemory: true\ntools: [./tools.py:price]\n"
 TOOL = 'def price() -> str:\n    """Tell the price."""\n    return "{}"\n'
@@ -111,7 +113,15 @@ def test_durable_runs_go_on_with_the_agent_as_it_is_then(tmp_path: Path) -> None
 def test_what_has_begun_ends_with_the_agent_it_began_with(tmp_path: Path) -> None:
     file = tmp_path / "agent.yaml"
     file.write_text("name: a\nmodel: offline\ninstructions: One.\n")
-    model = ScriptedModel.repeat(Delayed(1.5, "Done."))
+    goes_on = threading.Event()
+
+    class Slow(ScriptedModel):
+        async def request(self, composition: Composition, **options: Any) -> Reply:
+            reply = await super().request(composition, **options)
+            await eventually(goes_on.is_set)
+            return reply
+
+    model = Slow.repeat("Done.")
     memories = SharedMemories()
     load = partial(load_agent, model=model, memories=memories)
     reports: list[str | None] = []
@@ -125,5 +135,6 @@ def test_what_has_begun_ends_with_the_agent_it_began_with(tmp_path: Path) -> Non
         file.write_text("name: a\nmodel: offline\ninstructions: Two.\n")
         assert until(lambda: reports) == [None]
         assert client.get(f"/runs/{run}").json()["status"] == "running"
+        goes_on.set()
         assert ended(client, run)["output"] == "Done."
         assert model.requests[0].messages[0].text == "One."

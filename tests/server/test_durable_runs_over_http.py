@@ -33,9 +33,9 @@ from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, headi
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
+from tests.waiting import LONG
 
 AGENTS = ROOT / "tests" / "durable" / "durable_agents.py"
-WAIT = 60.0
 
 
 @tool(approval="always")
@@ -55,7 +55,7 @@ def reply(sent: Composition) -> Message:
 
 
 def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any]:
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + LONG
     while (now := client.get(f"/runs/{run}", token).json())["status"] not in statuses:
         assert time.monotonic() < end, now
         time.sleep(0.05)
@@ -64,7 +64,7 @@ def until(client: Client, run: str, token: str, *statuses: str) -> dict[str, Any
 
 def assert_counted(client: Client, records: DurableRecords, run: str, runs: int) -> None:
     """Check that all that a run of a tenant used so far is counted once, and is waited for no more."""
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + LONG
     wanted = runs, records.get("acme", run).usage
     while client.server.runs.live or [*records.usage("acme").values()] != [wanted]:
         assert time.monotonic() < end, (client.server.runs.live, records.usage("acme"), wanted)
@@ -74,10 +74,12 @@ def assert_counted(client: Client, records: DurableRecords, run: str, runs: int)
 def queries(records: DurableRecords, limit: int) -> int:
     """Return how many queries a page of runs takes."""
     found: list[str] = []
+    own = threading.get_ident()  # the worker asks, too
     engine = records.runs.store.client._sys_db.engine
 
     def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
-        found.append(statement)
+        if threading.get_ident() == own:
+            found.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
     try:
@@ -99,7 +101,7 @@ def test_what_a_run_used_is_counted_when_it_ends_while_the_server_stops(tmp_path
         agent = Agent(ScriptedModel([late]), name="shop", memory=memory)
         with served(agent, store=records, runs=partial(DurableRuns, records=records)) as client:
             run = client.post("/runs", {"agent": "shop", "input": "a"}).json()["id"]
-            assert begun.wait(30)
+            assert begun.wait(LONG)
         assert records.get("acme", run).status == "finished"
         assert [(runs, usage.input_tokens) for runs, usage in records.usage("acme").values()] == [(1, 7)]
 
@@ -215,11 +217,11 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         gone = start("gone").json()["id"]
         until(client, gone, acme, "finished")
         assert client.delete(f"/runs/{gone}", acme).status_code == 204  # before it is counted
-        end = time.monotonic() + WAIT
+        end = time.monotonic() + LONG
         while client.server.runs.live:  # what they used is read by the same connections
             assert time.monotonic() < end, "a run that was deleted is waited for"
             time.sleep(0.05)
-        counts = [min(queries(records, limit) for _ in range(5)) for limit in (2, 4)]  # the worker asks, too
+        counts = [queries(records, limit) for limit in (2, 4)]
         assert counts[1] == counts[0]  # however many runs
         assert client.delete(f"/runs/{run}", acme).status_code == 204
         assert client.get(f"/runs/{run}", acme).status_code == 404
@@ -247,10 +249,10 @@ async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the
     try:
         assert server.stdout is not None
         address = json.loads(server.stdout.readline())["url"]
-        run = httpx.post(f"{address}/runs", json={"agent": "cashier", "input": "Pay both."}).json()["id"]
+        run = httpx.post(f"{address}/runs", json={"agent": "cashier", "input": "Pay both."}, timeout=LONG).json()["id"]
         runs = Runs(url)
         handle = runs.handle(run)
-        end = time.monotonic() + WAIT
+        end = time.monotonic() + LONG
         while len([one async for one in handle.events()]) < 3:
             assert time.monotonic() < end
             await asyncio.sleep(0.05)
@@ -258,7 +260,7 @@ async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the
         server.wait()
         before = (await handle.journal()).entries
         worker = command("worker", str(AGENTS), "--lease", "2", "--poll", "0.05")
-        ended = await handle.result(timeout=WAIT)
+        ended = await handle.result(timeout=LONG)
         assert ended.output == "paid: Pay both."
         assert ended.journal.entries[: len(before)] == before
         runs.close()
@@ -267,7 +269,7 @@ async def test_a_run_of_a_killed_server_is_finished_by_a_worker_and_known_to_the
         server = command(*serve)
         assert server.stdout is not None
         address = json.loads(server.stdout.readline())["url"]
-        known = httpx.get(f"{address}/runs/{run}").json()
+        known = httpx.get(f"{address}/runs/{run}", timeout=LONG).json()
         assert (known["status"], known["output"]) == ("finished", "paid: Pay both.")
     finally:
         for process in (server, worker):

@@ -7,8 +7,8 @@ from typing import Any
 
 from agentkit import Agent, Message, ScriptedModel, ToolCall, tool
 from agentkit.server.access import Access, add_token
-from tests.server.serving_agents import served
-from tests.server.waiting import ended, until
+from tests.server.serving_agents import ended, served
+from tests.waiting import until
 
 
 @tool(approval="always")

@@ -21,6 +21,7 @@ import pytest
 from agentkit import Agent, ScriptedModel
 from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.http_app import Server
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")
 
@@ -77,10 +78,11 @@ class _Served:
 
     def stop(self, times: int = 1) -> str:
         """Press Ctrl-C so many times; return the log, once it has ended."""
-        for _ in range(times):
+        self.process.send_signal(signal.SIGINT)
+        for _ in range(times - 1):
+            time.sleep(1)  # two that come at once are one
             self.process.send_signal(signal.SIGINT)
-            time.sleep(0.3)  # two that come at once are one
-        return self.process.communicate(timeout=60)[1]
+        return self.process.communicate(timeout=2 * LONG)[1]
 
     def begin(self, path: str, body: Any, *, missing: int = 0) -> socket.socket:
         """Send a request, but for the last bytes of it, and read nothing."""
@@ -91,7 +93,7 @@ class _Served:
         head += f"\r\nAuthorization: Bearer {token}" if token else ""
         connection = socket.socket()
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.settimeout(60)
+        connection.settimeout(LONG)
         connection.connect((host, int(port)))
         connection.sendall(head.encode() + b"\r\n\r\n" + data[: len(data) - missing])
         return connection
@@ -125,7 +127,7 @@ def _chat(agent: str, *, stream: bool) -> dict[str, Any]:
 
 def _ask(url: str, agent: str, *, stream: bool) -> tuple[int, str]:
     body = _chat(agent, stream=stream)
-    with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as answer:
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=LONG) as answer:
         return answer.status_code, answer.read().decode()
 
 
@@ -151,7 +153,7 @@ def test_a_request_that_goes_on_is_told(
 def test_a_request_that_has_not_arrived_is_told(tmp_path: Path, path: str) -> None:
     with _served(tmp_path, "silent", "0.1") as server:
         connection = server.begin(path, _chat("silent", stream=False), missing=5)
-        assert httpx.get(f"{server.url}/healthz").status_code == 200  # it has begun by now
+        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # it has begun by now
         log = server.stop()
         answer = _read(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -163,7 +165,7 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
     with _started(tmp_path, "inspect", "--agent", "./slow.py:silent", "--no-open") as server:
         connection = server.begin("/inspector/api/compose", {"base": {}}, missing=5)
         page = server.url.partition("#")[0]
-        assert httpx.get(page).status_code == 200  # it has begun by now
+        assert httpx.get(page, timeout=LONG).status_code == 200  # it has begun by now
         log = server.stop(2)
         answer = _read(connection)
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -193,10 +195,10 @@ def test_what_cannot_be_ended_is_left(tmp_path: Path) -> None:
     with _served(tmp_path, "hangs", "0.5") as server, ThreadPoolExecutor(2) as threads:
         asking = [threads.submit(_ask, server.url, "hangs", stream=stream) for stream in (False, True)]
         assert [server.reads(), server.reads()] == ["waits\n"] * 2
-        run = httpx.post(f"{server.url}/runs", json={"agent": "hangs", "input": "a"}).json()
+        run = httpx.post(f"{server.url}/runs", json={"agent": "hangs", "input": "a"}, timeout=LONG).json()
         assert run["status"] == "queued" and server.reads() == "waits\n"
         server.process.send_signal(signal.SIGTERM)
-        _, log = server.process.communicate(timeout=60)
+        _, log = server.process.communicate(timeout=LONG)
         answers = [one.result() for one in asking]
     assert [(status, '"code":"stopped"' in text) for status, text in answers] == [(503, True)] * 2
     assert "1 runs do not end" in log and "Traceback" not in log

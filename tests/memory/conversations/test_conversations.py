@@ -253,6 +253,7 @@ def test_no_append_is_done_at_once_on_a_server(fresh_postgres: str, tmp_path: Pa
 
 
 def test_appends_done_at_once_do_not_let_the_log_grow_without_bound(memory: Memory, home: Path) -> None:
+    memory._store.upkeep.clear()  # nobody else writes
     session = memory.session("s")
     waited = 0
     for number in range(3000):

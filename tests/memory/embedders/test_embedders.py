@@ -33,6 +33,7 @@ from agentkit_memory.process.store_threads import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -200,14 +201,17 @@ def test_a_model_that_is_away_is_not_asked_again_for_a_moment(encoder: Callable[
         raise ConnectionRefusedError("nobody there")
 
     words = Words(wrong=away)
-    asking = encoder(words, 0.2)
+    asking = encoder(words, LONG)
     for act in (asking, asking.questions, asking):
         with pytest.raises(EmbedderUnavailable, match=r"model 'words-1': it is away \(ConnectionRefusedError: nobody"):
             act(["text"])
     assert len(words.calls) == 1
-    threading.Event().wait(0.25)
+    again = encoder(words, 0.01)
+    with pytest.raises(EmbedderUnavailable):
+        again(["text"])
     words.wrong = None
-    assert len(asking(["text"])) == 1
+    threading.Event().wait(0.02)
+    assert len(again(["text"])) == 1
 
 
 def test_a_question_that_cannot_be_embedded(encoder: Callable[..., Encoder]) -> None:
@@ -404,6 +408,8 @@ ENDS = """
 import sys, threading, time, types
 from pathlib import Path
 
+begun = threading.Event()
+
 class Array(list):
     tolist = list
 
@@ -411,7 +417,8 @@ class SentenceTransformer:
     def __init__(self, *_, **__): pass
     def encode_document(self, texts, **_):
         print("begins", *texts, flush=True)
-        time.sleep(0.3)
+        begun.set()
+        time.sleep(1)
         print("ends", *texts, flush=True)
         return [Array([1.0]) for _ in texts]
 
@@ -428,7 +435,7 @@ def embed():
     except StoreClosed as error:
         print(error, flush=True)
 threading.Thread(target=embed, daemon=True).start()
-time.sleep(0.1)
+begun.wait()
 """
 
 
@@ -591,7 +598,7 @@ def test_an_endpoint_that_is_away_or_slow(endpoint: Endpoint) -> None:
     release = threading.Event()
 
     def dawdle(body: dict[str, Any]) -> tuple[int, Any]:
-        release.wait(10)
+        release.wait(LONG)
         return 500, {}
 
     endpoint.act = dawdle

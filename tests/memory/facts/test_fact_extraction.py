@@ -6,7 +6,6 @@ import logging
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +29,7 @@ from agentkit_memory.facts.fact_worker import FactWorker
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_prompts import Message
 from benchmarks.failpoints import FAILPOINTS
+from tests.waiting import LONG, until
 
 HOME = re.compile(r"I live in (\w+)")
 UNTYPED: Any = FactDraft
@@ -491,7 +491,7 @@ def test_the_worker_of_a_with_statement_does_it_in_the_background_and_ends(eithe
     with either.worker(extract) as worker:
         worker.start()  # has started already
         say(either, "I live in Oslo")
-        assert done.wait(10)
+        assert done.wait(LONG)
     assert facts(either) == ["ada lives in Oslo."]
     assert worker.problems == {}
     assert worker._threads == []
@@ -539,7 +539,7 @@ def test_a_failure_is_reported_once_and_work_continues(tmp_path: Path, caplog: p
             while not facts(other) or "index" not in worker.problems:
                 assert not running.done()
             stop.set()
-            running.result(10)
+            running.result(LONG)
         assert "memory worker, index: IndexUnavailable" in caplog.text
         assert [fact.text for fact in memory.recall("where does ada live").knowledge] == ["ada lives in Oslo."]
 
@@ -553,9 +553,7 @@ def test_what_breaks_in_one_part_of_the_work_does_not_stop_the_others(
     with Memory.open(tmp_path / "store", index=broken) as memory:
         say(memory, "I live in Oslo")
         with memory.worker(homes) as worker:
-            deadline = time.monotonic() + 10
-            while not (facts(memory) and worker.problems) and time.monotonic() < deadline:
-                time.sleep(0.01)
+            until(lambda: facts(memory) and worker.problems)
         assert facts(memory) == ["ada lives in Oslo."]
         assert worker.problems == {"index": "IndexBroken: the disk is on fire"}
         assert caplog.text.count("the disk is on fire") == 1
@@ -573,13 +571,10 @@ def test_a_worker_goes_on_when_another_model_is_read(tmp_path: Path) -> None:
                 say(memory, f"with {embedder}")
                 assert memory.admin.reembed(embedder, gate=None).flipped
                 say(memory, "and then")
-                deadline = time.monotonic() + 10
-                while (now := memory.admin.verify()).pending or now.points < 2:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
+                until(lambda: not (now := memory.admin.verify()).pending and now.points >= 2)
             assert not running.done()
             stop.set()
-            running.result(10)
+            running.result(LONG)
         worker.drain()
         assert (memory.admin.verify().ok, memory.admin.verify().points) == (True, 4)
 

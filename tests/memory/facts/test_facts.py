@@ -20,6 +20,7 @@ from agentkit_memory.store.item_rows import read_items
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_prompts.context.messages import Message
+from tests.waiting import LONG
 
 
 def recallable(memory: Memory, now: float = 1000.0) -> list[str]:
@@ -251,7 +252,7 @@ def test_a_fact_never_outlives_a_source_that_is_redacted_while_it_is_taken_from_
     one, other = (take, redact) if first == "the fact" else (redact, take)
     thread = threading.Thread(target=one)
     thread.start()
-    assert halfway.wait(10)
+    assert halfway.wait(LONG)
     other()
     thread.join()
     if first == "the fact" or replacement == "[redacted]":

@@ -22,6 +22,7 @@ from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from tests.memory.index.work_until import work_until
+from tests.waiting import until
 
 ONE = "00000000-0000-4000-8000-000000000001"
 
@@ -285,9 +286,10 @@ def test_an_answer_without_a_result_is_that_of_a_server_that_fails(home: Path, d
 
 def test_a_server_that_is_slow_or_gone_is_not_waited_for_long(home: Path, docs: Path, server: Server) -> None:
     (docs / "a.txt").write_text("zebra")
-    with Memory.open(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
+    with Memory.open(home, index=server.address) as memory:
         memory.ingest(docs)
-        server.delay = 3.0
+    server.delay = 3.0
+    with Memory.open(home, index=qdrant_indexes(server.address, timeout=1)) as memory:
         with pytest.raises(IndexUnavailable, match="away, slow or failing"):
             memory._store.indexes.get().count()
         server.delay = 0.0
@@ -314,10 +316,7 @@ def test_a_worker_outlives_a_server_that_is_away(home: Path, docs: Path, server:
         thread.start()
         time.sleep(0.1)
         server.status = 200
-        for _ in range(500):
-            if memory._store.indexes.get().count():
-                break
-            time.sleep(0.01)
+        until(lambda: memory._store.indexes.get().count())
         stop.set()
         thread.join()
         assert memory.admin.verify().points == 1

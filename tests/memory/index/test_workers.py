@@ -26,6 +26,7 @@ from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_st
 from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.memory.index.work_until import work_until
+from tests.waiting import until
 
 MODEL = "model-of-tests"
 DENSE = f"{SPACE}+{MODEL}"
@@ -121,10 +122,7 @@ def test_four_workers_share_the_work_and_do_none_of_it_twice(database: Database,
         for start in range(0, 400, 100):  # while they work, some of it changes and some goes
             write(database, *numbers[start : start + 10], said="quartz")
             remove(database, *numbers[start + 10 : start + 20])
-        for _ in range(1000):
-            if not pending(database):
-                break
-            stop.wait(0.02)
+        until(lambda: not pending(database))
         stop.set()
         for each in running:
             each.result()

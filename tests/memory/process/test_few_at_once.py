@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from agentkit_memory.process.few_at_once import FewAtOnce
-
-GENEROUS = 20.0
+from tests.waiting import LONG, until
 
 
 def waits(few: FewAtOnce, count: int) -> bool:
-    """Return whether so many threads wait for a turn, before long."""
-    until = time.monotonic() + GENEROUS
-    while len(few._waiting) != count and time.monotonic() < until:
-        time.sleep(0.001)
-    return len(few._waiting) == count
+    """Wait until so many threads wait for a turn."""
+    return bool(until(lambda: len(few._waiting) == count))
 
 
 def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
@@ -35,32 +30,40 @@ def test_turns_are_given_in_the_order_they_were_asked_for() -> None:
             assert waits(few, number)
         assert served == []
     for each in threads:
-        each.join(GENEROUS)
+        each.join(LONG)
     assert served == [*range(20)]
 
 
+class Moving(FewAtOnce):
+    """Turns of which another one has been given up whenever somebody looks."""
+
+    looks = 0
+
+    @property
+    def _given_up(self) -> int:
+        self.looks += 1
+        return self.looks
+
+    @_given_up.setter
+    def _given_up(self, count: int) -> None: ...
+
+
 def test_who_waits_long_goes_on_waiting_while_turns_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit_memory.process.few_at_once._MAX_WAIT", 0.5)
-    few = FewAtOnce(2)
-    beside = threading.Event()
-    moving = few.turn()
-    moving.__enter__()
+    monkeypatch.setattr("agentkit_memory.process.few_at_once._MAX_WAIT", 0.01)
+    few = Moving(1)
+    held: list[bool] = []
 
     def work() -> None:
         with few.turn() as turn:
-            if not turn._held:
-                beside.set()
+            held.append(turn._held)
 
     with few.turn():
         waiting = threading.Thread(target=work)
         waiting.start()
-        for _ in range(60):  # longer than the limit; each turn goes to another thread that waits as long
-            few._given_up += 1
-            time.sleep(0.02)
-        assert waiting.is_alive() and not beside.is_set()
-    moving.__exit__(None, None, None)
-    waiting.join(GENEROUS)
-    assert not beside.is_set()
+        until(lambda: few.looks > 20)  # so often it has waited as long as nobody is to be stuck
+        assert held == []
+    waiting.join(LONG)
+    assert held == [True]
 
 
 def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +72,7 @@ def test_nobody_is_stuck_behind_a_turn_that_does_not_end(monkeypatch: pytest.Mon
     with few.turn():
         beside = threading.Thread(target=few.turn().__enter__)
         beside.start()
-        beside.join(GENEROUS)
+        beside.join(LONG)
         assert not beside.is_alive()
     with few.turn() as turn:
         assert turn._held  # the one who went beside gave nothing back

@@ -23,6 +23,7 @@ from agentkit_memory.index.vector_index import Point, VectorIndex
 from agentkit_memory.process.forks import keep
 from agentkit_memory.terms.bm25_vectors import document_vector
 from agentkit_prompts.context.messages import Message
+from tests.waiting import LONG
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -38,7 +39,7 @@ class Child:
 
     def report(self) -> str:
         """Return the next report of the child, or fail: it must not hang."""
-        ready, _, _ = select.select([self._reports], [], [], 20)
+        ready, _, _ = select.select([self._reports], [], [], LONG)
         assert ready, "the child hangs"
         return os.read(self._reports, 10_000).decode()
 
@@ -182,7 +183,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
         with store.database.write() as connection:
             connection.exec_driver_sql("DELETE FROM recall_logs")
             holding.set()
-            let_go.wait(60)
+            let_go.wait(2 * LONG)
         for lock in locks:
             lock.release()
 
@@ -203,7 +204,7 @@ def test_what_threads_of_the_parent_held_does_not_stop_the_child(home: Path, tmp
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert holding.wait(10)
+        assert holding.wait(LONG)
         with forked(child) as other:
             assert other.report() == "[]"
     finally:

@@ -14,6 +14,7 @@ import pytest
 from agentkit_memory import POLICIES, InvalidArgument, Memory, RecallFilter
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.context.messages import Message
+from tests.waiting import LONG, until
 
 
 @pytest.fixture
@@ -149,10 +150,8 @@ def test_a_reranker_sees_the_order_and_decides_it(memory: Memory) -> None:
 
 
 class Broken(Longest):
-    rerank_timeout = 0.05
-
-    def __init__(self, act: Any) -> None:
-        self.act = act
+    def __init__(self, act: Any, seconds: float = LONG) -> None:
+        self.act, self.rerank_timeout = act, seconds
 
     def rerank(self, question: str, candidates: Sequence[ScoredItem]) -> Sequence[float]:
         returned: Sequence[float] = self.act()
@@ -163,8 +162,9 @@ def test_a_reranker_that_fails_or_hangs_leaves_the_order(memory: Memory) -> None
     memory.session("s").append(Message("user", "a zebra"), Message("user", "a zebra of stripes"))
     memory.worker().drain()  # scores of what waits differ in the last digit
     before = memory.recall("zebra")
-    for act, problem in ((lambda: 1 / 0, "ZeroDivisionError"), (lambda: time.sleep(30), "within 0.05 seconds")):
-        recall = memory.recall("zebra", policy=replace(POLICIES["default"], reranker=Broken(act)))
+    fails, hangs = Broken(lambda: 1 / 0), Broken(lambda: time.sleep(30), 0.05)
+    for reranker, problem in ((fails, "ZeroDivisionError"), (hangs, "within 0.05 seconds")):
+        recall = memory.recall("zebra", policy=replace(POLICIES["default"], reranker=reranker))
         assert recall == before and problem in recall.degraded[-1]
 
 
@@ -174,17 +174,17 @@ def test_a_reranker_that_hangs_is_not_asked_again_until_it_has_answered(memory: 
 
     def hang() -> list[float]:
         asked.append(1)
-        assert go_on.wait(60)
+        assert go_on.wait(LONG)
         return [1.0, 2.0]
 
-    policy = replace(POLICIES["default"], reranker=Broken(hang))
+    reranker = Broken(hang, 0.05)
+    policy = replace(POLICIES["default"], reranker=reranker)
     for _ in range(3):
         assert "did not answer within 0.05 seconds" in memory.recall("zebra", policy=policy).degraded[-1]
     assert len(asked) == 1
     go_on.set()
-    until = time.monotonic() + 20
-    while memory.recall("zebra", policy=policy).degraded and time.monotonic() < until:
-        time.sleep(0.01)
+    reranker.rerank_timeout = LONG
+    until(lambda: memory.recall("zebra", policy=policy).degraded == ())
     assert memory.recall("zebra", policy=policy).degraded == ()
 
 

@@ -30,6 +30,7 @@ from agentkit_prompts.context.messages import Message
 from benchmarks.failpoints import FAILPOINTS
 from tests.memory.embedders.word_embedder import Words
 from tests.paths import ROOT
+from tests.waiting import until
 
 NAMES = "aardvark badger camel dingo eland ferret gnu heron ibis jackal kiwi lynx mole newt otter puma quail"
 ANIMALS = NAMES.split(" ")
@@ -257,10 +258,7 @@ def test_a_background_worker_follows_the_model(filled: Memory, docs: Path) -> No
         assert filled.admin.reembed(Words("one")).flipped
         assert filled.admin.reembed(Words("two")).flipped
         filled.session("s").append(Message("user", "My heron is called Zeppelin."))
-        for _ in range(200):
-            if kept(filled).get("two") == 18:
-                break
-            threading.Event().wait(0.05)
+        until(lambda: kept(filled).get("two") == 18)
         assert worker._threads[0].is_alive()
     assert kept(filled)["two"] == 18
     whole(filled, "two")

@@ -14,6 +14,7 @@ import pytest
 from agentkit_memory import StoreUnavailable
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are killed and stopped by signals")
 
@@ -56,17 +57,17 @@ def take(address: str, timeout: float) -> None:
 def test_locks_of_a_client_that_was_killed_are_free(fresh_postgres: str) -> None:
     with holder(fresh_postgres) as process:
         with pytest.raises(StoreUnavailable, match="nothing was written"):
-            take(fresh_postgres, 0.2)
+            take(fresh_postgres, 2)
         process.kill()
         process.wait()
-        take(fresh_postgres, 30)
+        take(fresh_postgres, LONG)
 
 
 @pytest.mark.long
 def test_locks_of_a_client_that_is_stopped_are_free_after_its_time(fresh_postgres: str) -> None:
     with holder(fresh_postgres, "1000") as process:
         process.send_signal(signal.SIGSTOP)
-        take(fresh_postgres, 30)
+        take(fresh_postgres, LONG)
 
 
 @pytest.mark.long

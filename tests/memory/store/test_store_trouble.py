@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from agentkit_memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable, StoreVersion
 from agentkit_prompts.context.messages import Message
+from tests.waiting import LONG
 
 HELLO = Message("user", "hello")
 
@@ -76,8 +77,9 @@ def test_a_new_file_that_another_process_is_about_to_write_is_waited_for(home: P
             Memory.open(home, timeout=0.05)
         ended = Timer(0.2, other.rollback)
         ended.start()
-        assert stored(home) == []
+        Memory.open(home, timeout=LONG).close()
         ended.join()
+    assert stored(home) == []
 
 
 def test_a_database_that_may_not_be_written(home: Path, docs: Path) -> None:
@@ -255,14 +257,16 @@ def test_a_server_without_its_driver_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_postgresql_says_what_it_refuses(fresh_postgres: str, tmp_path: Path) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=0.2) as memory:
+    with Memory.open(fresh_postgres, index=tmp_path / "index") as memory:
         session = memory.session("s")
         session.append(HELLO)
         database = memory._store.database
-        with database.write() as other:
-            other.execute(text("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE"))
-            with pytest.raises(StoreUnavailable, match="another transaction holds the lock; nothing was written"):
-                session.append(HELLO)
+        with Memory.open(fresh_postgres, index=tmp_path / "other", timeout=2) as hurried:
+            waits = hurried.session("s")
+            with database.write() as other:
+                other.execute(text("LOCK TABLE messages IN ACCESS EXCLUSIVE MODE"))
+                with pytest.raises(StoreUnavailable, match="another transaction holds the lock; nothing was written"):
+                    waits.append(HELLO)
         with pytest.raises(StoreUnavailable, match="connect to the primary"), database.write() as connection:
             connection.execute(text("SET TRANSACTION READ ONLY"))
             connection.execute(text("DELETE FROM messages"))

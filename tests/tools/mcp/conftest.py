@@ -6,12 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tools.mcp.mcp_running import HTTPPeer, free_port
+from tests.tools.mcp.mcp_running import HTTPPeer, http_server
+from tests.waiting import LONG
 
 
 @pytest.fixture
 def http_peer() -> Iterator[HTTPPeer]:
-    peer = HTTPPeer("honest", free_port())
-    peer.start()
-    yield peer
-    peer.kill()
+    with http_server("honest") as peer:
+        yield peer
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a server that answers slowly, as on a busy machine, not taken for one that hangs."""
+    monkeypatch.setattr("agentkit_tools.mcp.connection._MIN_PROBE_SECONDS", LONG)
+    monkeypatch.setattr("agentkit_tools.mcp.connection._MAX_PROBE_SECONDS", LONG)

@@ -13,7 +13,7 @@ from typing import Any
 MODES = (
     *("endless", "events", "packed", "page", "elsewhere", "broken", "half", "other id", "deep", "crowded"),
     *("repeats", "lines", "again", "opened", "fine", "silent", "flood", "heads", "resumed", "untold", "numbers"),
-    *("closed", "sessions"),
+    *("begun", "closed", "sessions"),
 )
 EVENTS = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
 
@@ -114,9 +114,9 @@ class Handler(BaseHTTPRequestHandler):
             self.go_on("silent", seen=False)
         elif mode in ("silent", "flood", "heads"):
             self.go_on(mode)
-        elif mode == "closed":
-            text = "yes" if self.server.closed.wait(5) else "no"
-            self.result(message, {"content": [{"type": "text", "text": text}]})
+        elif mode in ("begun", "closed"):
+            happened = self.server.begun.is_set() if mode == "begun" else self.server.closed.wait(50)
+            self.result(message, {"content": [{"type": "text", "text": "yes" if happened else "no"}]})
         elif mode == "sessions":
             self.result(message, {"content": [{"type": "text", "text": str(self.server.sessions)}]})
         elif mode == "numbers":
@@ -145,6 +145,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def go_on(self, mode: str, *, seen: bool = True) -> None:
         """Send no answer until the client closes the connection."""
+        self.server.begun.set()
         try:
             if mode == "heads":
                 while True:
@@ -201,6 +202,8 @@ class Server(ThreadingHTTPServer):
         self.sessions = 0
         self.untold = False
         """Whether nothing is answered to a client that cancels a call, or ends a session."""
+        self.begun = threading.Event()
+        """Set when something begins that does not come to an end."""
         self.closed = threading.Event()
         """Set when the client closed a connection on which nothing came to an end."""
 

@@ -6,10 +6,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.waiting import reserved_port, until
 
 PEER = Path(__file__).parent / "mcp_peer.py"
 
@@ -38,21 +40,27 @@ class HTTPPeer:
             self.process.wait()
 
 
+@contextmanager
+def http_server(name: str, script: Path = PEER) -> Iterator[HTTPPeer]:
+    """Run a server on a port of its own."""
+    with reserved_port() as port:
+        peer = HTTPPeer(name, port, script)
+        peer.start()
+        try:
+            yield peer
+        finally:
+            peer.kill()
+
+
 def listens(port: int) -> None:
     """Wait until somebody listens on a port of loopback."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
+
+    def is_there() -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"nobody listens on port {port}")
+            return True
+        return False
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    until(is_there)
 
 
 def command(name: str) -> list[str]:
@@ -61,8 +69,18 @@ def command(name: str) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
+    """Whether a process runs: one that has ended, and that nobody has taken note of yet, does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:  # it has just ended, or there is no /proc
+        return not stat.parent.parent.exists()
+
+
+def ends(pid: int) -> bool:
+    """Wait until a process has ended."""
+    return bool(until(lambda: not is_alive(pid)))

@@ -71,7 +71,7 @@ def answer(number: Any, name: str) -> None:
     if name == "asks":
         ask_on()
     if name == "deaf":
-        time.sleep(60)
+        time.sleep(600)
     if name not in ("bytes", "mute"):
         write(whole)
 

@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from time import process_time
 from typing import Any
 
@@ -19,6 +20,7 @@ from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, Tool, Tool
 from agentkit_tools.mcp.content import to_result
 from agentkit_tools.mcp.remote_tools import _Output
 from tests.tools.mcp.mcp_running import command
+from tests.waiting import until
 
 
 async def ask(made: Tool, **arguments: Any) -> ToolResult:
@@ -216,7 +218,8 @@ def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() 
         list(server)
     server.close()
 
-    assert not [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")]
+    own = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")]
+    until(lambda: not any(thread.is_alive() for thread in own))
 
 
 async def test_garbage_on_its_stdout_is_skipped_without_noise(capfd: pytest.CaptureFixture[str]) -> None:
@@ -231,7 +234,7 @@ async def test_a_server_that_hangs_or_floods_is_replaced_after_a_call_ran_out_of
     async with MCPToolset(command("honest")) as server:
         pid = (await ask(named(server, "pid"))).content
         hung = await ask(named(server, trouble).but(timeout=0.5))
-        after = await ask(named(server, "pid").but(timeout=30))  # waits for the new one, not for the old
+        after = await ask(named(server, "pid"))  # waits for the new one, not for the old
 
     assert hung.status == "timeout"
     assert after.ok and after.content != pid
@@ -242,7 +245,7 @@ async def test_an_interrupted_first_use_leaves_a_toolset_that_works() -> None:
     opening = asyncio.create_task(server.__aenter__())
     await asyncio.sleep(0.05)
     opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    with suppress(asyncio.CancelledError):  # it may have opened by then
         await opening
     async with server:
         assert (await ask(named(server, "add"), a=1, b=2)).content == "3"

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from agentkit import ToolCall
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolResult
 from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
-from tests.tools.mcp.mcp_running import is_alive
+from tests.tools.mcp.mcp_running import ends, is_alive
 
 pytestmark = pytest.mark.long
 
@@ -30,12 +29,12 @@ PEER = Path(__file__).parent / "raw_peer.py"
 
 @pytest.fixture(scope="module")
 def raw() -> Iterator[MCPToolset]:
-    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=2) as server:
+    with MCPToolset([sys.executable, str(PEER), "plain"]) as server:
         yield server
 
 
-async def ask(server: MCPToolset, name: str, **arguments: object) -> ToolResult:
-    made = next(one for one in server if one.original_name == name)
+async def ask(server: MCPToolset, name: str, *, timeout: float = 60, **arguments: object) -> ToolResult:
+    made = next(one for one in server if one.original_name == name).but(timeout=timeout)
     return await made.call(ToolCall("call_1", made.name, json.dumps(arguments)), ToolContext(None, "run_1", "call_1"))
 
 
@@ -68,7 +67,7 @@ async def test_an_output_schema_takes_no_longer_than_it_may(raw: MCPToolset, nam
 
 @pytest.mark.parametrize("name", ["product", "unparsable", "batch", "deep", "huge", "mute", "bomb"])
 async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MCPToolset, name: str) -> None:
-    result = await ask(raw, name, **({"x": "text"} if name == "bomb" else {}))
+    result = await ask(raw, name, timeout=2, **({"x": "text"} if name == "bomb" else {}))
 
     assert result.status in ("timeout", "error")
     assert (await ask(raw, "fine")).content == "ok"
@@ -76,10 +75,8 @@ async def test_a_line_that_is_no_answer_costs_the_time_limit_of_its_call(raw: MC
 
 @pytest.mark.parametrize("name", ["asks", "deaf"])
 async def test_a_server_that_reads_nothing_any_more_is_replaced_before_the_next_call_ends(name: str) -> None:
-    with MCPToolset([sys.executable, str(PEER), "plain"], timeout=4) as server:
-        made = next(one for one in server if one.original_name == name).but(timeout=1)
-        call = ToolCall("call_1", made.name, json.dumps({"x": "y" * 1_000_000}))
-        result = await made.call(call, ToolContext(None, "run_1", "call_1"))
+    with MCPToolset([sys.executable, str(PEER), "plain"]) as server:
+        result = await ask(server, name, timeout=1, x="y" * 1_000_000)
 
         assert result.status == "timeout"
         assert (await ask(server, "fine")).content == "ok"
@@ -171,10 +168,7 @@ def test_a_server_that_ignores_everything_ends_with_the_process_that_started_it(
     assert is_alive(server)
     os.kill(ours.pid, how)
     ours.wait()
-    end = time.monotonic() + 30
-    while is_alive(server) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not is_alive(server)
+    assert ends(server)
 
 
 def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() -> None:
@@ -209,10 +203,11 @@ def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, co
 @pytest.mark.parametrize("mode", ["no_list", "hung"])
 def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: Path) -> None:
     noted = tmp_path / "pids"
+    noted.touch()
     command = ["sh", "-c", f'echo $$ >> {noted}; exec "$@"', "sh", sys.executable, str(PEER), mode]
     server = MCPToolset(command, connect_timeout=2)
     for _ in range(2):  # the second one meets the server while it is replaced
         with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
             list(server)
     server.close()
-    assert [pid for pid in map(int, noted.read_text().split()) if is_alive(pid)] == []
+    assert all(ends(pid) for pid in map(int, noted.read_text().split()))

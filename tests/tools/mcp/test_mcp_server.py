@@ -18,7 +18,7 @@ from agentkit import ToolCall
 from agentkit.prompts import File, Image, Text
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolDefinitionError, ToolFailure, ToolResult, mcp_server, tool
 from tests.tools.mcp.mcp_offering import OPTIONS, TOOLS
-from tests.tools.mcp.mcp_running import HTTPPeer, free_port
+from tests.tools.mcp.mcp_running import http_server
 
 SCRIPT = Path(__file__).parent / "mcp_offering.py"
 COMMAND = [sys.executable, str(SCRIPT), "offering"]
@@ -34,13 +34,9 @@ async def connected(transport: str) -> AsyncIterator[Client]:
         async with Client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:])) as client:
             yield client
         return
-    peer = HTTPPeer("offering", free_port(), SCRIPT)
-    peer.start()
-    try:
+    with http_server("offering", SCRIPT) as peer:
         async with Client(peer.url) as client:
             yield client
-    finally:
-        peer.kill()
 
 
 @pytest.mark.parametrize("transport", ["here", "pipes", "http"])

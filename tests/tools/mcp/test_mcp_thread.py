@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from agentkit_tools.mcp.loop_thread import LoopThread
+from tests.waiting import LONG, until
 
 
 def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> None:
@@ -29,8 +30,8 @@ def test_stopping_runs_the_last_thing_cancels_the_rest_and_ends_the_thread() -> 
     thread.submit(endless())
     thread.stop(last())
 
+    until(lambda: not [one for one in threading.enumerate() if one.name == "agentkit-mcp-test"])
     assert seen == ["last", "cancelled"]
-    assert not [one for one in threading.enumerate() if one.name == "agentkit-mcp-test"]
     with pytest.raises(RuntimeError):
         thread.submit(last())
 
@@ -67,11 +68,12 @@ def test_stopping_lets_tasks_report_and_clean_up_and_ends_generators_that_were_l
         over.set()
 
     thread = LoopThread("agentkit-mcp-clean")
-    left = thread.submit(begin()).result(10)
+    left = thread.submit(begin()).result(LONG)
     thread.submit(slow_to_end())
     thread.submit(reporting())
     thread.stop(last())
 
+    until(lambda: len(seen) == 3)
     assert seen == ["reported", "cleaned up", "closed"]
     del left
 
@@ -87,12 +89,12 @@ def test_it_can_be_stopped_from_inside() -> None:
     async def stop() -> None:
         thread.stop(last())
 
-    thread.submit(stop()).result(10)
+    thread.submit(stop()).result(LONG)
 
-    assert done.wait(10)
+    assert done.wait(LONG)
     for one in threading.enumerate():
         if one.name == "agentkit-mcp-inside":
-            one.join(10)
+            one.join(LONG)
             assert not one.is_alive()
 
 
@@ -112,9 +114,9 @@ def test_work_that_fails_when_nobody_waits_any_more_is_not_logged(caplog: pytest
         pass
 
     future = thread.submit(work())
-    assert begun.wait(10)
+    assert begun.wait(LONG)
     future.cancel()
-    assert ended.wait(10)
+    assert ended.wait(LONG)
     thread.stop(last())
     del future  # it holds the task, which would only be logged when it is collected
     gc.collect()
@@ -135,8 +137,8 @@ def test_cancelling_the_future_cancels_the_work() -> None:
     async def nothing() -> None: ...
 
     future = thread.submit(work())
-    thread.submit(asyncio.sleep(0)).result(10)
+    thread.submit(asyncio.sleep(0)).result(LONG)
     future.cancel()
 
-    assert cancelled.wait(10)
+    assert cancelled.wait(LONG)
     thread.stop(nothing())

@@ -50,7 +50,7 @@ async def test_between_calls_a_server_costs_a_small_share_of_a_processor(way: st
             used = process_time() - start
             assert used < WAIT_SECONDS / 4
             if way == "pipes" or kind == "messages":  # what sockets hold of others takes long, or is too much
-                for _ in range(20):  # pipes and sockets hold some of it
+                for _ in range(100):  # pipes and sockets hold some of it
                     if await asked(server, "wait") > sent:
                         return
                 raise AssertionError("it is not read any more")
@@ -61,12 +61,11 @@ async def test_rest_is_twenty_times_what_was_used_unless_there_is_a_call() -> No
     await pace.rest()
     with pace.call():
         work(0.05)
-        start = monotonic()
-        await pace.rest()
-        in_call = monotonic() - start
+        with pytest.raises(StopIteration):
+            pace.rest().send(None)  # it ends without having waited for anything
     start, used = monotonic(), work(0.05)
     await pace.rest()
-    assert monotonic() - start > 15 * used > in_call
+    assert monotonic() - start > 15 * used
 
 
 def work(seconds: float) -> float:
