@@ -41,7 +41,7 @@ from agentkit.prompts.chat_templates import CHAT_TEMPLATES
 warnings.simplefilter("ignore")
 WORDS = "the quick brown fox jumps over the lazy dog while seven wizards mix potent drinks under bright lamps "
 BUDGET = 1_000_000
-GOALS = {"messages": {"ours warm": 1.6, "ours cold": 14}, "string": {"ours warm": 1, "ours cold": 9}}
+GOALS = {"messages": {"ours warm": 1.65, "ours cold": 10}, "string": {"ours warm": 1, "ours cold": 9}}
 numbers = count()
 QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
 BEGINS = {"user": "<|im_start|>user\n", "assistant": "<|im_start|>assistant\n"}
