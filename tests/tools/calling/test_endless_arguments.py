@@ -148,11 +148,11 @@ def levels(name: str, count: int, value: Any) -> Any:
 
 
 async def longest_wait(asking: asyncio.Task[Any]) -> float:
-    """Return the longest time that the event loop computed without a look at what else there is to do."""
-    longest, last = 0.0, time.thread_time()
+    """Return how much was computed at most while the event loop did nothing: seconds of a processor."""
+    longest, last = 0.0, time.process_time()
     while not asking.done():
         await asyncio.sleep(0.005)
-        now = time.thread_time()
+        now = time.process_time()
         longest, last = max(longest, now - last), now
     return longest
 
