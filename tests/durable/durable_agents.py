@@ -15,6 +15,8 @@ from agentkit_prompts import Composition
 
 HOME = Path(os.environ["DURABLE_TEST_HOME"])
 PAUSE = float(os.environ.get("DURABLE_TEST_PAUSE", "0.01"))
+HELD = os.environ.get("DURABLE_TEST_HELD", "none")
+"""How the names of acts begin that wait, once they are noted, for a file `go`: they begin, and nothing comes behind."""
 runs = Runs(os.environ["DURABLE_TEST_URL"])
 
 
@@ -35,6 +37,8 @@ def act(what: str, context: ToolContext[None]) -> None:
         noted = key, context.run_id, os.getpid(), time.time(), attempt
         world.execute("INSERT INTO attempts VALUES (?, ?, ?, ?, ?)", noted)
         time.sleep(PAUSE)
+        while what.startswith(HELD) and not (HOME / "go").exists():
+            time.sleep(0.02)
         world.execute("INSERT OR IGNORE INTO acts VALUES (?, ?, ?, ?)", (key, context.run_id, what, time.time()))
     finally:
         world.close()
@@ -67,7 +71,7 @@ async def linger(seconds: float, context: ToolContext[None]) -> str:
     import asyncio
 
     act("linger", context)
-    await asyncio.sleep(seconds)
+    await asyncio.sleep(600 if HELD == "lingering" else seconds)
     return "it took long"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.durable import RunFailed
-from tests.waiting import eventually
+from tests.waiting import LONG, eventually
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
 
@@ -43,7 +43,7 @@ async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, tab
     runs.add(agent)
     with runs.worker(poll=0.02, grace=0):
         for name in ("bad", "good"):
-            await (await agent.start("Hi.", run_id=name)).result(timeout=30)
+            await (await agent.start("Hi.", run_id=name)).result(timeout=LONG)
     damage(url, table, change, "bad")
     listed = {one.run_id: one for one in await runs.list_runs()}
     assert listed.keys() == {"bad", "good"} and listed["good"].error is None
@@ -67,18 +67,18 @@ async def test_a_run_that_waits_with_a_damaged_row_keeps_no_other_from_a_worker(
         await agent.start("Hi.", run_id=name)
     damage(url, "workflow_status", change, "bad")
     with runs.worker(poll=0.02, grace=0):
-        assert (await runs.handle("good").result(timeout=30)).output == "x"
-        assert (await (await agent.start("Hi.")).result(timeout=30)).output == "x"
+        assert (await runs.handle("good").result(timeout=LONG)).output == "x"
+        assert (await (await agent.start("Hi.")).result(timeout=LONG)).output == "x"
 
 
 async def test_a_finished_run_whose_answer_is_damaged_failed_for_whoever_asks(runs: Runs, url: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
     with runs.worker(poll=0.02, grace=0):
-        await (await agent.start("Hi.", run_id="bad")).result(timeout=30)
+        await (await agent.start("Hi.", run_id="bad")).result(timeout=LONG)
     damage(url, "workflow_output", 'output = \'{"state": "finished"}\'', "bad")
     with pytest.raises(RunFailed, match="what is stored of its answer is damaged"):
-        await runs.handle("bad").result(timeout=5)
+        await runs.handle("bad").result(timeout=LONG)
     assert (await runs.handle("bad").info()).error == "JournalError: what is stored of its answer is damaged"
 
 
@@ -92,7 +92,7 @@ async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs
     alter(url, f"UPDATE agentkit_workers SET {change}")
     assert [one.id for one in await runs.workers()] == ["dead-1"]
     with runs.worker(poll=0.02, grace=0):
-        assert (await runs.handle("taken").result(timeout=30)).output == "x"
+        assert (await runs.handle("taken").result(timeout=LONG)).output == "x"
 
 
 @pytest.mark.parametrize("change", ["schedule = 'x'", f"context = {NO_UTF_8}"])
@@ -122,7 +122,7 @@ async def test_nothing_of_a_run_is_unpickled_where_it_is_read(runs: Runs, url: s
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
     with runs.worker(poll=0.02, grace=0):
-        await (await agent.start("Hi.", run_id="bad")).result(timeout=30)
+        await (await agent.start("Hi.", run_id="bad")).result(timeout=LONG)
     pickled = base64.b64encode(pickle.dumps(Opened())).decode()
     damage(url, "workflow_status", "serialization = 'py_pickle'", "bad")
     damage(url, "workflow_output", f"output = '{pickled}'", "bad")

@@ -23,9 +23,9 @@ from agentkit.errors import JournalError
 from agentkit.models import ModelUnavailable
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit_prompts import Composition
+from tests.waiting import LONG
 
 Working = Callable[..., Runs]
-WAIT = 30.0
 TABLES = ("workflow_status", "workflow_input", "workflow_output", "operation_outputs")
 
 
@@ -76,7 +76,7 @@ async def test_agents_inside_are_child_workflows_with_steps_of_their_own(
     firm = Firm()
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r", tenant="acme", user="ada")
-    ended = await handle.result(timeout=WAIT)
+    ended = await handle.result(timeout=LONG)
     assert (ended.output, firm.paid, ended.usage) == ("Done.", ["paid", "paid"], Usage(100, 20))
     found = await handle.inside()
     clerk = ("clerk", "r", "finished")
@@ -109,7 +109,7 @@ async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: 
     runs = working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r")
     with pytest.raises(Paused) as paused:
-        await handle.result(timeout=WAIT)
+        await handle.result(timeout=LONG)
     assert sorted(call.id for call in paused.value.calls) == ["a /c/p", "b\0/c/p"]
     before = await handle.inside()
     assert {info.state for info in before} == {"paused"} and len(before) == 4
@@ -123,14 +123,14 @@ async def test_agents_inside_wait_are_cancelled_and_go_on_with_the_run(working: 
         await firm.boss.start("Pay.", run_id=inner.run_id)
     await handle.cancel()
     with pytest.raises(RunCancelled):
-        await handle.result(timeout=WAIT)
+        await handle.result(timeout=LONG)
     assert {info.state for info in await handle.inside()} == {"cancelled"}
     await handle.resume()
     with pytest.raises(Paused):
-        await handle.result(timeout=WAIT)
+        await handle.result(timeout=LONG)
     await handle.approve("b\0/c/p", by="ada")
     await handle.deny("a /c/p")
-    ended = await handle.result(timeout=WAIT)
+    ended = await handle.result(timeout=LONG)
     assert firm.paid == ["paid"]
     assert [info.run_id for info in await handle.inside()] == [info.run_id for info in before]
     assert {info.state for info in await handle.inside()} == {"finished"}
@@ -141,7 +141,7 @@ async def test_an_agent_inside_that_fails_says_why_and_the_run_goes_on(working: 
     firm = Firm(payer=ScriptedModel([ModelUnavailable("gone", model="m"), ModelUnavailable("gone", model="m")]))
     working(firm.boss)
     handle = await firm.boss.start("Pay.", run_id="r")
-    assert (await handle.result(timeout=WAIT)).output == "Done."
+    assert (await handle.result(timeout=LONG)).output == "Done."
     found = await handle.inside()
     assert known(found) == [("clerk", "r", "finished")] * 2 + [("payer", "clerk", "failed")] * 2
     assert all("gone" in (info.error or "") for info in found if info.agent == "payer")
@@ -151,7 +151,7 @@ async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: st
     firm = Firm()
     runs = working(firm.boss)
     for run_id in ("r", "other"):
-        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=WAIT)
+        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=LONG)
     kept = {"other", *[info.run_id for info in await runs.handle("other").inside()]}
     assert await runs.delete(["r"]) == 1
     for table in TABLES:
@@ -160,14 +160,14 @@ async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: st
     assert len(await runs.handle("other").inside()) == 4
     with pytest.raises(RunNotFound):
         await runs.handle("r").inside()
-    assert (await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)).usage == Usage(100, 20)
+    assert (await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)).usage == Usage(100, 20)
 
 
 async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url: str) -> None:
     firm = Firm(approval="always")
     runs.add(firm.boss)
     with runs.worker(poll=0.02, grace=0), pytest.raises(Paused):
-        await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)
+        await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)
     stored = journal_rows(runs.store.workflows, ["r"])["r"]
     assert sorted(len(row.calls) for row in stored) == [0, 1, 1, 2, 2]
     system = runs.store.client._sys_db
@@ -216,7 +216,7 @@ async def test_an_agent_that_is_begun_anew_has_nothing_of_what_it_did_before(wor
     boss = Agent(asking, tools=[clerk.as_tool(name="clerk", description="A clerk.", retries=1)], name="boss")
     runs = working(boss)
     handle = await boss.start("Go.", run_id="r")
-    assert (await handle.result(timeout=WAIT)).output == "Done."
+    assert (await handle.result(timeout=LONG)).output == "Done."
     assert tried == ["once", "once"]
     journal = (await handle.journal()).inner["c"]
     assert list(journal.inner) == ["h1"]
@@ -232,9 +232,9 @@ async def test_a_run_that_a_release_before_began_goes_on_as_it_was_stored(workin
     runs.store.enqueue([("r", replace(request, format=1))])
     handle = runs.handle("r")
     with pytest.raises(Paused):
-        await handle.result(timeout=WAIT)
+        await handle.result(timeout=LONG)
     await handle.approve()
-    ended = await handle.result(timeout=WAIT)
+    ended = await handle.result(timeout=LONG)
     assert firm.paid == ["paid", "paid"] and await handle.inside() == []
     assert [list(one.inner) for one in ended.journal.inner.values()] == [["c"], ["c"]]
     assert rows(url, "SELECT DISTINCT name FROM workflow_status") == [("agentkit.run",)]
@@ -249,7 +249,7 @@ def test_the_command_line_lists_and_shows_agents_inside(working: Working, url: s
 
     async def begin() -> None:
         with pytest.raises(Paused):
-            await (await firm.boss.start("Pay.", run_id="r")).result(timeout=WAIT)
+            await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)
 
     asyncio.run(begin())
     found = [json.loads(line) for line in command("list", "--inside", "r", "--json").stdout.splitlines()]
@@ -268,7 +268,7 @@ async def test_a_damaged_child_is_reported_and_hurts_no_other_run(working: Worki
     firm = Firm()
     runs = working(firm.boss)
     for run_id in ("bad", "good"):
-        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=WAIT)
+        await (await firm.boss.start("Pay.", run_id=run_id)).result(timeout=LONG)
     bad = (await runs.handle("bad").inside())[0].run_id
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute("UPDATE operation_outputs SET output = 'x' WHERE workflow_uuid = ?", (bad,))
@@ -287,9 +287,9 @@ async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called
     with closing(runs), runs.worker(poll=0.02, grace=0):
         await firm.boss.start("Pay.", run_id=handle.run_id)
         with pytest.raises(Paused):
-            await handle.result(timeout=WAIT)
+            await handle.result(timeout=LONG)
         await handle.approve()
-        ended = await handle.result(timeout=WAIT)
+        ended = await handle.result(timeout=LONG)
         assert (ended.output, firm.paid, sorted(ended.journal.inner)) == ("Done.", ["paid", "paid"], ["a ", "b\0"])
         found = await handle.inside()
         assert sorted(info.agent for info in found) == ["clerk \ufffd?"] * 2 + ["payer"] * 2

@@ -13,10 +13,9 @@ from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunCancelled, RunNotFound
 from agentkit_prompts import Composition
-from tests.waiting import eventually
+from tests.waiting import LONG, eventually
 
 Working = Callable[..., Runs]
-WAIT = 30.0
 
 
 async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Runs) -> None:
@@ -37,7 +36,7 @@ async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Run
     assert [(await handle.info()).state for handle in handles] == ["queued"] * 4
     with runs.worker(concurrency=1, poll=0.02, grace=0):
         for handle in handles:
-            await handle.result(timeout=WAIT)
+            await handle.result(timeout=LONG)
     assert [one for one in begun if one != "later"] == ["urgent", "first come", "last"]
     info = await handles[0].info()
     assert (info.updated_at - info.created_at).total_seconds() >= 0.5
@@ -46,12 +45,12 @@ async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Run
 async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: Working, url: str) -> None:
     begun, cancelled = list[str](), list[str]()
 
-    @tool(timeout=WAIT)
+    @tool(timeout=600)
     async def fetch(name: str) -> str:
         """Fetch something."""
         begun.append(name)
         try:
-            await asyncio.sleep(WAIT)
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
             cancelled.append(name)
             raise
@@ -76,7 +75,7 @@ async def test_the_agents_inside_a_run_are_seen_and_cancelled_with_it(working: W
         assert f'model calls help {{"input": "{name}"}} ({name})\n  user: {name}\n  {call}\n' in shown.stdout
     await handle.cancel()
     with pytest.raises(RunCancelled):
-        await handle.result(timeout=WAIT)
+        await handle.result(timeout=LONG)
     await eventually(lambda: len(cancelled) >= 2)
     assert sorted(cancelled) == ["Ada", "Bob"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,12 +37,10 @@ async def test_a_schedule_begins_a_run_each_time_it_is_due_until_it_is_deleted(w
     assert abs(often.next_at - datetime.now(UTC)) < timedelta(minutes=1)
     assert (rarely.next_at.hour, rarely.next_at.day, rarely.next_at.utcoffset()) == (6, 29, timedelta(hours=1))
     assert (rarely.last_at, rarely.last_run, rarely.problem) == (None, None, None)
-    end = time.monotonic() + 60
     while len(found := await runs.list_runs(tenant="acme", state="finished")) < 2:
-        assert time.monotonic() < end
         await asyncio.sleep(0.1)
     while (often := (await runs.schedules())[0]).last_run is None:  # it was due just now
-        assert time.monotonic() < end
+        await asyncio.sleep(0.1)
     assert often.last_at is not None and often.last_run.run_id.startswith("often/20")
     shown, _ = await asyncio.to_thread(command, url, "schedules")
     assert (shown["name"], shown["tenant"], shown["last_run"]["agent"]) == ("often", "acme", "nightly")

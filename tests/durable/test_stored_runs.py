@@ -19,7 +19,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.run_records import RunsWanted
 from agentkit_prompts import Composition
-from tests.waiting import eventually
+from tests.waiting import LONG, eventually
 
 STORED = Path(__file__).parent / "stored"
 Working = Callable[..., Runs]
@@ -74,7 +74,7 @@ async def test_a_run_of_a_newer_release_fails_by_name(working: Working) -> None:
     newer = Newer(request.agent, request.version, request.head)
     runs.store.enqueue([(run_id, newer)])
     with pytest.raises((RunFailed, DurableError), match="newer agentkit"):
-        await runs.handle("r").result(timeout=30)
+        await runs.handle("r").result(timeout=LONG)
     assert [info.state for info in await runs.list_runs()] == ["failed"]
 
 
@@ -105,7 +105,7 @@ async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_
     assert [one.serves for one in await runs.workers()] == [()]
     assert (await runs.handle("waits").info()).waiting == ()
     with runs.worker(poll=0.02, grace=0):
-        assert (await (await agent.start("Hi.")).result(timeout=30)).output == "x"
+        assert (await (await agent.start("Hi.")).result(timeout=LONG)).output == "x"
 
 
 @pytest.mark.parametrize("damaged", ["output = 'x' || char(10)", "output = 'null'", "output = NULL"])
@@ -116,7 +116,7 @@ async def test_a_run_with_a_damaged_journal_is_reported_and_hurts_no_other(
     runs.add(agent)
     with runs.worker(poll=0.02, grace=0):
         for name in ("bad", "good"):
-            await (await agent.start("Hi.", run_id=name, tenant="acme")).result(timeout=30)
+            await (await agent.start("Hi.", run_id=name, tenant="acme")).result(timeout=LONG)
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
         database.execute(f"UPDATE operation_outputs SET {damaged} WHERE workflow_uuid = 'bad'")
     assert {one.name: one.runs for one in await runs.costs(by="run")} == {"good": 1}
@@ -149,7 +149,7 @@ async def test_costs_are_counted_from_journals(working: Working) -> None:
     agent = Agent(ScriptedModel.repeat(reply, price=price), tools=tools, name="outer")
     runs = working(agent)
     for tenant in ("a", "a", "b"):
-        await (await agent.start("Go.", tenant=tenant)).result(timeout=30)
+        await (await agent.start("Go.", tenant=tenant)).result(timeout=LONG)
     by_tenant = [(one.name, one.runs, one.usage.input_tokens) for one in await runs.costs("tenant")]
     assert by_tenant == [("a", 2, 442), ("b", 1, 221)]
     (whole,) = await runs.costs("agent")

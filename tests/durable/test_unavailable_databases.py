@@ -21,9 +21,7 @@ from agentkit.durable import DatabaseUnavailable, RunCancelled, RunNotFound
 from agentkit.memory import Memory
 from agentkit_prompts import Composition
 from tests.postgres import stopped
-from tests.waiting import eventually
-
-WAIT = 60.0
+from tests.waiting import LONG, eventually
 
 
 async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
@@ -34,7 +32,7 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     runs.add(agent)
     handle = await agent.start("Hello", run_id=f"down-{os.getpid()}")
     follows = handle.events(follow=True)
-    results = asyncio.create_task(handle.result(timeout=WAIT))
+    results = asyncio.create_task(handle.result(timeout=LONG))
     followed = asyncio.create_task(anext(follows, None))
     await asyncio.sleep(0.2)
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -97,14 +95,15 @@ async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
 ) -> None:
     monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
     monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
-    acts, attempts = dict[str, str](), list[str]()
+    acts, attempts, goes_on = dict[str, str](), list[str](), threading.Event()
 
     @tool
     async def act(name: str, context: ToolContext[None]) -> str:
         """Act once per key."""
         attempts.append(name)
         acts[context.idempotency_key] = name
-        await asyncio.sleep(0.05)
+        if len(attempts) > 4:  # the others take longer than it takes to stop the database
+            await eventually(goes_on.is_set)
         return f"acted for {name}"
 
     def reply(sent: Composition) -> Message:
@@ -120,7 +119,8 @@ async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
         await eventually(lambda: len(attempts) >= 4)
         with stopped(postgres_url):
             assert not mapping.done()
-        report = await asyncio.wait_for(mapping, WAIT)
+            goes_on.set()
+        report = await asyncio.wait_for(mapping, LONG)
     assert (report.finished, report.failed) == (12, 0)
     answers = [json.loads(line)["output"] for line in out.read_text().splitlines()]
     assert answers == [f"acted for {one}" for one in inputs]
@@ -140,10 +140,10 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
     monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
     goes_on = threading.Event()
 
-    @tool(timeout=WAIT)
+    @tool(timeout=600)
     def hold() -> str:
         """Hold on."""
-        return str(goes_on.wait(WAIT))
+        return str(goes_on.wait(LONG))
 
     def reply(sent: Composition) -> Message:
         if len(sent.intermediate):

@@ -22,9 +22,9 @@ from agentkit import Agent, Message, Paused, Runs, ScriptedModel, ToolCall, tool
 from agentkit.cli.app import app
 from agentkit.durable import RunFailed
 from tests.paths import ROOT
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.untraced
-WAIT = 60.0
 AGENTS = str(Path(__file__).parent / "durable_agents.py")
 
 
@@ -69,7 +69,7 @@ class Site:
             world.close()
 
     async def until(self, happened: Callable[[], Any]) -> None:
-        end = time.monotonic() + WAIT
+        end = time.monotonic() + LONG
         while not happened():
             assert time.monotonic() < end, [process.poll() for process in self._processes]
             await asyncio.sleep(0.02)
@@ -117,12 +117,12 @@ async def test_a_killed_worker_costs_nothing_but_the_calls_that_were_under_way(
     cashier = agents(url).cashier
     with site(url, tmp_path / "site") as here:
         handle = await cashier.start("Pay both.", run_id="r")
-        first = here.worker()
+        first = here.worker(DURABLE_TEST_HELD="pay")
         await here.until(lambda: len(here.attempts()) >= 3)  # two looks, then a payment
         first.kill()
         before = here.attempts()
         here.worker()
-        ended = await handle.result(timeout=WAIT)
+        ended = await handle.result(timeout=LONG)
         assert ended.output == "paid: Pay both."
         assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
         after = here.attempts()[len(before) :]
@@ -142,7 +142,7 @@ async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and
     module = agents(url)
     with site(url, tmp_path / "site") as here:
         handle = await module.manager.start("Help Ada.", run_id="r")
-        first = here.worker()
+        first = here.worker(DURABLE_TEST_HELD="pay")
         await here.until(lambda: len(here.attempts()) >= 2)  # the inner agent has looked, and pays
         first.kill()
         looked, paying = [key for key, _ in here.attempts()]
@@ -150,7 +150,7 @@ async def test_a_kill_inside_a_tool_of_an_inner_agent_repeats_that_call_only_and
         assert [entry.effect for entry in before.entries].count("CallModel") == 2
         here.worker()
         with pytest.raises(RunFailed) as failed:
-            await handle.result(timeout=WAIT)
+            await handle.result(timeout=LONG)
         assert (failed.value.kind, failed.value.usage.input_tokens) == ("LimitExceeded", 40)
         assert [key for key, _ in here.attempts()].count(looked) == 1
         assert [key for key, _ in here.attempts()].count(paying) == 2
@@ -166,7 +166,7 @@ def test_a_second_worker_on_a_sqlite_file_is_refused(url: str, tmp_path: Path, a
     other_name = tmp_path / "other.db"
     other_name.symlink_to(url.removeprefix("sqlite:///"))
     with site(url, tmp_path / "site") as here, agents(url).runs.worker(grace=0):
-        _, said = here.worker(DURABLE_TEST_URL=f"sqlite:///{other_name}").communicate(timeout=WAIT)
+        _, said = here.worker(DURABLE_TEST_URL=f"sqlite:///{other_name}").communicate(timeout=LONG)
         assert f"process {os.getpid()} works on" in said
         assert "a SQLite file takes one worker" in said
 
@@ -176,15 +176,15 @@ async def test_a_worker_that_is_stopped_hands_over_what_does_not_end_in_time(
     url: str, tmp_path: Path, agents: Callable[[str], Any]
 ) -> None:
     with site(url, tmp_path / "site") as here:
-        handle = await agents(url).lingerer.start("5", run_id="r")
-        first = here.worker("--grace", "0.1")
+        handle = await agents(url).lingerer.start("0.1", run_id="r")
+        first = here.worker("--grace", "0.1", DURABLE_TEST_HELD="lingering")
         await here.until(here.attempts)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(timeout=WAIT) == 0
+        assert first.wait(timeout=LONG) == 0
         assert (await handle.info()).state == "queued"
         assert [message.role for message in (await handle.journal()).messages] == ["user"]
         here.worker()
-        assert (await handle.result(timeout=WAIT)).output == "it took long"
+        assert (await handle.result(timeout=LONG)).output == "it took long"
         assert len({key for key, _ in here.attempts()}) == 1
         assert [worker.state for worker in await here.runs.workers()] == ["stopped", "alive"]
 
@@ -197,10 +197,10 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
 
     async def begin() -> None:
         with pytest.raises(Paused):
-            await (await module.refunder.start("Pay back.", run_id="refund-1")).result(timeout=WAIT)
+            await (await module.refunder.start("Pay back.", run_id="refund-1")).result(timeout=LONG)
 
     async def end() -> str:
-        return str((await module.runs.handle("refund-1").result(timeout=WAIT)).output)
+        return str((await module.runs.handle("refund-1").result(timeout=LONG)).output)
 
     with module.runs.worker(poll=0.02, grace=0):
         asyncio.run(begin())
@@ -236,7 +236,7 @@ def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_
 
     async def begin() -> None:
         with pytest.raises(Paused):
-            await (await payer.start(evil, run_id="evil")).result(timeout=WAIT)
+            await (await payer.start(evil, run_id="evil")).result(timeout=LONG)
 
     with module.runs.worker(poll=0.02, grace=0):
         asyncio.run(begin())
@@ -253,12 +253,12 @@ async def test_another_worker_goes_on_with_the_runs_of_a_dead_one_after_its_leas
 ) -> None:
     module = agents(postgres_url)
     with site(postgres_url, tmp_path / "site") as here:
-        first = here.worker()
+        first = here.worker(DURABLE_TEST_HELD="pay")
         handle = await module.cashier.start("Pay both.", run_id=f"r-{os.getpid()}")
         await here.until(lambda: len(here.attempts()) >= 3)
         here.worker()
         first.kill()
-        assert (await handle.result(timeout=WAIT)).output == "paid: Pay both."
+        assert (await handle.result(timeout=LONG)).output == "paid: Pay both."
         assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
         pids = [pid for _, pid in here.attempts()]
         assert len(set(pids)) == 2
@@ -271,15 +271,16 @@ async def test_a_worker_that_was_away_for_longer_than_its_lease_does_nothing_mor
 ) -> None:
     module = agents(postgres_url)
     with site(postgres_url, tmp_path / "site") as here:
-        first = here.worker(DURABLE_TEST_PAUSE="0.5")
+        first = here.worker(DURABLE_TEST_HELD="look")
         handle = await module.cashier.start("Pay both.", run_id=f"away-{os.getpid()}")
         await here.until(lambda: len(here.attempts()) >= 2)
         first.send_signal(signal.SIGSTOP)
         here.worker()
-        assert (await handle.result(timeout=WAIT)).output == "paid: Pay both."
+        assert (await handle.result(timeout=LONG)).output == "paid: Pay both."
         before = here.attempts()
+        (here.home / "go").touch()
         first.send_signal(signal.SIGCONT)
-        assert first.wait(timeout=WAIT) == 1
+        assert first.wait(timeout=LONG) == 1
         assert {key for key, _ in here.attempts()} == {key for key, _ in before}
         assert here.acts() == ["look Ada", "look Bob", "pay Ada", "pay Bob"]
         assert first.stderr is not None and "its lease ended" in first.stderr.read()

@@ -1,4 +1,7 @@
-"""No test asserts how long something took by the clock on the wall: a busy machine would fail it."""
+"""No test depends on the clock on the wall: neither on how long something took, nor on a wait of a few seconds.
+
+A busy machine would fail it.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,53 @@ def asserted_times(tree: ast.Module) -> Iterator[int]:
                 sides = [side for part in differences for side in (part.left, part.right)]
                 if any(is_clock(side) or (isinstance(side, ast.Name) and side.id in read) for side in sides):
                     yield node.lineno
+
+
+WAITS = {"communicate", "join", "result", "run", "wait", "wait_for"}
+"""Calls that wait for what happens elsewhere: their limit is reached only where it does not happen."""
+ENOUGH = 30
+"""Seconds. Below one second a wait is a pause, or is meant to run out."""
+
+
+def short_waits(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of waits for a few seconds only, and of the ends of loops that poll so long."""
+    for node in ast.walk(tree):
+        limits: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            if name in WAITS:
+                limits = [*node.args[-1:], *[one.value for one in node.keywords if one.arg == "timeout"]]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and is_clock(node.left):
+            limits = [node.right]
+        for limit in limits:
+            if isinstance(limit, ast.Constant) and type(limit.value) in (int, float) and 1 <= limit.value < ENOUGH:
+                yield node.lineno
+
+
+def test_no_test_waits_for_a_few_seconds_only() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for line in short_waits(ast.parse(path.read_text("utf-8")))
+    ]
+    assert not found, f"wait for `tests.waiting.LONG`, or with `until` and `eventually`: {found}"
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("assert done.wait(10)", True),
+        ("await asyncio.wait_for(done.wait(), 20)", True),
+        ("process.communicate(timeout=5)", True),
+        ("end = time.monotonic() + 9", True),
+        ("done.wait(LONG)", False),
+        ("stop.wait(0.01)", False),
+        ("subprocess.run(command, timeout=60)", False),
+    ],
+)
+def test_a_short_wait_is_found(line: str, is_found: bool) -> None:
+    assert list(short_waits(ast.parse(line))) == [1] * is_found
 
 
 def test_no_test_asserts_a_wall_time() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from agentkit.inspector import InspectorSource, routes
+from tests.waiting import LONG, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -37,16 +37,14 @@ def serving(app: Starlette) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not server.started:
-        assert thread.is_alive() and time.monotonic() < deadline, "the server did not start"
-        time.sleep(0.01)
+    until(lambda: server.started or not thread.is_alive())
+    assert server.started
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(LONG)
 
 
 @pytest.fixture
@@ -70,6 +68,7 @@ def browser() -> Iterator[Browser]:
     if path is None:
         pytest.skip("there is no chromium on this machine")
     driving = pytest.importorskip("playwright.sync_api")
+    driving.expect.set_options(timeout=LONG * 1000)
     with driving.sync_playwright() as driver:
         started = driver.chromium.launch(executable_path=path, args=[*FLAGS], headless=True)
         yield started
@@ -80,7 +79,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page whose errors fail the test: scripts that throw, and what the content security policy refuses."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(LONG * 1000)
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ from agentkit_memory import Memory, Scope, StoreUnavailable
 from agentkit_memory.errors import IndexBroken
 from tests.inspector.conftest import Serve, serving
 from tests.inspector.shop import finished, reply, shop, support, talk, waiting
+from tests.waiting import LONG
 
+get = partial(httpx2.get, timeout=LONG)
 PAGE = Path(inspector_routes.__file__).parent / "page"
 
 
@@ -47,7 +50,7 @@ def url(serve: Serve) -> str:
 
 
 def post(url: str, path: str, **body: Any) -> httpx2.Response:
-    return httpx2.post(f"{url}api/{path}", json=body)
+    return httpx2.post(f"{url}api/{path}", json=body, timeout=LONG)
 
 
 def test_the_page_weighs_under_150_kilobytes_and_needs_no_network() -> None:
@@ -65,14 +68,14 @@ def test_the_page_weighs_under_150_kilobytes_and_needs_no_network() -> None:
 
 def test_every_answer_has_a_strict_policy(url: str) -> None:
     for path in ("", "main.js", "inspector.css", "mark.svg", "api/overview", "api/run?id=nope", "nope.js"):
-        answer = httpx2.get(f"{url}{path}")
+        answer = get(f"{url}{path}")
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
         assert "frame-ancestors 'none'" in policy and "require-trusted-types-for 'script'" in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["referrer-policy"] == "no-referrer"
-    assert httpx2.get(f"{url}api/overview").headers["cache-control"] == "no-store"
-    assert httpx2.get(url.rstrip("/")).headers["location"] == "/inspector/"
+    assert get(f"{url}api/overview").headers["cache-control"] == "no-store"
+    assert get(url.rstrip("/")).headers["location"] == "/inspector/"
 
 
 def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_parts(serve: Serve) -> None:
@@ -81,16 +84,16 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
         source.add(Journal("support", f"r{number}", PromptContext(user_input=UserInput("Hi"))))
     url = serve(source)
     for path in ("main.js", "api/overview", "api/turns?name=ada&start=0"):
-        packed, plain = [httpx2.get(f"{url}{path}", headers={"accept-encoding": how}) for how in ("gzip", "identity")]
+        packed, plain = [get(f"{url}{path}", headers={"accept-encoding": how}) for how in ("gzip", "identity")]
         assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
         assert packed.content == plain.content and packed.num_bytes_downloaded * 2 < len(plain.content)
-    first, whole = [httpx2.get(f"{url}api/overview{more}").json() for more in ("", "?all=yes")]
+    first, whole = [get(f"{url}api/overview{more}").json() for more in ("", "?all=yes")]
     assert (len(first["runs"]), first["more"]) == (50, ["runs"]) and (len(whole["runs"]), whole["more"]) == (123, [])
-    turns = [httpx2.get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
+    turns = [get(f"{url}api/turns?name=ada&start={start}").json()["turns"] for start in (0, 950, 5000)]
     assert [len(one) for one in turns] == [50, 50, 0] and turns[1][0]["turn"] == 950
-    around = httpx2.get(f"{url}api/session?name=ada&turn=499").json()["turns"]
+    around = get(f"{url}api/session?name=ada&turn=499").json()["turns"]
     assert [one["turn"] for one in around] == [*range(474, 524)]
-    assert httpx2.get(f"{url}api/session?name=ada&turn=x").status_code == 400
+    assert get(f"{url}api/session?name=ada&turn=x").status_code == 400
     of_run, last, plain, chosen = [
         post(url, "compose", base={"session": "ada", **base}, journal=True).json()
         for base in ({"turn": 1000}, {"turn": "last"}, {"turn": 999}, {"turn": 1000, "agent": "support"})
@@ -98,21 +101,21 @@ def test_answers_are_compressed_for_whoever_reads_that_and_lists_are_sent_in_par
     assert of_run["run"]["id"] == "run-finished" and of_run == last  # its own prompt, and not one of today
     assert (plain["run"], chosen["run"], plain["agent"]) == (None, None, "support")
     for wrong in ("start=-1&name=ada", "start=&name=ada", "start=1e9&name=ada", "start=1"):
-        assert httpx2.get(f"{url}api/turns?{wrong}").status_code == 400
+        assert get(f"{url}api/turns?{wrong}").status_code == 400
 
 
 def test_the_modules_are_one_script_and_an_address_with_a_hash_is_kept_for_ever(url: str) -> None:
-    page = httpx2.get(url)
+    page = get(url)
     assert page.headers["cache-control"] == "no-cache"
     found = [f"{name}?{version}" for name, version in re.findall(r'="([\w.]+)\?([0-9a-f]+)"', page.text)]
     assert {one.partition("?")[0] for one in found} == {"mark.svg", "inspector.css", "main.js"}
     for address in found:
-        kept = [httpx2.get(f"{url}{one}").headers["cache-control"] for one in (address, address + "0", address[:-17])]
+        kept = [get(f"{url}{one}").headers["cache-control"] for one in (address, address + "0", address[:-17])]
         assert kept == ["max-age=31536000, immutable", "no-cache", "no-cache"]
-    script = httpx2.get(f"{url}main.js").text
+    script = get(f"{url}main.js").text
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     assert all(script.count(f"const ${path.stem} = ") == 1 for path in PAGE.glob("*.js"))
-    assert httpx2.get(f"{url}side.js").status_code == 404
+    assert get(f"{url}side.js").status_code == 404
 
 
 @pytest.mark.parametrize("line", ['import * as a from "./dom.js";', "export default 1;", 'await import("./dom.js");'])
@@ -126,7 +129,7 @@ def test_a_module_that_cannot_be_joined_is_named(line: str) -> None:
     "path", ["../source.py", "%2e%2e%2fsource.py", "..%5csource.py", "page/main.js", "main.js%00", "__init__.py", "a/b"]
 )
 def test_only_the_files_of_the_page_are_served(url: str, path: str) -> None:
-    assert httpx2.get(f"{url}{path}").status_code == 404
+    assert get(f"{url}{path}").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,9 @@ def test_only_the_files_of_the_page_are_served(url: str, path: str) -> None:
     ],
 )
 def test_a_request_that_is_none_is_refused(url: str, content: bytes, kind: str, status: int, problem: str) -> None:
-    answer = httpx2.post(f"{url}api/compose", content=content, headers={"content-type": kind} if kind else {})
+    answer = httpx2.post(
+        f"{url}api/compose", timeout=LONG, content=content, headers={"content-type": kind} if kind else {}
+    )
     assert answer.status_code == status and problem in answer.json()["error"]["message"]
     if b"bugdet" in content:
         assert {one["where"] for one in answer.json()["error"]["problems"]} == {"bugdet", "layers"}
@@ -206,7 +211,7 @@ def test_a_waiting_run_is_not_touched_by_wrong_decisions(serve: Serve) -> None:
     source = shop()
     url = serve(source)
     post(url, "decide", run="run-waiting", decisions={"c9": {"approved": True}})
-    assert httpx2.get(f"{url}api/run?id=run-waiting").json()["status"] == "waiting"
+    assert get(f"{url}api/run?id=run-waiting").json()["status"] == "waiting"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +225,7 @@ def test_an_error_of_the_machine_is_logged_and_not_shown(
         async def runs(self, *, limit: int) -> Any:
             raise kind("/srv/secret-of-the-machine: cannot be read")
 
-    answer = httpx2.get(f"{serve(Broken())}api/overview")
+    answer = get(f"{serve(Broken())}api/overview")
     assert answer.status_code == status and "secret" not in answer.text
     assert "secret-of-the-machine" in caplog.text
 
@@ -243,7 +248,7 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
     with serving(Starlette(routes=routes(of))) as root:
         url = f"{root}/inspector/api/"
         for tenant, other in (("red", "blue"), ("blue", "red")):
-            with httpx2.Client(headers={"authorization": f"Bearer {tenant}"}) as client:
+            with httpx2.Client(timeout=LONG, headers={"authorization": f"Bearer {tenant}"}) as client:
                 texts = [
                     client.get(f"{url}overview").text,
                     client.get(f"{url}session", params={"name": "main"}).text,
@@ -262,10 +267,10 @@ def test_two_tenants_with_the_same_names_never_see_each_other() -> None:
                 ):
                     assert answer.status_code == 404 and answer.json()["error"]["kind"] == "Missing"
         for token in ({}, {"authorization": "Bearer green"}, {"authorization": "red"}):
-            assert httpx2.get(f"{url}overview", headers=token).status_code == (
+            assert get(f"{url}overview", headers=token).status_code == (
                 200 if token.get("authorization") == "red" else 401
             )
-        assert httpx2.get(f"{root}/inspector/main.js").status_code == 200
+        assert get(f"{root}/inspector/main.js").status_code == 200
 
 
 def test_lone_surrogates_and_numbers_that_json_has_not_arrive(serve: Serve) -> None:
@@ -300,18 +305,18 @@ def test_on_this_machine_only_the_token_and_the_name_of_this_machine_are_taken()
     with serving(local_app(shop(), "the-token")) as root:
         url = f"{root}/inspector/api/overview"
         good = {"authorization": "Bearer the-token"}
-        assert httpx2.get(url, headers=good).status_code == 200
+        assert get(url, headers=good).status_code == 200
         for wrong in (
             {},
             {"authorization": "Bearer the-toke"},
             {"authorization": "the-token"},
             {"cookie": "token=the-token"},
         ):
-            answer = httpx2.get(url, headers=wrong)
+            answer = get(url, headers=wrong)
             assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
-        assert httpx2.get(f"{url}?token=the-token").status_code == 401
-        assert httpx2.get(url, headers={**good, "host": "evil.example"}).status_code == 400
-        assert "access-control-allow-origin" not in httpx2.get(url, headers={**good, "origin": "http://evil"}).headers
+        assert get(f"{url}?token=the-token").status_code == 401
+        assert get(url, headers={**good, "host": "evil.example"}).status_code == 400
+        assert "access-control-allow-origin" not in get(url, headers={**good, "origin": "http://evil"}).headers
 
 
 def test_a_source_knows_how_its_runs_ended() -> None:
@@ -354,7 +359,7 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
         root, _, rest = address.partition("#token=")
         token, _, place = rest.partition("&to=")
         assert place == "/run/run-finished" and root.startswith("http://127.0.0.1:")
-        with httpx2.Client(headers={"authorization": f"Bearer {token}"}) as client:
+        with httpx2.Client(timeout=LONG, headers={"authorization": f"Bearer {token}"}) as client:
             found = client.get(f"{root}api/overview").json()
             assert [run["id"] for run in found["runs"]] == ["run-finished"] and found["sessions"] == ["ada"]
             view = client.post(f"{root}api/compose", json={"base": {"run": "run-finished"}}).json()["view"]
@@ -363,10 +368,10 @@ def test_the_command_serves_a_run_and_a_conversation_of_a_store(tmp_path: Path, 
                 f"{root}api/compose", json={"base": {"session": "ada", "turn": 0}, "kwargs": {"customer": "A"}}
             )
             assert turn.status_code == 200
-        assert httpx2.get(f"{root}api/overview").status_code == 401
+        assert get(f"{root}api/overview").status_code == 401
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=LONG)
 
 
 @pytest.mark.parametrize(
@@ -399,8 +404,8 @@ def test_a_run_that_is_started_is_seen_while_it_goes_on(serve: Serve) -> None:
     url = serve(LocalSource([agent]))
     run = post(url, "start", agent="support", input="hi", kwargs={"customer": "A"}, session="new").json()["run"]
     for _ in range(200):
-        found = httpx2.get(f"{url}api/run", params={"id": run}).json()
+        found = get(f"{url}api/run", params={"id": run}).json()
         if found["status"] != "running":
             break
     assert found["status"] == "finished" and found["journal"]["answer"] == "Done."
-    assert httpx2.get(f"{url}api/session", params={"name": "new"}).json()["turns"][0]["run"] == run
+    assert get(f"{url}api/session", params={"name": "new"}).json()["turns"][0]["run"] == run

@@ -333,6 +333,8 @@ def test_turns_that_cannot_be_had_are_asked_for_once(page: Page, serve: Serve) -
 
     page.route("**/api/turns?*", refuse)
     page.get_by_role("searchbox", name="Filter the list").fill("question 7")
+    while not asked:
+        page.wait_for_timeout(50)
     page.wait_for_timeout(700)
     assert 0 < len(asked) == len(set(asked))
 

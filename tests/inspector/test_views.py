@@ -251,9 +251,9 @@ def test_a_difference_is_shown_layer_by_layer_and_word_by_word() -> None:
 def test_a_difference_of_long_texts_takes_no_more_than_linear_time() -> None:
     def of(size: int) -> float:
         one, other = (support().compose(asked(" ".join(f"{word}{at}" for at in range(size)))) for word in "ab")
-        began = time.perf_counter()
+        began = time.thread_time()
         diff_view(one, other)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     of(1_000)
     assert of(40_000) < 100 * max(of(4_000), 0.002)

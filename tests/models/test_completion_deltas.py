@@ -58,8 +58,8 @@ def test_a_call_that_takes_longer_than_the_time_limit_of_a_piece_is_read(server:
         for at in range(0, len(said), size)
     ]
     end = {**pieces[0], "choices": [{**choice, "text": "", "finish_reason": "stop"}]}
-    name = server.on("raw-slow", streams(*pieces, end, pause=0.1))
+    name = server.on("raw-slow", streams(*pieces, end, pause=0.25))
     template = ChatML(tool_call_format="harmony" if said is HARMONY else "hermes")
-    model = raw_model(server, name, chat_template=template, settings=ModelSettings(timeout=0.6))
+    model = raw_model(server, name, chat_template=template, settings=ModelSettings(timeout=3))
     message = asyncio.run(model.request(composed(tools=[ADD]), on_delta=lambda delta: None)).message
     assert [call.arguments for call in message.tool_calls] == [ARGUMENTS]

@@ -296,4 +296,4 @@ def test_a_name_that_may_be_arriving_is_looked_up_and_not_searched_for_among_all
             reader.add(">>>tool")
         return process_time() - start
 
-    assert seconds(2_000) < max(seconds(20), 0.01) * 10  # a hundred times as many
+    assert min(seconds(2_000) for _ in range(3)) < max(seconds(20), 0.01) * 10  # a hundred times as many

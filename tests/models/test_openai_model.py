@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from agentkit.models import ModelUnavailable
 from agentkit_prompts import Conversation, Message, ToolCall
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.servers import ChatServer, chunk, completion, says, sends, streams
+from tests.waiting import until
 
 pytestmark = NOTHING_LEFT_OPEN
 
@@ -274,7 +273,7 @@ def test_what_a_listener_raises_reaches_the_caller_and_ends_the_stream(server: C
     dropped = server.dropped
     with pytest.raises(json.JSONDecodeError, match="mine"):
         ask(model_for(server, name), on_text=listener)
-    assert _until(lambda: server.dropped > dropped)
+    assert until(lambda: server.dropped > dropped)
 
 
 def test_cancelling_ends_the_stream_and_the_model_stays_usable(server: ChatServer) -> None:
@@ -293,14 +292,7 @@ def test_cancelling_ends_the_stream_and_the_model_stays_usable(server: ChatServe
         return (await model.request(composed())).message.text
 
     assert asyncio.run(main()) == "Hi"
-    assert _until(lambda: server.dropped > dropped)
-
-
-def _until(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 5
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return holds()
+    assert until(lambda: server.dropped > dropped)
 
 
 def test_without_the_sdk_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from agentkit import Approved, Composition, Denied, Document, InMemorySession, Message, Reply, ToolCall
 from agentkit.models import OnDelta
 from agentkit_prompts import Conversation
+from tests.waiting import LONG
 
 __all__ = ["Forgetful", "Library", "Never", "Slow", "calling", "decided", "roles", "valid"]
 
@@ -101,7 +102,7 @@ class Slow(InMemorySession):
 
     def append(self, *messages: Message, key: str | None = None) -> Conversation:
         self.writing.set()
-        assert self.go.wait(10)
+        assert self.go.wait(LONG)
         return super().append(*messages, key=key)
 
     def append_now(self, *messages: Message, key: str | None = None) -> bool:

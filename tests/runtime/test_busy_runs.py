@@ -6,7 +6,6 @@ import asyncio
 import os
 import pickle
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from agentkit import Agent, InMemorySession, Journal, OutputSpec, Paused, Script
 from agentkit.errors import ApprovalError, JournalError, RunBusy
 from agentkit.memory import Memory
 from tests.runtime.scripts import calling
+from tests.waiting import LONG, eventually
 
 PAY = calling(("pay", {"amount": 3}, "c1"))
 
@@ -32,7 +32,7 @@ class Bank:
         def pay(amount: int) -> str:
             """Pay."""
             self.began.set()
-            assert self.go.wait(20)
+            assert self.go.wait(LONG)
             self.paid.append(amount)
             return "paid"
 
@@ -70,7 +70,7 @@ def test_a_run_that_goes_on_in_a_thread_or_in_another_process_is_busy(tmp_path: 
         target=lambda: results.append(bank.agent("done").resume_sync(journal, approve={"c1": True}))
     )
     first.start()
-    assert bank.began.wait(20)
+    assert bank.began.wait(LONG)
     for known in (journal, path, Journal.read(path), Journal.loads(journal.dumps())):
         with pytest.raises(RunBusy):
             bank.agent("done").resume_sync(known, approve={"c1": True})
@@ -134,9 +134,7 @@ def test_a_disk_that_was_full_for_a_while_leaves_each_line_once(tmp_path: Path) 
     @tool
     async def free() -> str:
         """Make room when a line was cut."""
-        until = time.monotonic() + 10
-        while path.stat().st_size < ends[0] and time.monotonic() < until:
-            await asyncio.sleep(0.001)
+        await eventually(lambda: path.stat().st_size >= ends[0])
         await asyncio.sleep(0.02)
         resource.setrlimit(resource.RLIMIT_FSIZE, room)
         return "freed"

@@ -10,6 +10,7 @@ import pytest
 
 from agentkit import Agent, InMemorySession, ScriptedModel, ToolCall, tool
 from tests.runtime.scripts import Forgetful, Library, Never, calling, roles, valid
+from tests.waiting import LONG, eventually
 
 
 async def quick() -> str:
@@ -92,7 +93,7 @@ async def test_while_a_sync_tool_runs_in_its_thread() -> None:
     def linger() -> str:
         """Wait."""
         running.set()
-        go.wait(10)
+        go.wait(LONG)
         return ""
 
     session = InMemorySession()
@@ -142,7 +143,7 @@ async def test_while_memory_is_asked() -> None:
 
     class Slow(Library):
         def recall(self, query: str) -> tuple[()]:
-            go.wait(10)
+            go.wait(LONG)
             return ()
 
     session = InMemorySession()
@@ -199,9 +200,8 @@ async def test_twice_in_a_row() -> None:
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    await asyncio.sleep(0.02)
+    await eventually(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     assert valid(session.conversation)
-    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_before_it_began() -> None:

@@ -8,15 +8,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, ScriptedModel, threads
-from agentkit.errors import SessionBusy
+from agentkit import Agent, InMemorySession, LimitExceeded, Limits, Message, RunResult, ScriptedModel, threads
+from agentkit.errors import RunBusy, SessionBusy
 from agentkit_prompts import Conversation
 from tests.runtime.scripts import Slow, calling
+from tests.waiting import LONG, eventually, longer
 
 PROGRAM = """
 import asyncio, sys, threading
@@ -71,10 +73,25 @@ print("the end", flush=True)
 """
 
 
+async def once_free(run: Callable[[], Coroutine[Any, Any, RunResult[Any]]]) -> RunResult[Any]:
+    """Return what a run returns, once nobody else has what it uses."""
+    for seconds in longer(0.01):
+        try:
+            return await run()
+        except (SessionBusy, RunBusy):
+            await asyncio.sleep(seconds)
+    raise AssertionError
+
+
 @pytest.mark.parametrize("how", ["closes", "leaves"])
 def test_what_hangs_for_ever_does_not_keep_the_process_from_ending(how: str, tmp_path: Path) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how], capture_output=True, text=True, timeout=40, cwd=tmp_path, check=False
+        [sys.executable, "-c", PROGRAM, how],
+        capture_output=True,
+        text=True,
+        timeout=2 * LONG,
+        cwd=tmp_path,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     found = ended.stdout.splitlines()
@@ -102,11 +119,9 @@ async def test_a_conversation_is_in_use_until_a_write_that_was_left_behind_has_e
     with pytest.raises(SessionBusy):
         await Agent(ScriptedModel(["x"])).run("two", session=session)
     session.go.set()
-    while len(session.conversation) != 1:
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.01)
-    result = await Agent(ScriptedModel(["x"])).run(None, session=session)
-    assert result.output == "x" and len(session.conversation) == 2
+    await eventually(lambda: len(session.conversation) == 1)
+    assert (await once_free(lambda: Agent(ScriptedModel(["x"])).run(None, session=session))).output == "x"
+    assert len(session.conversation) == 2
 
 
 async def test_stores_that_hang_take_no_thread_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,23 +169,25 @@ async def test_a_file_that_is_opened_too_late_is_closed_and_free(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(threads, "_GRACE", 0.01)
-    opened, go = os.open, threading.Event()
+    opened, opening, go = os.open, threading.Event(), threading.Event()
 
     def hangs(path: Any, *args: Any, **kwargs: Any) -> int:
         if str(path).endswith("run.jsonl"):
+            opening.set()
             go.wait()
         return opened(path, *args, **kwargs)
 
     path = tmp_path / "run.jsonl"
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", hangs)
-        with pytest.raises(LimitExceeded):
-            await Agent(ScriptedModel(["x"]), limits=Limits(seconds=0.02)).run("go", journal=path)
+        for seconds in longer(0.02):
+            with pytest.raises(LimitExceeded):
+                await Agent(ScriptedModel(["x"]), limits=Limits(seconds=seconds)).run("go", journal=path)
+            if opening.is_set():
+                break
         go.set()
-        while not path.exists():
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.02)
-    assert (await Agent(ScriptedModel(["x"])).run("go", journal=path)).output == "x"
+        await eventually(path.exists)
+    assert (await once_free(lambda: Agent(ScriptedModel(["x"])).run("go", journal=path))).output == "x"
 
 
 def test_what_could_not_be_stored_is_in_the_error_of_a_run_that_was_cut() -> None:

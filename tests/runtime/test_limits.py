@@ -24,7 +24,9 @@ from agentkit import (
 )
 from agentkit.errors import AgentDefinitionError
 from agentkit.prompts import Example, ExamplesPrompt
+from agentkit.testing import controlled_time
 from tests.runtime.scripts import Forgetful, Never, calling, roles, valid
+from tests.waiting import LONG
 
 
 async def echo(text: str = "") -> str:
@@ -88,8 +90,8 @@ def test_an_answer_that_is_there_is_given_whatever_it_cost() -> None:
 
 async def test_seconds_end_a_model_that_does_not_answer() -> None:
     session = InMemorySession()
-    with pytest.raises(LimitExceeded, match=r"0\.01 seconds") as caught:
-        await Agent(Never(), limits=Limits(seconds=0.01)).run("go", session=session)
+    with controlled_time(), pytest.raises(LimitExceeded, match="60 seconds") as caught:
+        await Agent(Never(), limits=Limits(seconds=60)).run("go", session=session)
     assert caught.value.limit == "seconds"
     assert roles(session.conversation) == "user"
 
@@ -101,16 +103,16 @@ async def test_seconds_end_tools_and_the_history_stays_valid() -> None:
         return ""
 
     session = InMemorySession()
-    agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=Limits(seconds=0.02))
-    with pytest.raises(LimitExceeded) as caught:
+    agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=Limits(seconds=60))
+    with controlled_time(), pytest.raises(LimitExceeded) as caught:
         await agent.run("go", session=session)
     assert tuple(session.conversation) == caught.value.messages
     assert valid(session.conversation) and roles(session.conversation) == "user assistant tool tool"
 
 
 async def test_the_messages_so_far_are_kept_without_a_session_too() -> None:
-    agent = Agent(Never(), limits=Limits(seconds=0.01))
-    with pytest.raises(LimitExceeded) as caught:
+    agent = Agent(Never(), limits=Limits(seconds=60))
+    with controlled_time(), pytest.raises(LimitExceeded) as caught:
         await agent.run("go")
     assert [message.text for message in caught.value.messages] == ["go"]
 
@@ -119,15 +121,15 @@ class SlowSelector:
     """Chooses examples, after a while."""
 
     async def select(self, query: str, examples: Sequence[Example]) -> Sequence[Example]:
-        await asyncio.sleep(0 if query == "quick" else 60)
+        await asyncio.sleep(0 if query == "quick" else 600)
         return examples[:1]
 
 
 async def test_seconds_end_a_slow_choice_of_examples() -> None:
     session, model = InMemorySession(), ScriptedModel(["ok"])
     shots = ExamplesPrompt(examples=[Example("2+2", "4")], selector=SlowSelector())
-    agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=0.02))
-    with pytest.raises(LimitExceeded):
+    agent = Agent(model, Layers(before_input=shots), limits=Limits(seconds=60))
+    with controlled_time(), pytest.raises(LimitExceeded):
         await agent.run("slow", session=session)
     assert len(session.conversation) == 0
     await agent.run("quick", session=session)
@@ -209,7 +211,7 @@ def test_at_a_limit_a_run_may_return_what_it_has_with_the_reason(limits: Limits,
 @pytest.mark.parametrize("output", [str, int])
 def test_a_limit_that_is_reached_before_anything_is_sent_is_returned_too(output: type) -> None:
     def hangs(query: str) -> list[Document]:
-        over.wait(10)
+        over.wait(LONG)
         return []
 
     over, session = threading.Event(), InMemorySession()
@@ -229,9 +231,9 @@ def test_results_that_cannot_be_kept_are_no_answer_at_a_limit() -> None:
         await asyncio.Event().wait()
         return ""
 
-    limits, session = Limits(seconds=0.05, on_limit="return"), Forgetful(good=1)
+    limits, session = Limits(seconds=60, on_limit="return"), Forgetful(good=1)
     agent = Agent(ScriptedModel([calling("echo", "linger")]), tools=[echo, linger], limits=limits)
-    with pytest.raises(LimitExceeded) as caught:
+    with controlled_time(), pytest.raises(LimitExceeded) as caught:
         agent.run_sync("go", session=session)
     assert roles(caught.value.messages) == "user assistant tool tool"
     assert any("could not be kept: OSError: the disk is gone" in note for note in caught.value.__notes__)

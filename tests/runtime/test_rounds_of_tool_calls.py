@@ -25,9 +25,11 @@ from agentkit import (
     tool,
 )
 from agentkit.errors import ApprovalError
+from agentkit.testing import controlled_time
 from agentkit.tools import ToolDefinitionError, ToolError, ToolResult
 from tests.effort import tries
 from tests.runtime.scripts import calling, decided, roles, valid
+from tests.waiting import LONG
 
 
 async def echo(text: str) -> str:
@@ -117,7 +119,7 @@ def test_what_ends_the_program_beside_other_calls_leaves_a_run_that_goes_on(
     is_new, session = True, InMemorySession()
     model = ScriptedModel([calling("linger", "leave", "linger"), "done"])
     agent = Agent(model, tools=[leave, linger])
-    with pytest.raises(error, match="now") as caught:
+    with controlled_time(), pytest.raises(error, match="now") as caught:
         agent.run_sync("go", session=session)
     is_new, journal = False, caught.value.journal  # type: ignore[attr-defined]
     assert [result.name for result in journal.tool_results] == ["linger"] * 2 * waits
@@ -299,7 +301,7 @@ def test_calls_of_one_turn_run_together() -> None:
 
     async def meet() -> str:
         """Come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONG):
             await meeting.wait()
         return "met"
 

@@ -38,6 +38,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models import ModelRateLimited, ModelUnavailable
 from agentkit.prompts import Fact, Image, KnowledgePrompt, MemoPrompt, Text, TextPrompt
 from tests.runtime.scripts import Library, calling, roles
+from tests.waiting import LONG
 
 
 @tool
@@ -404,7 +405,7 @@ def test_an_interrupted_wait_inside_a_loop_cancels_the_run(monkeypatch: pytest.M
 
     def interrupted_wait(futures: object) -> object:
         if next(waits):
-            assert running.wait(10)
+            assert running.wait(LONG)
             raise KeyboardInterrupt
         return really_wait(futures)  # type: ignore[arg-type]
 

@@ -23,6 +23,7 @@ from agentkit import (
 from agentkit.errors import OutputError
 from agentkit.tools import ToolContext, ToolDefinitionError
 from tests.runtime.scripts import calling, roles, valid
+from tests.waiting import LONG
 
 
 class Sum(BaseModel):
@@ -109,7 +110,7 @@ async def test_a_listener_hears_of_progress_while_the_tool_still_runs() -> None:
             heard.set()
 
     run = asyncio.create_task(Agent(ScriptedModel([calling("work"), "ok"]), tools=[work]).run("Go", on_event=listen))
-    await asyncio.wait_for(heard.wait(), 20)
+    await asyncio.wait_for(heard.wait(), LONG)
     assert not run.done()
     may_end.set()
     assert (await run).output == "ok"

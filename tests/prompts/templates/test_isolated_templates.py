@@ -20,6 +20,7 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
 from agentkit_prompts.templates.isolated_program import isolated_program, start_process
 from agentkit_prompts.templates.template import Template
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are Unix's")
 
@@ -122,11 +123,11 @@ def test_what_is_no_answer_of_the_process_is_an_error(tmp_path: Path, monkeypatc
 def test_a_process_ends_on_its_own_where_nobody_ends_it() -> None:
     code = (
         "import time\nfrom agentkit_prompts.templates import request_loop\n"
-        "request_loop._MAX_SECONDS = 0.2\nrequest_loop.serve(lambda asked: time.sleep(asked), str)"
+        "request_loop._MAX_SECONDS = {}\nrequest_loop.serve(lambda asked: time.sleep(asked), str)"
     )
-    asked = [sys.executable, "-c", code]
-    assert subprocess.run(asked, input="0\n0\n", capture_output=True, text=True).stdout.count("made") == 2
-    assert subprocess.run(asked, input="600\n", capture_output=True, text=True).returncode == -signal.SIGALRM
+    patient, hasty = [[sys.executable, "-c", code.format(seconds)] for seconds in (LONG, 0.2)]
+    assert subprocess.run(patient, input="0\n0\n", capture_output=True, text=True).stdout.count("made") == 2
+    assert subprocess.run(hasty, input="600\n", capture_output=True, text=True).returncode == -signal.SIGALRM
 
 
 @pytest.mark.parametrize("act", ["open('/etc/hostname')", "socket.socket()", "os.pipe()", "os.listdir('/')"])

@@ -7,9 +7,9 @@ import collections
 import itertools
 import json
 import math
-import time
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel, model_serializer
@@ -17,6 +17,7 @@ from pydantic import BaseModel, model_serializer
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Image
 from agentkit_tools import Tool, ToolContext, ToolResult, tool
+from tests.waiting import LONG, longer
 
 
 async def ask(made: Tool) -> ToolResult:
@@ -187,11 +188,15 @@ async def test_nothing_that_can_be_read_only_once_is_lost_beside_numbers_that_js
 
 
 class Slow(BaseModel):
-    """Takes its time to be written."""
+    """Takes its time to be written, until it is `free`, and notes `where` it is."""
+
+    free: ClassVar = threading.Event()
+    where: ClassVar = list[threading.Thread]()
 
     @model_serializer
     def write(self) -> dict[str, Any]:
-        time.sleep(0.5)
+        self.where.append(threading.current_thread())
+        self.free.wait(LONG)
         return {}
 
 
@@ -200,16 +205,10 @@ async def test_a_result_that_takes_long_to_write_is_written_in_the_thread_and_th
     def slow() -> Slow:
         return Slow()
 
-    beats = 0
-
-    async def beat() -> None:
-        nonlocal beats
-        while True:
-            await asyncio.sleep(0.02)
-            beats += 1
-
-    beating = asyncio.ensure_future(beat())
+    for seconds in longer(0.1):
+        assert (await ask(slow.but(timeout=seconds))).status == "timeout"
+        if Slow.where:
+            break
+    Slow.free.set()
     assert (await ask(slow)).content == "{}"
-    beating.cancel()
-    assert beats > 5
-    assert (await ask(slow.but(timeout=0.1))).status == "timeout"
+    assert threading.current_thread() not in Slow.where

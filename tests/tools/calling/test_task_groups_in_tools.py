@@ -9,6 +9,7 @@ import pytest
 
 from agentkit.prompts import ToolCall
 from agentkit.tools import Tool, ToolContext, ToolResult, Toolset, tool
+from tests.waiting import LONG
 
 
 async def fails() -> None:
@@ -68,7 +69,7 @@ async def ask(made: Tool) -> ToolResult:
 
 @pytest.mark.parametrize("function", [at_its_end, later, in_its_body, nested, twice])
 async def test_a_task_of_a_group_that_fails_is_an_error_of_the_tool(function: Any) -> None:
-    result = await ask(Tool.from_function(function, timeout=20))
+    result = await ask(Tool.from_function(function, timeout=LONG))
     assert result.status == "error"
     assert "a task" in str(result.content)
     current = asyncio.current_task()
@@ -113,7 +114,7 @@ async def test_who_cancels_the_call_meanwhile_cancels_it(function: Any, after: f
             await asyncio.sleep(0.01)
             await function()
 
-    task = asyncio.create_task(ask(Tool.from_function(slowly, timeout=20)))
+    task = asyncio.create_task(ask(Tool.from_function(slowly, timeout=LONG)))
     await asyncio.sleep(after)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

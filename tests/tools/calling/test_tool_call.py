@@ -37,6 +37,7 @@ from agentkit_tools import (
 )
 from agentkit_tools.calling import tool_threads
 from tests.paths import ROOT
+from tests.waiting import LONG
 
 
 @pytest.fixture
@@ -303,22 +304,23 @@ async def test_a_cancellation_of_its_own_is_a_result() -> None:
         raise asyncio.CancelledError
 
     assert (await ask(stop)).status == "cancelled"
-    assert (await ask(stop.but(timeout=3))).status == "cancelled"
+    assert (await ask(stop.but(timeout=LONG))).status == "cancelled"
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
 async def test_cancellation_from_outside_is_raised(timeout: float | None) -> None:
-    ended: list[str] = []
+    begun, ended = asyncio.Event(), list[str]()
 
     @tool(timeout=timeout)
     async def wait() -> None:
+        begun.set()
         try:
             await asyncio.sleep(30)
         finally:
             ended.append("yes")
 
     task = asyncio.ensure_future(ask(wait))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -327,14 +329,17 @@ async def test_cancellation_from_outside_is_raised(timeout: float | None) -> Non
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
 async def test_a_tool_that_swallows_cancellation_cannot_keep_the_run_alive(timeout: float | None) -> None:
+    begun = asyncio.Event()
+
     @tool(timeout=timeout)
     async def stubborn() -> str:
+        begun.set()
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(30)
         return "I am still here"
 
     task = asyncio.ensure_future(ask(stubborn))
-    await asyncio.sleep(0.01)
+    await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -417,10 +422,10 @@ async def test_cancellation_leaves_a_thread_behind_and_counts_it(own_threads: No
     @tool
     def wait() -> None:
         begun.set()
-        release.wait(30)
+        release.wait(600)
 
     task = asyncio.ensure_future(ask(wait))
-    await asyncio.to_thread(begun.wait, 30)
+    await asyncio.to_thread(begun.wait, LONG)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -490,7 +495,7 @@ async def test_a_result_that_comes_while_it_is_cancelled_still_counts() -> None:
 
 
 async def test_time_limits_nest() -> None:
-    @tool(timeout=5)
+    @tool(timeout=LONG)
     async def outer() -> str:
         try:
             async with asyncio.timeout(0.01):
@@ -503,7 +508,7 @@ async def test_time_limits_nest() -> None:
     assert (await ask(outer)).content == "inner limit"
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await ask(outer.but(timeout=10))
+            await ask(outer.but(timeout=LONG))
             await asyncio.sleep(30)
 
 
@@ -524,7 +529,7 @@ async def test_a_sync_tool_that_hangs_is_abandoned_counted_and_forgotten(own_thr
     @tool
     def hang() -> str:
         begun.append(1)
-        release.wait(30)
+        release.wait(600)
         return "too late"
 
     timeout = 0.1
@@ -547,7 +552,7 @@ async def test_when_too_many_sync_tools_hang_the_others_say_so_and_async_ones_go
 
     @tool(timeout=0.05)
     def hang() -> None:
-        release.wait(30)
+        release.wait(600)
 
     @tool
     def quick() -> str:
@@ -587,7 +592,7 @@ print(asyncio.run(hang.call(ToolCall("1", "hang"), ToolContext(None))).status)
     root = ROOT
     path = ":".join(str(root / name) for name in ("prompts", "tools"))
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": path}, timeout=LONG
     )
     assert found.stdout.strip() == "timeout"
 
@@ -600,7 +605,7 @@ async def test_sync_tools_run_beside_the_loop_and_at_the_same_time() -> None:
 
     @tool
     def meet() -> str:
-        barrier.wait(10)
+        barrier.wait(LONG)
         return threading.current_thread().name
 
     results = await asyncio.gather(*(ask(meet) for _ in range(3)))
@@ -626,7 +631,7 @@ async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
         return add(a)
 
     assert (await ask(Tool.from_function(indirect), {"a": 1})).content == "2"
-    assert (await ask(Tool.from_function(indirect, timeout=3), {"a": 1})).content == "2"
+    assert (await ask(Tool.from_function(indirect, timeout=LONG), {"a": 1})).content == "2"
 
 
 async def test_a_tool_may_call_back_into_an_event_loop_of_its_own() -> None:
@@ -655,7 +660,7 @@ async def test_nested_sync_tools_do_not_starve_when_every_thread_is_taken(
         time.sleep(0.01)
         return str(asyncio.run(ask(inner)).content)
 
-    results = await asyncio.wait_for(asyncio.gather(*(ask(outer) for _ in range(8))), 20)
+    results = await asyncio.wait_for(asyncio.gather(*(ask(outer) for _ in range(8))), LONG)
     assert [result.content for result in results] == ["in"] * 8
 
 
@@ -667,7 +672,7 @@ async def test_a_full_pool_makes_calls_wait_and_those_that_give_up_never_start(
 
     @tool(timeout=None)
     def hang() -> None:
-        release.wait(30)
+        release.wait(600)
 
     @tool
     def quick() -> str:
@@ -692,7 +697,7 @@ async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(
     @tool(timeout=0.5)
     def hang() -> None:
         begun.append(1)
-        release.wait(30)
+        release.wait(600)
 
     while abandoned_threads() < most:  # a machine that is busy may not even start them in time
         results = await asyncio.gather(*(ask(hang) for _ in range(256)))
@@ -714,7 +719,7 @@ async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
     @tool
     def hang() -> None:
         begun.append(1)
-        release.wait(30)
+        release.wait(600)
 
     @tool(timeout=None)
     def quick() -> str:
@@ -744,12 +749,12 @@ async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
     @tool(timeout=0.5)
     def leave() -> None:
         begun.append("leave")
-        left.wait(30)
+        left.wait(600)
 
     @tool(timeout=None)
     def hold() -> None:
         begun.append("hold")
-        held.wait(30)
+        held.wait(600)
 
     @tool(timeout=None)
     def quick() -> str:
@@ -793,7 +798,7 @@ async def test_a_tool_that_kills_its_thread_still_answers() -> None:
         for _ in range(1_000_000):
             pass
 
-    result = await asyncio.wait_for(ask(die), 10)
+    result = await asyncio.wait_for(ask(die), LONG)
     assert result.status == "error"
 
     @tool
@@ -814,7 +819,7 @@ async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> N
     victim = (await ask(fine)).value
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(SystemExit))
     for _ in range(3):
-        assert (await asyncio.wait_for(ask(fine), 20)).ok
+        assert (await asyncio.wait_for(ask(fine), LONG)).ok
 
 
 def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None:
@@ -822,7 +827,7 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None
 
     @tool(timeout=0.02)
     def hang() -> None:
-        release.wait(10)
+        release.wait(600)
 
     assert asyncio.run(ask(hang)).status == "timeout"
     release.set()
@@ -840,7 +845,7 @@ def test_tools_run_in_a_forked_child() -> None:
     assert asyncio.run(ask(quick)).ok
     child = os.fork()
     if child == 0:
-        os._exit(0 if asyncio.run(asyncio.wait_for(ask(quick), 10)).ok else 1)
+        os._exit(0 if asyncio.run(asyncio.wait_for(ask(quick), LONG)).ok else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
@@ -968,7 +973,7 @@ async def test_generators_are_collected() -> None:
         yield 2
 
     assert (await ask(words)).content == "ab"
-    assert (await ask(words.but(timeout=5))).content == "ab"
+    assert (await ask(words.but(timeout=LONG))).content == "ab"
     assert (await ask(numbers)).content == "[1, 2]"
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from agentkit.testing import controlled_time
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools import ToolContext, ToolResult, by_name, tool
 from agentkit_tools.dispatch import call_tools
+from tests.waiting import eventually
 
 log: list[str] = []
 
@@ -49,7 +51,8 @@ def context(call: ToolCall) -> ToolContext[Any]:
 
 
 async def test_calls_run_together_and_are_answered_in_call_order() -> None:
-    results = await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context)
+    with controlled_time():
+        results = await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context)
     assert [result.content for result in results] == ["slow 1", "slow 2", "slow 4"]
     assert log == ["start 1", "start 2", "start 4", "end 4", "end 2", "end 1"]
 
@@ -115,16 +118,18 @@ async def test_listeners_hear_of_every_start_and_end() -> None:
         ended.append(result.call_id)
 
     calls = [call("slow", 1), call("nothing", 2), call("slow", 3)]
-    await call_tools(calls, TOOLS, context, on_start=lambda one: started.append(one.id), on_end=on_end)
+    with controlled_time():
+        await call_tools(calls, TOOLS, context, on_start=lambda one: started.append(one.id), on_end=on_end)
     assert started == ["id1", "id2", "id3"]
     assert ended == ["id2", "id3", "id1"]
 
 
 async def test_cancelling_the_round_cancels_every_call() -> None:
-    ended: list[str] = []
+    begun, ended = list[int](), list[str]()
 
     @tool
     async def forever(n: int) -> None:
+        begun.append(n)
         try:
             await asyncio.sleep(30)
         finally:
@@ -132,7 +137,7 @@ async def test_cancelling_the_round_cancels_every_call() -> None:
 
     tools = by_name([forever])
     round_ = asyncio.ensure_future(call_tools([call("forever", 1), call("forever", 2)], tools, context))
-    await asyncio.sleep(0.01)
+    await eventually(lambda: len(begun) == 2)
     round_.cancel()
     with pytest.raises(asyncio.CancelledError):
         await round_

@@ -18,6 +18,7 @@ from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResu
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.ready.folder import Folder
 from tests.effort import tries
+from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs files that are opened relative to a folder")
 
@@ -231,7 +232,7 @@ OUTSIDE = [
 @pytest.mark.parametrize("path", OUTSIDE)
 async def test_no_path_reads_or_writes_what_is_outside(root: Path, path: str) -> None:
     before = sorted((item, item.is_symlink() or item.is_dir() or item.stat().st_size) for item in root.rglob("*"))
-    tools = file_tools(root, write=True, timeout=5)
+    tools = file_tools(root, write=True, timeout=LONG)
     result = await ask(tools, "read_file", path=path)
     assert result.status == "error"
     assert SECRET not in str(result.content)

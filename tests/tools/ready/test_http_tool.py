@@ -20,6 +20,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.ready.addresses import read_address
 from agentkit_tools.ready.pages import html_text, page_text
+from tests.waiting import LONG
 
 LOOPBACK = ["127.0.0.0/8"]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -299,7 +300,7 @@ async def test_a_name_that_is_never_found_ends_with_the_time() -> None:
     ],
 )
 async def test_no_spelling_of_an_address_leads_into_a_network_that_is_not_public(url: str) -> None:
-    refusal(await get(url, timeout=5))
+    refusal(await get(url, timeout=LONG))
 
 
 @pytest.mark.parametrize("found", ["127.0.0.1", "8.8.8.8 10.0.0.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "", "x"])
