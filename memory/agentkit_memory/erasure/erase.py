@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
@@ -198,7 +198,7 @@ def _begin(database: Database, subject: Scope) -> _Request:
             return
         names = dict(zip(NAMES, subject.names, strict=True))
         row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
-        connection.execute(insert(erasures), row)
+        connection.execute(database.insert(erasures).values(row).on_conflict_do_nothing())
 
     database.change(write)
     if known is None:
