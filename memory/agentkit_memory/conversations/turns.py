@@ -212,7 +212,7 @@ def read_new_turns(
             problem = "more new messages wait than are searched: those of each conversation that are newest were"
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
-        except (StoreVersion, StoreCorrupt):
+        except StoreCorrupt:
             continue
         for part, fields in enumerate(_parts(message)):
             text = str(fields["text"])
