@@ -138,7 +138,10 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         left = indexes.sweep()
         if left:
             points = None
-            notes.append(f"another process still has the index of a former model open ({', '.join(left)})")
+            names = ", ".join(left)
+            notes.append(
+                f"the index of a former model is left ({names}): another process has it open, or a disk is full"
+            )
     except StoreError as error:  # busy, away or broken: its owner removes the points later
         points = None
         notes.append(str(error))
