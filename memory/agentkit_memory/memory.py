@@ -245,6 +245,7 @@ class Memory:
             limit: Most to return.
 
         Raises:
+            InvalidArgument: A name or the limit is invalid.
             StoreError: The database cannot be read.
         """
         from agentkit_memory.conversations.listing import sessions_of

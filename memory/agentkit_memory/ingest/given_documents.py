@@ -135,7 +135,7 @@ class Documents:
             IngestError: An argument is invalid.
         """
         _check_page("documents.list", after, limit, str)
-        return tuple(self._rows(_PAGE.limit(limit), after=after))
+        return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def get(self, source: str) -> StoredDocument | None:
         """Return the document with this source, rather one that was given than a file; None for an unknown one."""

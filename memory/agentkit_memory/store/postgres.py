@@ -147,12 +147,17 @@ def _execute(cursor: Any, statement: str, parameters: Any, context: ExecutionCon
     """
     if getattr(cursor, "name", None) is not None:  # a cursor of the server, which takes several trips anyway
         return False
-    connection = cursor.connection
+    connection, failed = cursor.connection, None
     try:
         with connection.pipeline():
-            cursor.execute(statement, parameters)
-    except Exception as error:
-        if isinstance(error, connection.OperationalError) and (error.sqlstate or _GONE[0]).startswith(_GONE):
+            try:
+                cursor.execute(statement, parameters)
+            except connection.Error as error:  # raised here, it would have the driver log what else is wrong then
+                failed = error
+        if failed is not None:
+            raise failed
+    except connection.OperationalError as error:
+        if (error.sqlstate or _GONE[0]).startswith(_GONE):
             connection.close()  # it may not look closed yet, and cannot be used any more
         raise
     return True
