@@ -65,7 +65,12 @@ def expire(memory: Memory, number: int) -> object:
     return memory.sessions(name=f"e{number}")
 
 
-CHANGES: list[Call] = [add_document, forget_document, change_facts, converse, delete_session, erase, expire]
+def index(memory: Memory, number: int) -> object:
+    memory.facts.add(f"The stork has {number} eels.")
+    return memory.worker().drain() > 0, memory.recall(f"stork {number}").degraded, memory.admin.verify(sample=0).ok
+
+
+CHANGES: list[Call] = [add_document, forget_document, change_facts, converse, delete_session, erase, expire, index]
 READS: dict[str, Call] = {
     "recall": lambda memory, _: [each.text for each in memory.recall("heron")],
     "facts.search": lambda memory, _: [each.text for each in memory.facts.search("heron")],
