@@ -58,7 +58,8 @@ from agentkit.cli.worker_command import worker
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_memory import IngestOptions, IngestProgress, IngestReport
+from agentkit_memory import IngestOptions
+from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput
 

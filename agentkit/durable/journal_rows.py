@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from agentkit.durable.run_request import RunRequest
 from agentkit.durable.run_tables import call_of, stored_call, stored_text
-from agentkit.durable.workflow_rows import StepRow, WorkflowRows
+from agentkit.durable.workflow_rows import StepRow, WorkflowRows, delete_rows
 from agentkit.errors import JournalError
 from agentkit.run.journal import inner_line
 
@@ -122,7 +122,8 @@ class JournalRows:
         def write() -> None:  # once more, where the connection was lost: the same rows
             with system.engine.begin() as connection:
                 self._check_owner(connection)
-                self._delete(connection, waiting.gone)
+                if waiting.gone:
+                    delete_rows(connection, system.tables, waiting.gone)
                 for status, key in begun:
                     system._insert_workflow_status(status, connection, creator_xid=key)
                 for step in steps:
@@ -178,12 +179,6 @@ class JournalRows:
             "started_at_epoch_ms": at,
             "child_workflow_id": None,
         }
-
-    def _delete(self, connection: sa.Connection, workflow_ids: Sequence[str]) -> None:
-        tables = self._system.tables
-        for table in (tables.workflow_input, tables.workflow_output, tables.operation_outputs, tables.workflow_status):
-            if workflow_ids:
-                connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(workflow_ids)))
 
     def _end(self, connection: sa.Connection, workflow_id: str, result: Mapping[str, Any]) -> None:
         """Note that an agent has answered the call that it is the tool of."""

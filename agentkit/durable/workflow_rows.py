@@ -15,7 +15,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["LenientConnection", "StepRow", "WorkflowRow", "WorkflowRows", "can_be_stored", "lenient_text", "read_json"]
+__all__ = [
+    "LenientConnection",
+    "StepRow",
+    "WorkflowRow",
+    "WorkflowRows",
+    "can_be_stored",
+    "delete_rows",
+    "lenient_text",
+    "read_json",
+]
 
 _SHORT = 10_000
 _LEFT_OUT = '{"state": "finished", "output": null, "steps": 0, "finish_reason": ""}'
@@ -168,12 +177,18 @@ class WorkflowRows:
         """
         row, steps = self._system.tables.workflow_status, self._system.tables.operation_outputs
         family = self._family(workflow_ids)
-        columns = [_plain(one) for one in (row.c.workflow_uuid, row.c.parent_workflow_id)]
-        columns += [sa.cast(row.c.attributes, sa.Text), _plain(steps.c.function_id), _plain(steps.c.output)]
-        source = family.join(row, row.c.workflow_uuid == family.c.id)
-        source = source.join(steps, steps.c.workflow_uuid == family.c.id)
-        query = sa.select(family.c.top, *columns).select_from(source).where(steps.c.function_name == name)
-        query = query.order_by(row.c.created_at, row.c.workflow_uuid, steps.c.function_id)
+        columns = [row.c.workflow_uuid, row.c.parent_workflow_id, sa.cast(row.c.attributes, sa.Text).label("about")]
+        columns += [steps.c.function_id, steps.c.output, row.c.created_at, steps.c.function_name]
+        all_steps = row.join(steps, steps.c.workflow_uuid == row.c.workflow_uuid)
+        each = sa.select(*[_plain(one).label(one.name) for one in columns]).select_from(all_steps)
+        its: sa.FromClause = each.subquery("its")
+        if self._system.engine.dialect.name != "sqlite":
+            # Of one workflow after the other, whatever the statistics: before it has any, a server reads all steps.
+            each = each.where(row.c.workflow_uuid == family.c.id).offset(sa.literal_column("0"))
+            its = each.lateral("its")
+        source = family.join(its, its.c.workflow_uuid == family.c.id)
+        query = sa.select(family.c.top, *list(its.c)[:5]).select_from(source).where(its.c.function_name == name)
+        query = query.order_by(its.c.created_at, its.c.workflow_uuid, its.c.function_id)
         with self._system.engine.begin() as connection:
             found = connection.execute(query).all()
         return [
@@ -190,8 +205,7 @@ class WorkflowRows:
             # A lock, as whoever adds a child has it: none is added behind those that are deleted.
             locked = sa.update(row).where(row.c.workflow_uuid.in_(workflow_ids)).values(owner_xid=row.c.owner_xid)
             connection.execute(locked)
-            for table in (tables.workflow_input, tables.workflow_output, tables.operation_outputs, row):
-                connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(ids)))
+            delete_rows(connection, tables, ids)
 
     def _family(self, workflow_ids: Sequence[str]) -> sa.CTE:
         """Return workflows and their children at any depth, each by its `id` and the one at the `top` of it."""
@@ -200,6 +214,12 @@ class WorkflowRows:
         family = top.where(row.c.workflow_uuid.in_(workflow_ids)).cte("family", recursive=True)
         below = row.join(family, row.c.parent_workflow_id == family.c.id)
         return family.union(sa.select(family.c.top, row.c.workflow_uuid).select_from(below))  # no circle goes on
+
+
+def delete_rows(connection: sa.Connection, tables: Any, workflow_ids: Sequence[str] | sa.Select[str]) -> None:
+    """Delete workflows, without their children, and all that is stored of them; `tables` are those of DBOS."""
+    for table in (tables.workflow_input, tables.workflow_output, tables.operation_outputs, tables.workflow_status):
+        connection.execute(sa.delete(table).where(table.c.workflow_uuid.in_(workflow_ids)))
 
 
 def can_be_stored(text: str) -> bool:

@@ -1,4 +1,3 @@
-from agentkit.fact_extraction import FoundFact as FoundFact
 from agentkit.fact_extraction import FoundFacts as FoundFacts
 from agentkit.fact_extraction import fact_extractor as fact_extractor
 from agentkit.fact_extraction import fact_layers as fact_layers

@@ -14,7 +14,6 @@ from agentkit_memory.errors import StoreClosed as StoreClosed
 from agentkit_memory.errors import StoreCorrupt as StoreCorrupt
 from agentkit_memory.errors import StoreError as StoreError
 from agentkit_memory.errors import StoreUnavailable as StoreUnavailable
-from agentkit_memory.errors import StoreVersion as StoreVersion
 from agentkit_memory.facts.drafts import FactDraft as FactDraft
 from agentkit_memory.facts.drafts import Turn as Turn
 from agentkit_memory.index.opening import qdrant_indexes as qdrant_indexes
@@ -22,8 +21,6 @@ from agentkit_memory.index.vector_index import Hit as Hit
 from agentkit_memory.index.vector_index import Point as Point
 from agentkit_memory.index.vector_index import VectorIndex as VectorIndex
 from agentkit_memory.ingest.ingest_options import IngestOptions as IngestOptions
-from agentkit_memory.ingest.report import IngestProgress as IngestProgress
-from agentkit_memory.ingest.report import IngestReport as IngestReport
 from agentkit_memory.memory import Memory as Memory
 from agentkit_memory.recall.candidates import Pool as Pool
 from agentkit_memory.recall.question import Question as Question
@@ -31,14 +28,12 @@ from agentkit_memory.recall.recall_filter import RecallFilter as RecallFilter
 from agentkit_memory.recall.recall_policy import POLICIES as POLICIES
 from agentkit_memory.recall.recall_policy import RecallPolicy as RecallPolicy
 from agentkit_memory.recall.recall_result import Recall as Recall
-from agentkit_memory.recall.rerankers import Reranker as Reranker
 from agentkit_memory.recall.retrievers import BM25Retriever as BM25Retriever
 from agentkit_memory.recall.retrievers import DenseRetriever as DenseRetriever
 from agentkit_memory.recall.scorers import AnswerScorer as AnswerScorer
 from agentkit_memory.recall.scorers import DateScorer as DateScorer
 from agentkit_memory.recall.scorers import QuestionScorer as QuestionScorer
 from agentkit_memory.recall.scorers import RecencyScorer as RecencyScorer
-from agentkit_memory.recall.scorers import Scorer as Scorer
 from agentkit_memory.recall.scorers import SpeakerScorer as SpeakerScorer
 from agentkit_memory.reembed.gate import Gate as Gate
 from agentkit_memory.scope import Scope as Scope

@@ -36,16 +36,20 @@ class InvalidArgument(StoreError, ValueError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be opened, read or written now: it is away, locked by others for longer than the timeout,
-    read-only, or on a disk that is full. Nothing was written, and what is stored is intact.
+    read-only, or on a disk that is full. Nothing was written, and what is stored is intact; where the connection to a
+    server was lost at the end of a write that cannot be tried again, the message says that this is not known.
     """
 
 
 class StoreCorrupt(StoreError):
-    """The file is not a database, or it, a message or a note in it is damaged. It is left as it is."""
+    """The file is not a database, or it, a message or a note in it is damaged, or of a newer version of agentkit.
+
+    It is left as it is.
+    """
 
 
-class StoreVersion(StoreError):
-    """The database, or a message in it, was written by a newer version of agentkit."""
+class StoreVersion(StoreCorrupt):
+    """The database, or a message in it, was written by a newer version of agentkit, which can read it."""
 
 
 class StoreClosed(StoreError):

@@ -197,7 +197,7 @@ class Memory:
         store = self._store
         with store.database.computing.turn() as turn:
             find = partial(search, store.indexes, store.embedders, store.logs, turn, self.scope, query, limit, how, at)
-            found, waits = store.database.again(lambda: find(hidden, conversation, roles, where))
+            found, waits = find(hidden, conversation, roles, where)
         if waits:
             store.catch_up_later()
         return found
@@ -245,6 +245,7 @@ class Memory:
             limit: Most to return.
 
         Raises:
+            InvalidArgument: A name or the limit is invalid.
             StoreError: The database cannot be read.
         """
         from agentkit_memory.conversations.listing import sessions_of

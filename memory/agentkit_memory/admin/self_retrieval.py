@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -38,12 +38,12 @@ _HELD = (
 _FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
 _BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
 _TEXTS = select(items.c.id, items.c.title, ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_KEPT = select(embeddings.c.vector).where(
-    embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash == bindparam("hash")
+_KEPT = select(*embeddings.c["content_hash", "vector"]).where(
+    embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash.in_(bindparam("hashes", expanding=True))
 )
 _STILL = select(vector_state.c.item_id).where(
     vector_state.c.space == bindparam("this"),
-    vector_state.c.item_id == bindparam("item"),
+    vector_state.c.item_id.in_(bindparam("ids", expanding=True)),
     vector_state.c.want == vector_state.c.have,
 )
 
@@ -56,14 +56,15 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
         if (left := sample - len(rows) - len(damaged)) > 0:
             below, others = readable_rows(connection, _BELOW, start | {"most": left}, "id")
             rows, damaged = rows + below, damaged + others
-    missed = damaged + [row.id for row in rows if not _is_found(database, index, space, row)]
+    whole = [row for row in rows if isinstance(row.scope_id, int) and isinstance(row.text, str)]
+    missed = damaged + [row.id for row in rows if row not in whole]  # a damaged row is in no index
+    vectors = _vectors(database, space, whole)
+    missed += [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
+    still: set[str] = set()
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
-        return [item for item in missed if connection.scalar(_STILL, {"this": space.name, "item": item}) is not None]
-
-
-def _is_found(database: Database, index: VectorIndex, space: Space, row: Any) -> bool:
-    is_whole = isinstance(row.scope_id, int) and isinstance(row.text, str)  # a damaged row is in no index
-    return is_whole and _by_words(database, index, row) and _by_vector(database, index, space, row)
+        for some in in_batches(missed):
+            still.update(connection.scalars(_STILL, {"this": space.name, "ids": some}))
+    return [item for item in missed if item in still]
 
 
 def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
@@ -92,18 +93,25 @@ def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
         )
 
 
-def _by_vector(database: Database, index: VectorIndex, space: Space, row: Any) -> bool:
-    """Search for an item by its kept vector, where it has one."""
-    if not space.model:
-        return True
-    names = [row.content_hash] if row.kind == IMAGE else []  # which has that of its alt text, or of its own
-    names.append(content_hash(indexed_text(row.title, row.text)))
-    packed = None
+def _hashes(row: Any) -> list[str]:
+    """Return the hashes that the vector of an item may be kept under: an image has its own, or that of its alt text."""
+    return [row.content_hash] * (row.kind == IMAGE) + [content_hash(indexed_text(row.title, row.text))]
+
+
+def _vectors(database: Database, space: Space, rows: Sequence[Any]) -> dict[str, bytes]:
+    """Return the kept vectors of items, by their hashes."""
+    found: dict[str, bytes] = {}
     with database.read() as connection:
-        for name in names:
-            kept, _ = readable_rows(connection, _KEPT, {"its_model": space.model, "hash": name}, "vector")
-            packed = packed or next((each.vector for each in kept if isinstance(each.vector, bytes)), None)
-    if packed is None or len(packed) != 4 * space.dimensions:
+        for some in in_batches([each for row in rows for each in _hashes(row)] if space.model else []):
+            kept, _ = readable_rows(connection, _KEPT, {"its_model": space.model, "hashes": some}, "vector")
+            found.update((each.content_hash, each.vector) for each in kept if isinstance(each.vector, bytes))
+    return {name: each for name, each in found.items() if len(each) == 4 * space.dimensions}
+
+
+def _by_vector(index: VectorIndex, vectors: Mapping[str, bytes], row: Any) -> bool:
+    """Search for an item by its kept vector, where it has one."""
+    packed = next((vectors[each] for each in _hashes(row) if each in vectors), None)
+    if packed is None:
         return True
     vector = array("f")
     vector.frombytes(packed)

@@ -12,9 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, StoreUnavailable, WouldWait
+from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, WouldWait
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.driver_errors import is_lost
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
@@ -146,7 +145,8 @@ class Branch:
     def find(cls, database: Database, scope_id: int, name: str, branch: str = MAIN) -> Branch | None:
         """Return a branch, or None if the conversation or the branch does not exist."""
         bound = {"scope": scope_id, "conversation": name, "branch": branch}
-        row = database.look_up(lambda connection: connection.execute(_FIND, bound).one_or_none())
+        with database.read() as connection:
+            row = connection.execute(_FIND, bound).one_or_none()
         return None if row is None else cls(database, scope_id, name, branch, row)
 
     @classmethod
@@ -155,13 +155,12 @@ class Branch:
         row = {"scope_id": scope_id, "name": name, "created_at": database.clock()}
         owner = select(conversations.c.id).where(conversations.c.scope_id == scope_id, conversations.c.name == name)
 
-        def write() -> None:
-            with database.write() as connection:
-                connection.execute(database.insert(conversations).values(row).on_conflict_do_nothing())
-                first = {"conversation_id": connection.scalar(owner), "name": MAIN, "head_seq": 0}
-                connection.execute(database.insert(branches).values(first).on_conflict_do_nothing())
+        def write(connection: Connection) -> None:
+            connection.execute(database.insert(conversations).values(row).on_conflict_do_nothing())
+            first = {"conversation_id": connection.scalar(owner), "name": MAIN, "head_seq": 0}
+            connection.execute(database.insert(branches).values(first).on_conflict_do_nothing())
 
-        database.again(write)
+        database.change(write)
         found = cls.find(database, scope_id, name)
         if found is None:
             raise NotFound(f"conversation {name!r} was deleted as it was opened; open it again to begin a new one")
@@ -174,7 +173,8 @@ class Branch:
             NotFound: There are not that many messages.
             AlreadyUsed: The conversation has a branch of that name.
         """
-        with self.database.write() as connection:
+
+        def write(connection: Connection) -> None:
             head, _ = self._state(connection)
             if not 0 <= at <= head:
                 raise NotFound(f"conversation {self.name!r} holds {head} message(s), so it cannot be forked at {at}")
@@ -187,6 +187,8 @@ class Branch:
                     f"open it with session({self.name!r}, branch={name!r}), or give the fork another name"
                 )
             self._copy_notes(connection, made_id, at)
+
+        self.database.change(write, twice=False)
         made = self.find(self.database, self.scope_id, self.name, name)
         if made is None:
             raise NotFound(f"conversation {self.name!r} was deleted as it was forked")
@@ -202,19 +204,22 @@ class Branch:
         while itemise(self.database, [self.scope_id], _MAX_ITEMISED):  # the first messages are recalled as before
             pass
         this = {"branch": self.id, "expected": expected, "seen": edits}
-        with self.database.write() as connection:
+
+        def write(connection: Connection) -> bool:
             rows = connection.execute(_ALL, {"conversation": self.conversation_id}).all()
             names, aside = {row.id: row.name for row in rows}, f"{self.branch[:_MAX_KEPT]}~"
             kept = next(name for number in count(1) if (name := f"{aside}{number}") not in names.values())
             # What an earlier rewind left here stays with the branch that was set aside then, and so do its items.
             here = [branch for branch, _, until in self.shared if until > at and _is_aside(names[branch], aside)]
             if connection.execute(_SET_ASIDE, {**this, "current": self.branch, "kept": kept}).rowcount != 1:
-                return None
+                return False
             row = {"conversation_id": self.conversation_id, "name": self.branch, "parent_id": self.id, "fork_seq": at}
             new = insert(branches).values(**row, head_seq=at, itemised_seq=at).returning(branches.c.id)
             self._copy_notes(connection, connection.scalar(new), at)
             forget_items(connection, connection.scalars(_LATER, {"branches": [self.id, *here], "at": at}).all())
-        return self.current()
+            return True
+
+        return self.current() if self.database.change(write, twice=False) else None
 
     def notes(self) -> dict[str, str]:
         """Return the newest note of each name, JSON text."""
@@ -234,10 +239,13 @@ class Branch:
             NotFound: The conversation was deleted.
         """
         row = {"branch_id": self.id, "seq": seq, "name": name, "body": body, "created_at": self.database.clock()}
-        with self.database.write() as connection:
+
+        def write(connection: Connection) -> None:
             self._state(connection)
             connection.execute(_FORGET_NOTE, {"branch": self.id, "number": seq, "named": name})
             connection.execute(insert(branch_notes).values(**row))
+
+        self.database.change(write)
 
     def current(self) -> Branch:
         """Return the branch that has this one's name now: another one, if it was rewound."""
@@ -255,7 +263,8 @@ class Branch:
 
     def state(self) -> tuple[int, int]:
         """Return how many messages the branch has, and how often messages of the conversation were redacted."""
-        return self.database.look_up(self._state)
+        with self.database.read() as connection:
+            return self._state(connection)
 
     def _state(self, connection: Connection) -> tuple[int, int]:
         row = connection.execute(_STATE, {"branch": self.id}).one_or_none()
@@ -267,7 +276,8 @@ class Branch:
         """Return the messages after message number `after`."""
         shared = self.page(after, self.shared[-1][2] + 1) if self.shared and after < self.shared[-1][2] else []
         bound = {"branch": self.id, "after": after}
-        rows = self.database.look_up(lambda connection: connection.execute(_TAIL, bound).all())
+        with self.database.read() as connection:
+            rows = connection.execute(_TAIL, bound).all()
         return [*(each.message for each in shared), *(load(self.name, *row) for row in rows)]
 
     def page(
@@ -297,7 +307,8 @@ class Branch:
     def seq_of(self, key: str) -> int | None:
         """Return the number of the first message that was appended under `key`, here or before the fork."""
         parts = [*self.shared, (self.id, 0, _MAX_SEQ)]
-        return self.database.look_up(lambda connection: self._seq_of(connection, key, parts))
+        with self.database.read() as connection:
+            return self._seq_of(connection, key, parts)
 
     def keys(self, after: int, until: int) -> list[tuple[int, str]]:
         """Return the keys of messages behind number `after` up to `until`, each with the number of its message."""
@@ -360,40 +371,28 @@ class Branch:
             }
             for number, message in enumerate(added, 1)
         ]
-        for is_last in (False, True):
-            try:
-                return self._add(rows, expected, edits, added, key, wait=wait, again=is_last)
-            except StoreUnavailable as error:
-                if is_last or not is_lost(error):
-                    raise
-        return False
-
-    def _add(
-        self,
-        rows: list[dict[str, object]],
-        expected: int,
-        edits: int,
-        added: Sequence[Message],
-        key: str | None,
-        *,
-        wait: bool,
-        again: bool,
-    ) -> bool:
-        """Add the rows of messages; `again` where the connection was lost, and they may have been added."""
         swap = {"branch": self.id, "expected": expected, "seen": edits, "head": expected + len(rows)}
+
+        tries = count()
+
+        def write(connection: Connection) -> bool:
+            is_again = next(tries) > 0  # the connection was lost, and they may have been added
+            if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
+                return False
+            if connection.execute(_SWAP, swap).rowcount != 1:
+                return is_again and self._holds(connection, rows)
+            connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
+            record_calls(connection, self.id, self.shared, expected, added)
+            failpoint("messages.written")
+            return True
+
         try:
-            with self.database.write(wait=wait, may_clash=True) as connection:
-                if self.shared and key is not None and self._seq_of(connection, key, self.shared) is not None:
-                    return False
-                if connection.execute(_SWAP, swap).rowcount != 1:
-                    return again and self._holds(connection, rows)
-                connection.execute(_ADD, rows if len(rows) > 1 else rows[0])
-                record_calls(connection, self.id, self.shared, expected, added)
-                failpoint("messages.written")
+            is_added = self.database.change(write, wait=wait, may_clash=True)
         except IntegrityError:
             return False
-        failpoint("messages.committed")
-        return True
+        if is_added:
+            failpoint("messages.committed")
+        return is_added
 
     def _holds(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> bool:
         """Return whether these rows are stored: those of another writer differ in the text or in the time."""

@@ -6,13 +6,16 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
+from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN
-from agentkit_memory.scope import Scope
+from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.scope import Scope, check_name
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.records import SessionInfo
 from agentkit_memory.store.scope_rows import known_ids
 from agentkit_memory.store.tables import branches, conversations, messages, scopes
+from agentkit_prompts.errors import brief
 
 __all__ = ["newest_sessions", "sessions_of"]
 
@@ -50,7 +53,14 @@ def sessions_of(
         name: Only the one of this name.
         after: Only those whose names come after this one.
         limit: Most to return.
+
+    Raises:
+        InvalidArgument: A name or the limit is invalid.
     """
+    for each in (name, after):
+        if each is not None:
+            check_name("sessions", each)
+    _check_limit("sessions", limit)
     query = _LISTED.order_by(conversations.c.name).limit(limit)
     query = query.where(conversations.c.name == name) if name is not None else query
     query = query.where(conversations.c.name > after) if after else query
@@ -69,12 +79,21 @@ def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tu
         database: Where they are.
         scope: The tenant; with a user, only those of that user are returned.
         limit: Most to return.
+
+    Raises:
+        InvalidArgument: The limit is invalid.
     """
+    _check_limit("newest_sessions", limit)
     query = _NEWEST.limit(limit)
     query = query.where(scopes.c.user == scope.user) if scope.user else query
     with database.read() as connection:
         rows, _ = readable_rows(connection, query, {"tenant": scope.tenant, "now": database.clock()}, "name")
     return tuple([(row.user, row.name) for row in rows if isinstance(row.user, str) and isinstance(row.name, str)])
+
+
+def _check_limit(where: str, limit: object) -> None:
+    if not is_whole(limit, 1):
+        raise InvalidArgument(f"{where}: expected a limit of 1 or more, got {brief(limit)}")
 
 
 def _is_sound(row: Any) -> bool:

@@ -78,7 +78,8 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
     owner = next((part for part, begin, end in branch.shared if begin < seq <= end), branch.id)
     place = {"branch": owner, "number": seq}
     database.deferred.settle()  # the logs that quote it may not be written yet
-    with database.write() as connection:
+
+    def write(connection: Connection) -> None:
         hold_spaces(connection)  # before any row: who changes the spaces has this lock first, and waits for rows then
         # First: views become outdated, and no message of the conversation becomes an item meanwhile.
         connection.execute(EDIT, {"conversation": branch.conversation_id})
@@ -104,6 +105,8 @@ def redact(branch: Branch, seq: int, replacement: str) -> None:
         connection.execute(_REPLACE, {**place, "new_body": body, "now": database.clock()})
         tenant = connection.scalars(_TENANT, {"conversation": branch.conversation_id}).one()
         scrub_logs(connection, tenant, [old.text, *(call.arguments for call in old.tool_calls)], replacement)
+
+    database.change(write)
 
 
 def _redacted(message: Message, replacement: str) -> Message:

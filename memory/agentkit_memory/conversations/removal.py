@@ -7,6 +7,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 from sqlalchemy import Connection, Integer, bindparam, delete, func, select, update
@@ -123,11 +124,7 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
     for step in (_first_step, _item_step, _message_step, _last_step):
         more = True
         while more:
-            with database.write() as connection:
-                forgotten = Forgotten()
-                counts, more = step(connection, conversation, forgotten)
-                if note is not None:
-                    note(connection, counts, forgotten)
+            counts, more = database.change(partial(_noted_step, step, conversation, note))
             for table, count in counts.items():
                 totals[table] = totals.get(table, 0) + count
             failpoint("conversation.step")
@@ -136,6 +133,16 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
 
 _Step: TypeAlias = tuple[dict[str, int], bool]
 """How many rows were deleted, per table, and whether there may be more."""
+
+
+def _noted_step(
+    step: Callable[[Connection, int, Forgotten], _Step], conversation: int, note: Note | None, connection: Connection
+) -> _Step:
+    forgotten = Forgotten()
+    counts, more = step(connection, conversation, forgotten)
+    if note is not None:
+        note(connection, counts, forgotten)
+    return counts, more
 
 
 def _first_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
@@ -189,9 +196,12 @@ def _kept_from_none(what: str, conversation: int) -> Iterator[None]:
 
 def set_expiry(database: Database, conversation: int, at: float | None) -> None:
     """Set when a conversation expires; from then on its turns are not recalled."""
-    with database.write() as connection:
+
+    def write(connection: Connection) -> None:
         connection.execute(_EXPIRES, {"conversation": conversation, "at": at})
         connection.execute(_VALID_TO, {"conversation": conversation, "at": at})
+
+    database.change(write)
 
 
 def expire(database: Database, now: float) -> dict[str, int]:
@@ -205,12 +215,16 @@ def expire(database: Database, now: float) -> dict[str, int]:
     with database.read() as connection:
         past: Sequence[int] = connection.scalars(_PAST, {"now": now}).all()
     totals: dict[str, int] = {}
+
+    def hide(conversation: int, connection: Connection) -> dict[str, int] | None:
+        still_past = connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is not None
+        return hide_conversation(connection, conversation) if still_past else None
+
     for conversation in past:
         with _kept_from_none("expired", conversation):
-            with database.write() as connection:
-                if connection.scalar(_STILL_PAST, {"now": now, "conversation": conversation}) is None:
-                    continue  # its time was extended, or it was deleted
-                hidden = hide_conversation(connection, conversation)
+            hidden = database.change(partial(hide, conversation))
+            if hidden is None:
+                continue  # its time was extended, or it was deleted
             for table, count in (*hidden.items(), *delete_conversation(database, conversation).items()):
                 totals[table] = totals.get(table, 0) + count
     return totals
@@ -228,13 +242,17 @@ def delete_named(database: Database, scope: Scope, name: str) -> bool:
 
 def _delete_named(database: Database, scope_id: int, name: str) -> bool:
     database.deferred.settle()  # its logs too are deleted
-    with database.write() as connection:
-        found = connection.scalar(_NAMED, {"scope": scope_id, "named": name})
-        if found is not None:
-            hide_conversation(connection, found)
-    if found is not None:
-        delete_conversation(database, found)
-    return found is not None
+    found: set[int] = set()  # by a try whose connection was lost, too
+
+    def hide(connection: Connection) -> None:
+        for conversation in connection.scalars(_NAMED, {"scope": scope_id, "named": name}).all():
+            hide_conversation(connection, conversation)
+            found.add(conversation)
+
+    database.change(hide)
+    for conversation in found:
+        delete_conversation(database, conversation)
+    return bool(found)
 
 
 def open_branch(

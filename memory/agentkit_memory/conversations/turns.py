@@ -142,9 +142,10 @@ def itemise(database: Database, scope_ids: Sequence[int] | None, limit: int) -> 
 def _itemise(database: Database, branch: Any, limit: int) -> int:
     """Make the items of the next messages of one branch."""
     after: int = branch.itemised_seq
-    until: int = min(branch.head_seq, after + limit)
-    rows: list[dict[str, object]] = []
-    with database.write() as connection:
+
+    def write(connection: Connection) -> int:
+        until: int = min(branch.head_seq, after + limit)
+        rows: list[dict[str, object]] = []
         # First: a redaction comes either before the messages are read or after the items are written.
         if connection.execute(_ADVANCE, {"branch": branch.id, "seen": after, "done": until}).rowcount != 1:
             return until - after  # another caller makes them
@@ -185,7 +186,9 @@ def _itemise(database: Database, branch: Any, limit: int) -> int:
         if rows:
             connection.execute(database.insert(items).on_conflict_do_nothing(), rows)  # a damaged watermark comes again
             enqueue(connection, [str(each["id"]) for each in rows], branch.scope_id, turns=True)
-    return until - after
+        return until - after
+
+    return database.change(write)
 
 
 def read_new_turns(
@@ -209,7 +212,7 @@ def read_new_turns(
             problem = "more new messages wait than are searched: those of each conversation that are newest were"
         try:
             message = load(row.conversation, row.seq, row.format, row.body)
-        except (StoreVersion, StoreCorrupt):
+        except StoreCorrupt:
             continue
         for part, fields in enumerate(_parts(message)):
             text = str(fields["text"])

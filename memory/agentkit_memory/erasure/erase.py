@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
@@ -138,7 +138,10 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
         left = indexes.sweep()
         if left:
             points = None
-            notes.append(f"another process still has the index of a former model open ({', '.join(left)})")
+            names = ", ".join(left)
+            notes.append(
+                f"the index of a former model is left ({names}): another process has it open, or a disk is full"
+            )
     except StoreError as error:  # busy, away or broken: its owner removes the points later
         points = None
         notes.append(str(error))
@@ -150,8 +153,8 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     elif points == 0 and not waiting:
         _seal(database, request)
         compacted = _overwrite(database, indexes, request, notes)
-        with database.write() as connection:
-            connection.execute(update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock()))
+        finished = update(erasures).where(erasures.c.id == request.id).values(finished_at=database.clock())
+        database.change(lambda connection: connection.execute(finished))
     return Erasure(request.id, removed, found, points, waiting, compacted, "; ".join(dict.fromkeys(notes)))
 
 
@@ -191,14 +194,18 @@ def _begin(database: Database, subject: Scope) -> _Request:
     """Store the request to erase a subject, unless there is one."""
     known = next((each for each in _open_requests(database) if each.subject == subject), None)
     request = _Request(str(uuid.uuid4()), subject, texts=set()) if known is None else _Request(known.id, subject)
-    with database.write() as connection:
+
+    def write(connection: Connection) -> None:
         if known is not None:  # rows that were stored since are included
             _note(connection, request, cleared=False)
-            return request
+            return
         names = dict(zip(NAMES, subject.names, strict=True))
         row = {"id": request.id, "requested_at": database.clock(), "counts": "{}", **names}
-        connection.execute(insert(erasures), row)
-    failpoint("erasure.begun")
+        connection.execute(database.insert(erasures).values(row).on_conflict_do_nothing())
+
+    database.change(write)
+    if known is None:
+        failpoint("erasure.begun")
     return request
 
 
@@ -231,12 +238,17 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
     Raises:
         StoreCorrupt: Rows that are found cannot be deleted.
     """
+
+    def find(connection: Connection) -> list[int]:
+        numbers = covered_ids(connection, request.subject)
+        if not numbers:
+            _note(connection, request, cleared=True)
+        return numbers
+
     for _ in range(0 if request.cleared else _MAX_PASSES):
-        with database.write() as connection:
-            numbers = covered_ids(connection, request.subject)
-            if not numbers:
-                _note(connection, request, cleared=True)
-                break
+        numbers = database.change(find)
+        if not numbers:
+            break
         for number in numbers:
             for _ in range(_steps(database, number)):  # of what is there now: a writer may add without end
                 if not _step(database, request, number):
@@ -268,27 +280,30 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
             if len(request.texts) > _MAX_TEXTS:
                 request.texts = None
 
+    def write(connection: Connection) -> tuple[bool, int | None, dict[str, int]]:
+        forgotten = Forgotten()
+        found = connection.scalars(_ITEMS, this).all()
+        conversation: int | None = None if found else connection.scalar(_CONVERSATION, this)
+        removed: dict[str, int] = {}
+        if found:
+            removed["items"] = forget_items(connection, found, forgotten)
+            removed["embeddings"] = forgotten.embeddings
+        elif conversation is None:
+            for name, table in _BY_SCOPE.items():
+                texts = [text for (text,) in rows_as_they_are(connection, _TEXTS[name], this)]
+                forgotten.texts += [each for each in texts if isinstance(each, str)]
+                removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
+            removed["scopes"] = connection.execute(_SCOPE, this).rowcount
+        note(connection, removed, forgotten)
+        return bool(found), conversation, removed
+
     try:
-        with database.write() as connection:
-            forgotten = Forgotten()
-            found = connection.scalars(_ITEMS, this).all()
-            conversation = None if found else connection.scalar(_CONVERSATION, this)
-            removed: dict[str, int] = {}
-            if found:
-                removed["items"] = forget_items(connection, found, forgotten)
-                removed["embeddings"] = forgotten.embeddings
-            elif conversation is None:
-                for name, table in _BY_SCOPE.items():
-                    texts = [text for (text,) in rows_as_they_are(connection, _TEXTS[name], this)]
-                    forgotten.texts += [each for each in texts if isinstance(each, str)]
-                    removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
-                removed["scopes"] = connection.execute(_SCOPE, this).rowcount
-            note(connection, removed, forgotten)
+        found, conversation, removed = database.change(write)
         if conversation is not None:
             removed = delete_conversation(database, conversation, note)
     except NotFound:  # another writer added to the scope meanwhile: look again
         return False
-    seen = bool(found) or conversation is not None
+    seen = found or conversation is not None
     if seen and not any(removed.values()) and database.is_sqlite:  # no other process can have removed them
         raise StoreCorrupt(
             f"{database.where}: rows that are found cannot be deleted, so an index of the file is damaged: "
@@ -332,15 +347,20 @@ def _remove_ownerless(database: Database) -> None:
         is_left = bool(left) or _number(connection, items, _WITHOUT_BRANCH) > 0
     if not is_left:
         return
-    with database.write() as connection:
-        for table, reference, owner in _OWNED:
-            removed[table.name] += connection.execute(delete(table).where(reference.not_in(select(owner)))).rowcount
-    more = True
-    while more:
-        with database.write() as connection:
-            some = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
-            more = bool(some) and forget_items(connection, some) > 0
-        removed["items"] += len(some)
+
+    def remove(connection: Connection) -> dict[str, int]:
+        ownerless = [
+            (table, delete(table).where(reference.not_in(select(owner)))) for table, reference, owner in _OWNED
+        ]
+        return {table.name: connection.execute(found).rowcount for table, found in ownerless}
+
+    def remove_items(connection: Connection) -> int:
+        some = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
+        return forget_items(connection, some)
+
+    removed.update(database.change(remove))
+    while more := database.change(remove_items):
+        removed["items"] += more
     counts = ", ".join(f"{count} of {name}" for name, count in removed.items() if count)
     _LOG.warning("%s: rows whose owner is gone were deleted: %s", database.where, counts)
 
@@ -364,9 +384,12 @@ def _seal(database: Database, request: _Request) -> None:
         name: value if not value or (name == "tenant" and narrow) else _digest(request.subject, name)
         for name, value in zip(NAMES, request.subject.names, strict=True)
     }
-    with database.write() as connection:
+
+    def write(connection: Connection) -> None:
         counts = json.dumps({"removed": _noted(connection, request)["removed"], "sealed": True})
         connection.execute(update(erasures).where(erasures.c.id == request.id).values(counts=counts, **kept))
+
+    database.change(write)
     failpoint("erasure.sealed")
 
 

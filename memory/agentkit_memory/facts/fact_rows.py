@@ -32,7 +32,7 @@ from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_memory.store.readable_rows import is_text, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredFact
-from agentkit_memory.store.scope_rows import hold_scope, is_readable, readable_ids, required, scope_id
+from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
 from agentkit_memory.store.tables import item_sources, items
 from agentkit_prompts.errors import brief
 
@@ -156,9 +156,12 @@ class Facts:
         own = scope_id(self._database, self._scope)
         while taken_from and itemise(self._database, [own], _MAX_ITEMISED):  # a turn may be recalled before it is one
             pass
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> StoredFact:
             hold_scope(connection, own)
             return self.write(connection, own, draft)
+
+        return self._database.change(write)
 
     def write(self, connection: Connection, own: int, draft: FactDraft) -> StoredFact:
         """Store a draft in a transaction that has locked the scope, whose number is `own`.
@@ -228,7 +231,8 @@ class Facts:
             NotFound: There is no such fact in this scope.
         """
         own = scope_id(self._database, self._scope)
-        with self._database.write() as connection:
+
+        def write(connection: Connection) -> StoredFact:
             hold_spaces(connection)
             hold_scope(connection, own)
             known = _read(connection, [fact], [own])
@@ -252,6 +256,8 @@ class Facts:
                 enqueue(connection, [old.id], own)
             return _read(connection, [old.id], [own])[0]
 
+        return self._database.change(write)
+
     def search(self, query: str, *, limit: int = 10) -> tuple[StoredFact, ...]:
         """Return the facts that fit a question, best first, of what this scope may read and what holds now.
 
@@ -265,7 +271,8 @@ class Facts:
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
         """Return those of the facts that the scope may read."""
         bound = {"ids": ids, "names": self._scope.readable_names()}
-        return self._database.look_up(lambda connection: _read_facts(connection, _FIND_READABLE, bound))
+        with self._database.read() as connection:
+            return _read_facts(connection, _FIND_READABLE, bound)
 
     def get(self, fact: str) -> StoredFact | None:
         """Return a fact that this scope may read, valid and current or not; None for an unknown id."""
@@ -284,19 +291,24 @@ class Facts:
             raise InvalidArgument(f"facts: expected a limit of 1 or more, got {limit!r}")
         if not is_whole(after):
             raise InvalidArgument(f"facts: expected the number of a fact as 'after', got {after!r}")
-        own = scope_id(self._database, self._scope)
+        own = known_ids(self._database, self._scope)
         with self._database.read() as connection:
-            bound = {"scopes": [own], "after": after, "most": limit}
+            bound = {"scopes": own, "after": after, "most": limit}
             return tuple(_read_facts(connection, _ALL if superseded else _CURRENT, bound))
 
     def remove(self, fact: str) -> bool:
         """Delete a fact of this scope; return whether there was one. Facts that it superseded stay superseded."""
         own = scope_id(self._database, self._scope)
-        with self._database.write() as connection:
+        found: set[str] = set()  # by a try whose connection was lost, too
+
+        def write(connection: Connection) -> None:
             hold_scope(connection, own)
-            known = _read(connection, [fact], [own])
-            forget_items(connection, [each.id for each in known])
-        return bool(known)
+            known = [each.id for each in _read(connection, [fact], [own])]
+            forget_items(connection, known)
+            found.update(known)
+
+        self._database.change(write)
+        return bool(found)
 
     @staticmethod
     def _check(text: str, valid_from: float | None, valid_to: float | None, metadata: Mapping[str, object]) -> str:

@@ -175,13 +175,16 @@ class FactWorker:
                 self._failed(window, wrong)
                 return len(window.tasks)
             failpoint("facts.asked")
-            with self._database.write() as connection:
-                self._store(connection, window, known, [each for each in drafts if not misshapen(each)], wrong)
+            right = [each for each in drafts if not misshapen(each)]
+
+            def write(connection: Connection) -> None:
+                self._store(connection, window, known, right, wrong)
                 failpoint("facts.written")
+
+            self._database.change(write)
             failpoint("facts.committed")
         except BaseException:
-            with self._database.write() as connection:
-                connection.execute(RELEASE, self._who)
+            self._database.change(lambda connection: connection.execute(RELEASE, self._who))
             raise
         return len(window.tasks)
 
@@ -202,10 +205,13 @@ class FactWorker:
                 damaged.append(found.scope_id)
         if gone is None and found is None:
             return None
-        with self._database.write() as connection:
+
+        def take(connection: Connection) -> _Window | None:
             if gone is not None:  # their facts were deleted with them
                 connection.execute(_FORGET)
             return None if found is None else self._hold(connection, now, *found)
+
+        return self._database.change(take)
 
     def _hold(self, connection: Connection, now: float, scope: int, branch: int) -> _Window | None:
         hold_scope(connection, scope)
@@ -314,7 +320,7 @@ class FactWorker:
             _LOG.warning("%s: turn %s gives no facts: %s", self._database.where, task.turn.id, _described(error))
 
     def _failed(self, window: _Window, error: BaseException) -> None:
-        with self._database.write() as connection:
+        def write(connection: Connection) -> None:
             still, _ = self._settle(connection, window)
             if isinstance(error, InvalidArgument) and len(window.tasks) > 1:
                 self._again(connection, still, _kept(window, error), 0)  # one by one
@@ -324,6 +330,8 @@ class FactWorker:
                 tries = max(task.attempts for task in window.tasks)
                 self._again(connection, still, _kept(window, error), retry_pause(tries))
                 _LOG.info("%s: facts are tried again later: %s", self._database.where, _described(error))
+
+        self._database.change(write)
 
 
 def _ask_for_facts(database: Database) -> None:

@@ -172,8 +172,7 @@ class Worker:
                 tasks = self._renew(tasks)
             self._write(tasks)
         except BaseException:
-            with self._database.write() as connection:
-                connection.execute(RELEASE, self._who)
+            self._database.change(lambda connection: connection.execute(RELEASE, self._who))
             raise
         self._acknowledge(tasks + damaged)
         failpoint("worker.acknowledged")
@@ -192,9 +191,12 @@ class Worker:
         if not free:
             return []
         lease = {**look, **self._who, "until": now + self._lease}
-        with self._database.write() as connection:
+
+        def take(connection: Connection) -> Sequence[Row[Any]]:
             connection.execute(self._lease_some, lease)
-            rows = self._leased(connection)
+            return self._leased(connection)
+
+        rows = self._database.change(take)
         self.others = self.others or not rows  # who took what was free a moment ago
         return [
             _Task(
@@ -218,9 +220,12 @@ class Worker:
 
     def _renew(self, tasks: list[_Task]) -> list[_Task]:
         """Extend the leases that are still held; drop the other tasks."""
-        with self._database.write() as connection:
+
+        def renew(connection: Connection) -> set[str]:
             connection.execute(RENEW, {**self._who, "until": self._database.clock() + self._lease})
-            held = {row.item_id for row in connection.execute(HELD, self._who)}
+            return {row.item_id for row in connection.execute(HELD, self._who)}
+
+        held = self._database.change(renew)
         return [task for task in tasks if task.item in held]
 
     def _vectorise(self, tasks: Sequence[_Task]) -> None:
@@ -263,9 +268,10 @@ class Worker:
 
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
         now = self._database.clock()
-        with self._database.write() as connection:
+
+        def acknowledge(connection: Connection) -> int | None:
             # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
-            writes = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
+            writes: int | None = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
             unchanged = []  # names of the vectors that are kept: not those of items that were erased meanwhile
@@ -292,6 +298,9 @@ class Worker:
             if unchanged and self._encoder is not None:
                 self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
+            return writes
+
+        writes = self._database.change(acknowledge)
         if writes is not None and isinstance(self._index, CountsWrites):
             self._index.keep_written(writes)
 

@@ -154,7 +154,14 @@ class Indexes:
         """Empty the index of the active space and fill it again from SQL; return it."""
         with self._lock:
             found, index = self._get(None)
-            index.clear()
+            try:
+                index.clear()
+            except IndexUnavailable:  # nothing was changed, or its server can be asked again
+                raise
+            except BaseException:  # it may be half empty: the next use opens it anew
+                self._open.pop(found.name, None)
+                index.close()
+                raise
             failpoint("rebuild.cleared")
             with self.database.write() as connection:
                 hold_spaces(connection, change=True)

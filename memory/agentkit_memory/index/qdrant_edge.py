@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Iterator, Sequence, Set
@@ -301,12 +302,12 @@ class EdgeIndex:
         if self._inherited:
             raise self._closed()
         with self._mutex, self._reporting():
+            self._check_room(-_size(self._shard_folder))
             self._name.unlink(missing_ok=True)
             if self._shard is not None:
                 self._shard.close()
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
-            self._check_room()
             self._forget()
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
@@ -413,6 +414,11 @@ class EdgeIndex:
                 f"{self.folder}: the vector index failed ({error}); what is stored is intact: check the disk, or close "
                 "the memory and delete this folder, then the index is built again from the database"
             ) from error
+
+
+def _size(folder: Path) -> int:
+    """Return how many bytes a folder takes on its disk."""
+    return sum(each.lstat().st_blocks * 512 for each in folder.rglob("*")) if os.name == "posix" else 0
 
 
 @lru_cache(maxsize=1024)

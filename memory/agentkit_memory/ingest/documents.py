@@ -8,23 +8,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.ingest.images import image_chunk
+from agentkit_memory.ingest.leftovers import BATCH, PLACE, forget_document, place_of
 from agentkit_memory.ingest.staging import (
-    BATCH,
     DROP_IMAGE,
-    PLACE,
     ChunkIds,
     DocumentRow,
     Staging,
-    forget_document,
     is_generation,
     item_row,
-    place_of,
     shown_generation,
 )
 from agentkit_memory.process.failpoints import failpoint
@@ -90,8 +87,8 @@ class DocumentStore:
 
     def put_stamp(self, uri: str, stamp: str) -> None:
         """Store the stamp of a file that was found unchanged."""
-        with self.database.write() as connection:
-            connection.execute(_STAMP.values(stamp=stamp), {"scope": self.scope_id, "named": uri})
+        bound = {"scope": self.scope_id, "named": uri}
+        self.database.change(lambda connection: connection.execute(_STAMP.values(stamp=stamp), bound))
 
     def write(
         self,
@@ -193,8 +190,7 @@ class DocumentStore:
         with self.database.read() as connection:
             damaged = connection.scalar(select(documents.c.scope_id).where(*_IN_ITS_PLACE), bound) is not None
         if damaged:
-            with self.database.write() as connection:
-                connection.execute(delete(documents).where(*_IN_ITS_PLACE), bound)
+            self.database.change(lambda connection: connection.execute(delete(documents).where(*_IN_ITS_PLACE), bound))
         return row
 
     def _is_long(self, document: str) -> bool:
@@ -213,7 +209,9 @@ class DocumentStore:
         named = ChunkIds(document.id)
         ids = [named.next(chunk) for chunk in chunks]
         now = self.database.clock()
-        with self.database.write() as connection:
+        found: list[bool] = []  # whether it was known, in a try whose connection was lost, too
+
+        def write(connection: Connection) -> None:
             hold_scope(connection, self.scope_id)
             shown = shown_generation(connection, document.id)
             rows = connection.execute(_OF_DOCUMENT, {"document": document.id}).all()
@@ -236,5 +234,8 @@ class DocumentStore:
                 connection.execute(_ADD, [item_row(item, document, chunk, now) for item, chunk in added])
                 enqueue(connection, [item for item, _ in added], self.scope_id)
             failpoint("items.enqueued")
+            found.append(bool(known) and bool(known[0].content_hash))
+
+        self.database.change(write)
         failpoint("items.committed")
-        return not known or not known[0].content_hash
+        return not found[0]

@@ -19,10 +19,10 @@ from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.find_files import FORMATS, Format, SourceFile
 from agentkit_memory.ingest.images import checked_alt, checked_image
 from agentkit_memory.ingest.ingest_options import IngestOptions
+from agentkit_memory.ingest.leftovers import finish_removals, forget_document
 from agentkit_memory.ingest.pipeline import READERS
 from agentkit_memory.ingest.readers.blocks import Part
 from agentkit_memory.ingest.readers.file_stream import GivenStream
-from agentkit_memory.ingest.staging import finish_removals, forget_document
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_images
@@ -135,7 +135,7 @@ class Documents:
             IngestError: An argument is invalid.
         """
         _check_page("documents.list", after, limit, str)
-        return tuple(self._rows(_PAGE.limit(limit), after=after))
+        return tuple(self._rows(_PAGE.limit(limit), after=storable(after)))
 
     def get(self, source: str) -> StoredDocument | None:
         """Return the document with this source, rather one that was given than a file; None for an unknown one."""

@@ -108,7 +108,7 @@ class CandidateSearch:
         database = self.indexes.database
         wanted = {retriever.name for retriever in self.policy.retrievers}
         away = None if self.indexes.is_open else self._open()
-        with database.read(again=True) as connection:
+        with database.read() as connection:
             if self.waiting is None:
                 self.view = read_view(connection, scope)
             self.index = self.indexes.opened(self.view.space)
@@ -133,7 +133,7 @@ class CandidateSearch:
         if is_dense:  # no connection is held while a model is waited for
             if self.vector is _UNASKED:
                 self.vector = self._vector()
-            with database.read(again=True) as connection:
+            with database.read() as connection:
                 similar = self._similar(connection, self.vector) if self.vector is not None else []
                 if similar:
                     self._add(DENSE, similar)

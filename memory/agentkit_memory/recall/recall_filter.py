@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, func, or_
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import InvalidArgument
+from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.tables import conversations, documents, items
@@ -95,7 +96,7 @@ class RecallFilter:
         if self.kinds is not None:
             conditions.append(items.c.kind.in_([*self.kinds]))
         if self.sources is not None:
-            names = [*self.sources]
+            names = [*map(storable, self.sources)]
             turns = and_(items.c.kind == TURN, conversations.c.name.in_(names))
             conditions.append(or_(turns, and_(items.c.kind != TURN, documents.c.source.in_(names))))
         at = func.coalesce(items.c.said_at, items.c.created_at)

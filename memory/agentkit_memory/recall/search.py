@@ -45,7 +45,7 @@ def _hashes(database: Database, order: Sequence[ScoredItem]) -> Mapping[str, str
     pictures = [each.id for each in order if each.item.kind == IMAGE]
     if not pictures:
         return {}
-    with database.read(again=True) as connection:
+    with database.read() as connection:
         return read_hashes(connection, pictures)
 
 
@@ -54,7 +54,7 @@ def _images(database: Database, used: Sequence[ScoredItem]) -> Mapping[str, Imag
     pictures = [each.item.document_id for each in used if each.item.kind == IMAGE]
     if not pictures:
         return {}
-    with database.read(again=True) as connection:
+    with database.read() as connection:
         return read_images(connection, pictures)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from threading import Condition
 from typing import TypeAlias
@@ -33,8 +32,9 @@ _MAX_WAITING = 4096
 class DeferredWrites:
     """Writes that wait for a thread of their own. Lost if the process is killed within about `_GATHER` seconds."""
 
-    def __init__(self, write: Callable[[], AbstractContextManager[Connection]]) -> None:
-        self._write = write
+    def __init__(self, change: Callable[[Callable[[Connection], None]], None]) -> None:
+        """`change` calls a function with a connection in a transaction."""
+        self._change = change
         self._changed = Condition()
         self._waiting: deque[Prepare] = deque()
         self._added = self._done = 0
@@ -111,10 +111,13 @@ class DeferredWrites:
         try:
             writes = [each() for each in batch]
             failpoint("deferred.prepared")
-            with self._write() as connection:
+
+            def write_all(connection: Connection) -> None:
                 for write in writes:
                     write(connection)
                 failpoint("deferred.written")
+
+            self._change(write_all)
             failpoint("deferred.committed")
         except StoreUnavailable as error:  # the same write may succeed later
             return error

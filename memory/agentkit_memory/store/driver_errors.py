@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from agentkit_memory.errors import StoreCorrupt, StoreError, StoreUnavailable
 
-__all__ = ["code_of", "is_lost", "is_undecodable", "translate"]
+__all__ = ["at_its_end", "code_of", "is_undecodable", "translate"]
 
 
 def code_of(cause: object) -> str:
@@ -17,13 +17,17 @@ def code_of(cause: object) -> str:
     return getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
 
 
-def is_lost(error: StoreError) -> bool:
-    """Whether the connection to the server was lost meanwhile: nobody knows whether a write was done."""
-    cause = error.__cause__
-    return isinstance(cause, DBAPIError) and cause.connection_invalidated
+def at_its_end(error: DBAPIError) -> bool:
+    """Whether a transaction failed as it was committed, so that nobody knows whether it was: not in a statement."""
+    return error.statement is None
 
 
 _RESTORE = "the file is left as it is: restore a backup, or `sqlite3 FILE .recover`"
+_LOST = "the connection was lost; nothing was written: check that the server runs, and try again"
+_UNKNOWN = (
+    "the connection was lost at the end of a transaction: it is not known whether it was written; look, and do it "
+    "again if it was not"
+)
 _MAX_QUOTED = 200
 """Characters of a database's message that are quoted; for a damaged file it may be very long."""
 _UNDECODABLE = "Could not decode to UTF-8"  # the driver's own error, without a code; stored text follows
@@ -76,7 +80,10 @@ def translate(error: Exception, where: str) -> StoreError:
     for prefix, kind, advice in table:
         if code.startswith(prefix):
             return kind(f"{where}: {message}; {advice}")
-    if not code or (isinstance(error, DBAPIError) and error.connection_invalidated):
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        advice = _UNKNOWN if at_its_end(error) else _LOST
+        return StoreUnavailable(f"{where}: {message}; {advice}")
+    if not code:
         advice = (
             "open it again" if isinstance(cause, SQLiteError) else "check that the server runs and the address is right"
         )

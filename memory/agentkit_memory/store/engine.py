@@ -10,10 +10,9 @@ from sqlite3 import Connection as SQLiteConnection
 from threading import RLock
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, text
+from sqlalchemy import Connection, Engine, Insert, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import (
@@ -29,8 +28,9 @@ from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.store.deferred_writes import DeferredWrites
-from agentkit_memory.store.driver_errors import code_of, is_lost, translate
+from agentkit_memory.store.driver_errors import code_of, translate
 from agentkit_memory.store.migrate import REVISION, current_revision, migrate
+from agentkit_memory.store.postgres import PostgresServer
 from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
 
@@ -43,13 +43,6 @@ T = TypeVar("T")
 
 _MAX_COMPUTING = 2
 _MAX_WAITING = 64
-
-_RETRY = 0.1
-"""Seconds between two tries to reach a server that was there before."""
-
-_SERVER_OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
-_SERVER_OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
-"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks."""
 
 _TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
 """Errors of a copy that are about the file that is written."""
@@ -66,14 +59,12 @@ class Database:
     """
 
     def __init__(
-        self, target: Engine | SQLiteFile, where: str, timeout: float, clock: Callable[[], float] = time.time
+        self, target: SQLiteFile | PostgresServer, where: str, timeout: float, clock: Callable[[], float] = time.time
     ) -> None:
-        self._file = target if isinstance(target, SQLiteFile) else None
-        self.engine = target.engine if isinstance(target, SQLiteFile) else target
-        # Each statement by itself: a transaction would take two more round trips. SQLite is read like that anyway.
-        self._reader = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._target = target
+        self.engine = target.engine
         self.where = where
-        self.deferred = DeferredWrites(self.write)
+        self.deferred = DeferredWrites(self.change)
         """Writes that nobody waits for."""
         self.threads = {"sessions": Threads(), "memory": Threads()}
         """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
@@ -86,7 +77,6 @@ class Database:
         self._hurried = 0  # writes without waiting since the last that may have waited
         self._closed = ""
         self._inherited = False
-        self._was_connected = False
         track(self)
 
     @classmethod
@@ -116,8 +106,8 @@ class Database:
                     private_file(target.with_name(name))  # SQLite gives the others the rights of the first
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
-            engine, where = _server(target, timeout)
-            database = cls(engine, where, timeout, clock)
+            server = PostgresServer(target, timeout)
+            database = cls(server, server.where, timeout, clock)
         try:
             with database.read() as connection:
                 current = current_revision(connection)
@@ -125,11 +115,12 @@ class Database:
                 with database.write() as connection:
                     if not database.is_sqlite:
                         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-                    migrate(connection, where)  # looks again, now that nobody else can
+                    migrate(connection, database.where)  # looks again, now that nobody else can
         except BaseException:
             database.close()
             raise
-        database._was_connected = True
+        if not isinstance(database._target, SQLiteFile):
+            database._target.was_there = True
         return database
 
     def clock(self) -> float:
@@ -153,33 +144,28 @@ class Database:
         return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
 
     @contextlib.contextmanager
-    def read(self, *, again: bool = False) -> Iterator[Connection]:
+    def read(self) -> Iterator[Connection]:
         """Lend a connection for reading, without a transaction: each statement sees what is committed by then.
 
-        With `again`, what is read here is read `again` if need be: that the server is still there is not asked first.
+        A statement whose connection to a server was lost is executed once more on another one.
         """
-        if self._closed:
-            raise self._refusal()
-        try:
-            with self._connected(self._reader, ping=not again) as connection:
+        with self._translated():
+            target = self._target
+            with target.engine.connect() if isinstance(target, SQLiteFile) else target.reader() as connection:
                 yield connection
-        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
-            raise translate(error, self.where) from error
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Lend a connection that sees what is committed now, whatever others write meanwhile. Nobody waits for it."""
-        if self._closed:
-            raise self._refusal()
-        engine = self.engine if self.is_sqlite else self.engine.execution_options(isolation_level="REPEATABLE READ")
-        try:
-            with self._connected(engine) as connection, connection.begin():
-                if self.is_sqlite:
-                    driver: Any = connection.connection.driver_connection
-                    driver.execute("BEGIN").close()
+        with self._translated():
+            if isinstance(self._target, PostgresServer):
+                with self._target.transaction(snapshot=True) as connection:
+                    yield connection
+                return
+            with self.engine.connect() as connection, connection.begin():
+                driver: Any = connection.connection.driver_connection
+                driver.execute("BEGIN").close()
                 yield connection
-        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
-            raise translate(error, self.where) from error
 
     def copy_into(self, path: Path) -> None:
         """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
@@ -194,6 +180,23 @@ class Database:
                 error, str(path) if code_of(getattr(error, "orig", error)) in _TARGET else self.where
             ) from error
 
+    def change(
+        self, act: Callable[[Connection], T], *, twice: bool = True, wait: bool = True, may_clash: bool = False
+    ) -> T:
+        """Call a function that writes, with a connection as `write` lends it, and return what it returns.
+
+        If the connection to a server is lost, it is called once more. Where that was at the end of the transaction,
+        nobody knows whether it was committed: then a function for which `twice` is not as good as once is not called
+        again.
+        """
+        if isinstance(self._target, SQLiteFile):
+            with self.write(wait=wait, may_clash=may_clash) as connection:
+                return act(connection)
+        if not wait:
+            raise WouldWait
+        with self._translated(may_clash):
+            return self._target.change(act, twice=twice)
+
     @contextlib.contextmanager
     def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
         """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
@@ -204,15 +207,13 @@ class Database:
         Raises:
             NotFound: The owner of the rows was deleted meanwhile.
         """
-        try:
-            if not self.is_sqlite:
-                if not wait:
-                    raise WouldWait
-                if self._closed:
-                    raise self._refusal()
-                with self._connected(self.engine) as connection, connection.begin():
-                    yield connection
-                return
+        if isinstance(self._target, PostgresServer):
+            if not wait:
+                raise WouldWait
+            with self._translated(may_clash), self._target.transaction() as connection:
+                yield connection
+            return
+        with self._translated(may_clash):
             lock = self._lock
             if not lock.acquire(blocking=wait):
                 raise WouldWait
@@ -236,6 +237,14 @@ class Database:
                     yield writer
             finally:
                 lock.release()
+
+    @contextlib.contextmanager
+    def _translated(self, may_clash: bool = False) -> Iterator[None]:
+        """Raise errors of the database as errors of this package; refuse what comes after the end."""
+        if self._closed:
+            raise self._refusal()
+        try:
+            yield
         except IntegrityError as error:
             if code_of(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
                 raise NotFound(
@@ -247,48 +256,6 @@ class Database:
             raise translate(error, self.where) from error
         except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
             raise translate(error, self.where) from error
-
-    def again(self, act: Callable[[], T]) -> T:
-        """Call a function that may be called twice; if the server closed its connection meanwhile, once more."""
-        try:
-            return act()
-        except StoreUnavailable as error:
-            if not is_lost(error):
-                raise
-            return act()
-
-    def look_up(self, reads: Callable[[Connection], T]) -> T:
-        """Call a function that reads with a connection; if the server closed that meanwhile, once more."""
-
-        def read() -> T:
-            with self.read(again=True) as connection:
-                return reads(connection)
-
-        return self.again(read)
-
-    def _connected(self, engine: Engine, *, ping: bool = True) -> Connection:
-        """Return a connection; a server that restarts is waited for up to the time limit.
-
-        With `ping`, those that a restart closed are left out.
-        """
-        until = time.monotonic() + self._timeout
-        while True:
-            try:
-                connection = engine.connect()
-            except OperationalError:
-                if self.is_sqlite or not self._was_connected or time.monotonic() >= until:
-                    raise
-                time.sleep(_RETRY)
-                continue
-            if not ping or self.is_sqlite:
-                return connection
-            try:
-                opened: Any = connection.connection.dbapi_connection
-                engine.dialect.do_ping(opened)
-                return connection
-            except _driver_error(engine):
-                connection.invalidate()
-                connection.close()
 
     def compact(self) -> bool:
         """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
@@ -374,9 +341,9 @@ class Database:
             lent: Any = writer.connection.driver_connection
             if self._lock.acquire(blocking=False) and not lent.in_transaction:
                 free = lent
-        if self._file is not None:
-            self._file.disown(free)
-        keep(self.engine, self._reader)
+        if isinstance(self._target, SQLiteFile):
+            self._target.disown(free)
+        keep(self.engine, self._target)
         self._lock = RLock()  # the thread that held the other does not exist here
         self.computing = self._turns()  # nor do those that had a turn
         self._inherited = True
@@ -403,38 +370,3 @@ def upserts(table: Table, changes: dict[str, Any] | None = None) -> Mapping[str,
 def _driver_error(engine: Engine) -> type[Exception]:
     error: type[Exception] = engine.dialect.loaded_dbapi.Error
     return error
-
-
-_NO_DATABASE = (
-    "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
-    "hold a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
-)
-
-
-def _server(address: str, timeout: float) -> tuple[Engine, str]:
-    made: Engine | None = None
-    try:
-        url = make_url(address)
-        if url.drivername == "postgresql":
-            url = url.set(drivername="postgresql+psycopg")
-        if url.get_backend_name() == "postgresql":
-            settings = _SERVER_OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
-            made = create_engine(
-                url,
-                connect_args={
-                    "connect_timeout": max(1, round(timeout)),
-                    "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-                },
-            )
-    except ImportError as error:
-        raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        pass  # which quotes the address: it is not to be behind ours
-    if made is None:
-        raise InvalidArgument(_NO_DATABASE)
-    return made, _shown(made.url)
-
-
-def _shown(url: URL) -> str:
-    """Return a database URL without its password, nor its query, which may hold one too."""
-    return url.set(query={}).render_as_string()

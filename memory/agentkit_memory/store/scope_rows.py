@@ -34,15 +34,9 @@ def scope_id(database: Database, scope: Scope) -> int:
     The number is a hash of the names: that of an erased scope is never given to another one, as an index or an open
     conversation could still refer to it.
     """
-    found = database.look_up(lambda connection: _find(connection, scope))
-    if found is not None:
-        return found
-
-    def write() -> int:
-        with database.write() as connection:
-            return number_of(connection, scope)
-
-    return database.again(write)
+    with database.read() as connection:
+        found = _find(connection, scope)
+    return database.change(lambda connection: number_of(connection, scope)) if found is None else found
 
 
 def number_of(connection: Connection, scope: Scope) -> int:

@@ -12,16 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import (
-    AlreadyUsed,
-    HeadMoved,
-    InvalidArgument,
-    Memory,
-    StoreClosed,
-    StoreCorrupt,
-    StoreError,
-    StoreVersion,
-)
+from agentkit_memory import AlreadyUsed, HeadMoved, InvalidArgument, Memory, StoreClosed, StoreCorrupt, StoreError
+from agentkit_memory.errors import StoreVersion
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
 from tests.effort import tries

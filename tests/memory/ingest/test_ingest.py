@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import IngestOptions, IngestProgress, Memory, Scope
+from agentkit_memory import IngestOptions, Memory, Scope
 from agentkit_memory.checks import MAX_BYTES
 from agentkit_memory.ingest import find_files as files
 from agentkit_memory.ingest.documents import DocumentStore
 from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.report import IngestProgress
 
 
 def texts(memory: Memory) -> dict[str, list[str]]:

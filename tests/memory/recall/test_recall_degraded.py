@@ -235,3 +235,31 @@ def test_a_closed_memory_says_so(home: Path) -> None:
     memory.close()
     with pytest.raises(StoreClosed):
         memory.recall("x")
+
+
+def test_a_rebuild_for_which_a_disk_has_no_room_leaves_the_index_as_it_is(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.facts.add("The heron is a bird.")
+    memory.worker().drain()
+    with monkeypatch.context() as full:
+        full.setattr("agentkit_memory.index.qdrant_edge._MIN_FREE", 2**62)
+        with pytest.raises(IndexUnavailable, match="free some space"):
+            memory.admin.rebuild()
+        assert memory.recall("heron").degraded == ()
+    assert memory.admin.verify().ok
+
+
+def test_a_rebuild_that_fails_halfway_is_gone_on_with_by_the_next_use(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.facts.add("The heron is a bird.")
+    memory.worker().drain()
+    with monkeypatch.context() as broken:
+        broken.setattr("qdrant_edge.EdgeShard.create", None)
+        with pytest.raises(IndexBroken, match="what is stored is intact"):
+            memory.admin.rebuild()
+        assert [each.text for each in memory.recall("heron").knowledge] == ["The heron is a bird."]
+    memory.worker().drain()
+    assert [each.text for each in memory.recall("heron").knowledge] == ["The heron is a bird."]
+    assert memory.admin.verify().ok

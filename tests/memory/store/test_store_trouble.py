@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from agentkit_memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable, StoreVersion
+from agentkit_memory import InvalidArgument, Memory, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit_memory.errors import StoreVersion
 from agentkit_prompts.context.messages import Message
 from tests.waiting import LONG
 
