@@ -264,7 +264,7 @@ class Facts:
 
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
         """Return those of the facts that the scope may read."""
-        bound = {"ids": ids, "names": self._scope.readable_names()}
+        bound = {"ids": ids, **self._scope.readable_names()}
         return self._database.look_up(lambda connection: _read_facts(connection, _FIND_READABLE, bound))
 
     def get(self, fact: str) -> StoredFact | None:

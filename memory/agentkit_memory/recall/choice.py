@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ _MIN_SHARED = 0.9
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
 """Words that reverse a meaning, however alike the rest is."""
 _MAX_DIVERSE = 64
+_SCORE = attrgetter("score")
 _TWIN = "same text as"
 _QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
 _INTERROGATIVE = re.compile(
@@ -53,9 +54,12 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 
     With diversity, those that differ from the ones before them come earlier.
     """
-    order = sorted(pool.candidates, key=attrgetter("score"), reverse=True)
-    if any(one.score == other.score for one, other in pairwise(order)):
-        order.sort(key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id))
+    order: list[ScoredItem] = []
+    for _, equal in groupby(sorted(pool.candidates, key=_SCORE, reverse=True), _SCORE):
+        some = [*equal]
+        if len(some) > 1:
+            some.sort(key=lambda each: (each.item.uri, *each.place, each.item.start, each.id))
+        order += some
     return _diverse(order, diversity) if diversity else order
 
 

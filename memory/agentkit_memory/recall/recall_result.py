@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agentkit_memory.store.item_rows import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall"]
+__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall", "as_candidate", "to_log"]
 
 NEAR_MISSES = 10
 """Candidates that were not used and are logged."""
@@ -108,14 +108,7 @@ class Recall(Sequence[Document | RecalledMessage]):
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every item that was considered, best first."""
-        return tuple(map(_candidate, self._considered))
-
-    @property
-    def logged(self) -> tuple[Candidate, ...]:
-        """What was used, and the next best `NEAR_MISSES`, best first."""
-        misses = [each for each in self._considered if not each.used][:NEAR_MISSES]
-        kept = {each.id for each in misses}
-        return tuple([_candidate(each) for each in self._considered if each.used or each.id in kept])
+        return tuple(map(as_candidate, self._considered))
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
@@ -158,7 +151,19 @@ class Recall(Sequence[Document | RecalledMessage]):
         return f"Recall({self.query[:40]!r}: {found})"
 
 
-def _candidate(each: ScoredItem) -> Candidate:
+def to_log(considered: Sequence[ScoredItem]) -> list[ScoredItem]:
+    """Return what was used, and the next best `NEAR_MISSES`, best first."""
+    left = NEAR_MISSES
+    kept = []
+    for each in considered:
+        if each.used or left:
+            left -= not each.used
+            kept.append(each)
+    return kept
+
+
+def as_candidate(each: ScoredItem) -> Candidate:
+    """Return a considered item as plain data, without its text."""
     return Candidate(
         each.item.id,
         each.item.kind,
