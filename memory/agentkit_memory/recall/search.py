@@ -16,7 +16,7 @@ from agentkit_memory.recall.choice import choose, copies, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
-from agentkit_memory.recall.recall_result import Recall, as_candidate, to_log
+from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -134,7 +134,7 @@ def search(
     kept, degraded = to_log(order), recall.degraded  # the rest need not wait for the log
 
     def log() -> RecallLog:
-        return RecallLog(query, policy.describe(), tuple(map(as_candidate, kept)), took, conversation, degraded)
+        return RecallLog(query, policy.describe(), tuple(map(candidate, kept)), took, conversation, degraded)
 
     logs.write(scope, one.view.own, log)
     return recall, one.index is None or one.view.pending or one.view.behind or one.view.crowded

@@ -295,11 +295,11 @@ def _readable(
         ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
         one = {name: bound[name] for name in ("scopes", "now")}
         return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
+    read = [*map(StoredItem._make, rows)]
+    if _are_sound(read):
+        return read
     found = []
-    for item in map(StoredItem._make, rows):
-        if item.meta == "{}" and (item.kind != TURN or item.role in _ROLES) and tuple(map(type, item)) in _sound:
-            found.append(item)  # as most are
-            continue
+    for item in read:
         try:
             _check(item)
         except ValueError as error:
@@ -309,21 +309,25 @@ def _readable(
     return found
 
 
+def _are_sound(read: Sequence[StoredItem]) -> bool:
+    """Return whether none of the items needs to be checked by itself, as mostly."""
+    columns = dict(zip(StoredItem._fields, zip(*read, strict=True), strict=False))
+    return (
+        all(kinds.issuperset(map(type, columns.get(name, ()))) for name, kinds in _TYPES)
+        and {"{}"}.issuperset(columns.get("meta", ()))
+        and all(kind != TURN or role in _ROLES for kind, role in {(item.kind, item.role) for item in read})
+    )
+
+
 def _check(item: StoredItem) -> None:
     """Refuse an item that whoever uses it would stumble over: SQLite stores any type in any column.
 
     Raises:
         ValueError: Says which column is damaged.
     """
-    types = tuple(map(type, item))
-    if types not in _sound:
-        for name, kinds in _TYPES:
-            value = getattr(item, name)
-            if not isinstance(value, kinds):
-                raise ValueError(f"its {name} is {type(value).__name__}")
-        if len(_sound) >= _MAX_SOUND:
-            _sound.clear()
-        _sound.add(types)
+    for name, kinds in _TYPES:
+        if type(value := getattr(item, name)) not in kinds:
+            raise ValueError(f"its {name} is {type(value).__name__}")
     if item.kind == TURN and item.role not in _ROLES:
         raise ValueError(f"its role is {item.role!r:.40}")
     if item.meta != "{}":
@@ -331,18 +335,15 @@ def _check(item: StoredItem) -> None:
 
 
 _ROLES = frozenset(get_args(Speaker))
-_sound: set[tuple[type, ...]] = set()
-"""Types of columns that were checked before; there are few."""
-_MAX_SOUND = 256
-_NUMBER, _WHOLE = (int, float), (int,)
-_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
+_TEXT, _WHOLE, _NUMBER, _NONE = frozenset({str}), frozenset({int}), frozenset({int, float}), frozenset({type(None)})
+_TYPES: tuple[tuple[str, frozenset[type]], ...] = (
     *(
-        (name, (str,))
+        (name, _TEXT)
         for name in ("id", "text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
     ),
     *((name, _WHOLE) for name in ("position", "start", "end", "line")),
-    ("branch_id", (int, type(None))),
-    ("said_at", (int, float, type(None))),
+    ("branch_id", _WHOLE | _NONE),
+    ("said_at", _NUMBER | _NONE),
     ("created_at", _NUMBER),
 )
 
