@@ -140,14 +140,19 @@ def _asks(text: str, question: str) -> bool:
 
 
 class _Wording:
-    """The words of a text: which, and in what order each stands first."""
+    """The words of a text."""
 
-    __slots__ = ("ordered", "text", "words")
+    __slots__ = ("_all", "text", "words")
 
-    def __init__(self, ordered: Iterable[str], text: str = "") -> None:
-        self.ordered = tuple(dict.fromkeys(ordered))
-        self.words = frozenset(self.ordered)
+    def __init__(self, words: Sequence[str], text: str = "") -> None:
+        self._all = words
+        self.words = frozenset(words)
         self.text = text
+
+    @property
+    def ordered(self) -> list[str]:
+        """Each word once, in the order in which they stand first."""
+        return [*dict.fromkeys(self._all)]
 
     def signs(self) -> list[str]:
         """Return what is no word and yet says something, in order: of `C++ costs -5 €` it is `++`, `-` and `€`."""

@@ -18,7 +18,7 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 if TYPE_CHECKING:
-    from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_memory.store.stored_item import StoredItem
     from agentkit_prompts.context.items import Speaker
 
 __all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall", "candidate", "to_log"]
