@@ -73,12 +73,12 @@ class Scope:
 
     def readable(self) -> tuple[Scope, ...]:
         """Return the scopes a reader in this one sees: itself and every wider one of its tenant."""
-        return tuple([Scope(*names) for names in self.readable_names()])
+        return tuple([Scope(*names) for names in product(*self.readable_names().values())])
 
-    def readable_names(self) -> list[tuple[str, str, str, str]]:
-        """Return the names of the scopes that a reader in this one sees."""
-        users, sessions, agents = [("", name) if name else ("",) for name in (self.user, self.session, self.agent)]
-        return [(self.tenant, *names) for names in product(users, sessions, agents)]
+    def readable_names(self) -> dict[str, list[str]]:
+        """Return each name that the scopes have which a reader in this one sees: all that have one of each are seen."""
+        wider = {name: ["", own] if own else [""] for name, own in zip(NAMES, self.names, strict=True)}
+        return wider | {NAMES[0]: [self.tenant]}
 
 
 def check_name(what: str, name: object) -> None:

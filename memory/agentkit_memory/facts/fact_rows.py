@@ -270,7 +270,7 @@ class Facts:
 
     def _readable(self, ids: Sequence[str]) -> Sequence[StoredFact]:
         """Return those of the facts that the scope may read."""
-        bound = {"ids": ids, "names": self._scope.readable_names()}
+        bound = {"ids": ids, **self._scope.readable_names()}
         with self._database.read() as connection:
             return _read_facts(connection, _FIND_READABLE, bound)
 

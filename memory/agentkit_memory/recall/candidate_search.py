@@ -26,9 +26,10 @@ from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import IMAGE, TURN, StoredItem, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
 from agentkit_memory.store.spaces import Space
+from agentkit_memory.store.stored_item import StoredItem
 from agentkit_memory.terms.bm25_vectors import SPACE, SparseVector
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from agentkit_memory.store.records import TURN
 
 if TYPE_CHECKING:
     from agentkit_memory.recall.question import Question
-    from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_memory.store.stored_item import StoredItem
 
 __all__ = ["Pool", "ScoredItem", "Slot"]
 

@@ -6,7 +6,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -25,6 +25,7 @@ _MIN_SHARED = 0.9
 _NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
 """Words that reverse a meaning, however alike the rest is."""
 _MAX_DIVERSE = 64
+_SCORE = attrgetter("score")
 _TWIN = "same text as"
 _QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
 _INTERROGATIVE = re.compile(
@@ -53,9 +54,12 @@ def ranked(pool: Pool, diversity: float = 0.0) -> list[ScoredItem]:
 
     With diversity, those that differ from the ones before them come earlier.
     """
-    order = sorted(pool.candidates, key=attrgetter("score"), reverse=True)
-    if any(one.score == other.score for one, other in pairwise(order)):
-        order.sort(key=lambda each: (-each.score, each.item.uri, *each.place, each.item.start, each.id))
+    order: list[ScoredItem] = []
+    for _, equal in groupby(sorted(pool.candidates, key=_SCORE, reverse=True), _SCORE):
+        some = [*equal]
+        if len(some) > 1:
+            some.sort(key=lambda each: (each.item.uri, *each.place, each.item.start, each.id))
+        order += some
     return _diverse(order, diversity) if diversity else order
 
 
@@ -136,14 +140,19 @@ def _asks(text: str, question: str) -> bool:
 
 
 class _Wording:
-    """The words of a text: which, and in what order each stands first."""
+    """The words of a text."""
 
-    __slots__ = ("ordered", "text", "words")
+    __slots__ = ("_all", "text", "words")
 
-    def __init__(self, ordered: Iterable[str], text: str = "") -> None:
-        self.ordered = tuple(dict.fromkeys(ordered))
-        self.words = frozenset(self.ordered)
+    def __init__(self, words: Sequence[str], text: str = "") -> None:
+        self._all = words
+        self.words = frozenset(words)
         self.text = text
+
+    @property
+    def ordered(self) -> list[str]:
+        """Each word once, in the order in which they stand first."""
+        return [*dict.fromkeys(self._all)]
 
     def signs(self) -> list[str]:
         """Return what is no word and yet says something, in order: of `C++ costs -5 €` it is `++`, `-` and `€`."""

@@ -85,10 +85,14 @@ _PATTERNS = [
         rf"\b(?:(?P<which>last|this|next)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)})\b",
     )
 ]
+_TELLING = re.compile(rf"\d|ago|day|week|month|year|night|{'|'.join(_MONTHS)}", re.IGNORECASE)
+"""What each of the patterns needs: most questions have none of it."""
 
 
 def find_dates(text: str, now: float) -> tuple[When, ...]:
     """Return the dates that `text` names, each once, without those that do not exist."""
+    if _TELLING.search(text) is None:
+        return ()
     return tuple(dict.fromkeys(when for found in _matches(text) if (when := _read(found, now)) is not None))
 
 

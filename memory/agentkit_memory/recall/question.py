@@ -12,7 +12,7 @@ from agentkit_memory.terms.analysis import count_terms, split_words
 from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 
 if TYPE_CHECKING:
-    from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_memory.store.stored_item import StoredItem
 
 __all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time"]
 

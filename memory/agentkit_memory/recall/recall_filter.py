@@ -19,7 +19,7 @@ from agentkit_memory.store.tables import conversations, documents, items
 from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
-    from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_memory.store.stored_item import StoredItem
 
 __all__ = ["RecallFilter", "seconds"]
 

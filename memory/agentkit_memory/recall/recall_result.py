@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import relevance
@@ -18,11 +18,13 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document, Fact, RecalledMessage
 
 if TYPE_CHECKING:
-    from agentkit_memory.store.item_rows import StoredItem
+    from agentkit_memory.store.stored_item import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall"]
+__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall", "candidate", "to_log"]
 
+Plain: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
+"""A considered item without its text: id, kind, score, whether and why it was used, slot, parts and raw scores."""
 NEAR_MISSES = 10
 """Candidates that were not used and are logged."""
 
@@ -108,14 +110,7 @@ class Recall(Sequence[Document | RecalledMessage]):
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every item that was considered, best first."""
-        return tuple(map(_candidate, self._considered))
-
-    @property
-    def logged(self) -> tuple[Candidate, ...]:
-        """What was used, and the next best `NEAR_MISSES`, best first."""
-        misses = [each for each in self._considered if not each.used][:NEAR_MISSES]
-        kept = {each.id for each in misses}
-        return tuple([_candidate(each) for each in self._considered if each.used or each.id in kept])
+        return tuple([candidate(_plain(each)) for each in self._considered])
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
@@ -158,17 +153,31 @@ class Recall(Sequence[Document | RecalledMessage]):
         return f"Recall({self.query[:40]!r}: {found})"
 
 
-def _candidate(each: ScoredItem) -> Candidate:
-    return Candidate(
-        each.item.id,
-        each.item.kind,
-        round(each.score, 4),
-        each.used,
-        each.reason,
-        each.slot if each.used else "",
-        {name: round(value, 4) for name, value in each.parts.items()}
-        | {f"{name} raw": round(score, 4) for name, score in each.retrieved.items()},
-    )
+def to_log(considered: Sequence[ScoredItem]) -> list[Plain]:
+    """Return what was used, and the next best `NEAR_MISSES`, best first.
+
+    As plain tuples: hundreds of recalls may wait for the log, and the garbage collector reads all else again and again.
+    """
+    left = NEAR_MISSES
+    kept = []
+    for each in considered:
+        if each.used or left:
+            left -= not each.used
+            kept.append(_plain(each))
+    return kept
+
+
+def candidate(plain: Plain) -> Candidate:
+    """Return a considered item as a recall shows and logs it."""
+    item, kind, score, used, why, slot, parts, retrieved = plain
+    scores = {name: round(value, 4) for name, value in parts.items()}
+    scores |= {f"{name} raw": round(value, 4) for name, value in retrieved.items()}
+    return Candidate(item, kind, round(score, 4), used, why, slot, scores)
+
+
+def _plain(each: ScoredItem) -> Plain:
+    slot = each.slot if each.used else ""
+    return each.item.id, each.item.kind, each.score, each.used, each.reason, slot, each.parts, each.retrieved
 
 
 def _found(each: ScoredItem, images: Mapping[str, Image]) -> Document | RecalledMessage:

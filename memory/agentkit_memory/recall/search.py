@@ -16,7 +16,7 @@ from agentkit_memory.recall.choice import choose, copies, ranked
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
-from agentkit_memory.recall.recall_result import Recall
+from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.engine import Database
@@ -131,10 +131,10 @@ def search(
         one.degraded.append(f"recalls are not logged at present: {trouble}")
     recall = Recall(query, order, used, one.degraded, _images(indexes.database, used))
     took = (perf_counter_ns() - began) // 1000
+    kept, degraded = to_log(order), recall.degraded  # the rest need not wait for the log
 
     def log() -> RecallLog:
-        shown = policy.describe()
-        return RecallLog(query, shown, recall.logged, took, conversation, recall.degraded)
+        return RecallLog(query, policy.describe(), tuple(map(candidate, kept)), took, conversation, degraded)
 
     logs.write(scope, one.view.own, log)
     return recall, one.index is None or one.view.pending or one.view.behind or one.view.crowded

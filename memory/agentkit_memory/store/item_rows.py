@@ -8,13 +8,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from sqlite3 import OperationalError as SQLiteError
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
     Select,
+    Subquery,
     and_,
     bindparam,
     cast,
@@ -23,18 +24,19 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.store.driver_errors import is_undecodable
 from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.metadata import read_metadata
 from agentkit_memory.store.outbox import withdraw
 from agentkit_memory.store.prepared import Prepared
 from agentkit_memory.store.readable_rows import is_text, rows_as_they_are
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
 from agentkit_memory.store.scope_rows import required
+from agentkit_memory.store.stored_item import StoredItem, are_sound, check_item
 from agentkit_memory.store.tables import (
     branches,
     conversations,
@@ -45,7 +47,6 @@ from agentkit_memory.store.tables import (
     vector_state,
 )
 from agentkit_memory.terms.bm25_vectors import indexed_text
-from agentkit_prompts.context.items import Speaker
 
 __all__ = [
     "CHANGE",
@@ -55,7 +56,6 @@ __all__ = [
     "NAMESPACE",
     "TURN",
     "Forgotten",
-    "StoredItem",
     "content_hash",
     "forget_embeddings",
     "forget_items",
@@ -77,33 +77,6 @@ _BATCH = 500
 """Ids in one statement; every SQLite takes that many."""
 
 T = TypeVar("T")
-
-
-class StoredItem(NamedTuple):
-    """An item as recall reads it. Fields that its kind does not have are empty."""
-
-    id: str
-    kind: str
-    scope_id: int
-    text: str
-    title: str
-    position: int
-    """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
-    start: int
-    end: int
-    line: int
-    document_id: str
-    source: str
-    uri: str
-    branch_id: int | None
-    conversation: str
-    branch: str
-    speaker: str
-    role: str
-    said_at: float | None
-    created_at: float
-    meta: str
-    """JSON."""
 
 
 _COLUMNS = (
@@ -163,7 +136,7 @@ _VALID = (wanted(), _SHOWN, lasting())
 
 _unsettled = (vector_state.c.space == bindparam("space"), vector_state.c.want != vector_state.c.have)
 _OF_SCOPES = _COLUMNS.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
-_NEWEST = _OF_SCOPES.where(*_VALID).order_by(items.c.created_at.desc(), items.c.id).limit(bindparam("most"))
+_NEWEST_FIRST = (items.c.created_at.desc(), items.c.id)
 _waits = (
     select(vector_state.c.item_id)
     .where(*_unsettled, vector_state.c.scope_id.in_(bindparam("scopes", expanding=True)), vector_state.c.want > 0)
@@ -171,10 +144,7 @@ _waits = (
     .subquery("waits")
 )
 _PENDING = Prepared(
-    _ITEM.join(_waits, _waits.c.item_id == items.c.id)
-    .where(*_VALID)
-    .order_by(items.c.created_at.desc(), items.c.id)
-    .limit(bindparam("most"))
+    _ITEM.join(_waits, _waits.c.item_id == items.c.id).where(*_VALID).order_by(*_NEWEST_FIRST).limit(bindparam("most"))
 )
 _THESE = items.c.id.in_(bindparam("ids", expanding=True))
 _READ = Prepared(_ITEM.where(_THESE, *_VALID))
@@ -273,9 +243,25 @@ def read_newest(
     unreadable: dict[str, str] | None = None,
     where: Sequence[ColumnElement[bool]] = (),
 ) -> list[StoredItem]:
-    """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`."""
-    newest = _NEWEST.where(*where) if where else _NEWEST
-    return _readable(connection, newest, {"scopes": required(scope_ids), "now": now, "most": most}, unreadable)
+    """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`.
+
+    Without conditions, twice as many are looked at of each scope, however many it has; with some, all of them.
+    """
+    bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "most": most}
+    if not scope_ids:
+        return []
+    which = _OF_SCOPES.where(*where)
+    if not where:
+        recent = union_all(*[select(_newest_of(scope, 2 * most).c.id) for scope in scope_ids]).subquery("recent")
+        which = _ITEM.join(recent, recent.c.id == items.c.id)
+    newest = which.where(*_VALID).order_by(*_NEWEST_FIRST).limit(bindparam("most"))
+    return _readable(connection, newest, bound, unreadable)
+
+
+def _newest_of(scope: int, most: int) -> Subquery:
+    """Return the ids of the newest items of a scope, valid or not; its index has them in order."""
+    its = items.alias()
+    return select(its.c.id).where(its.c.scope_id == scope).order_by(its.c.created_at.desc()).limit(most).subquery()
 
 
 def _readable(
@@ -295,56 +281,18 @@ def _readable(
         ids = [each for some in selects for each in connection.scalars(some.with_only_columns(items.c.id), bound)]
         one = {name: bound[name] for name in ("scopes", "now")}
         return [item for each in ids for item in _readable(connection, _READ, one | {"ids": [each]}, unreadable)]
+    read = [*map(StoredItem._make, rows)]
+    if are_sound(read):
+        return read
     found = []
-    for item in map(StoredItem._make, rows):
-        if item.meta == "{}" and (item.kind != TURN or item.role in _ROLES) and tuple(map(type, item)) in _sound:
-            found.append(item)  # as most are
-            continue
+    for item in read:
         try:
-            _check(item)
+            check_item(item)
         except ValueError as error:
             unreadable[str(item.id)] = str(error)
         else:
             found.append(item)
     return found
-
-
-def _check(item: StoredItem) -> None:
-    """Refuse an item that whoever uses it would stumble over: SQLite stores any type in any column.
-
-    Raises:
-        ValueError: Says which column is damaged.
-    """
-    types = tuple(map(type, item))
-    if types not in _sound:
-        for name, kinds in _TYPES:
-            value = getattr(item, name)
-            if not isinstance(value, kinds):
-                raise ValueError(f"its {name} is {type(value).__name__}")
-        if len(_sound) >= _MAX_SOUND:
-            _sound.clear()
-        _sound.add(types)
-    if item.kind == TURN and item.role not in _ROLES:
-        raise ValueError(f"its role is {item.role!r:.40}")
-    if item.meta != "{}":
-        read_metadata(item.meta)
-
-
-_ROLES = frozenset(get_args(Speaker))
-_sound: set[tuple[type, ...]] = set()
-"""Types of columns that were checked before; there are few."""
-_MAX_SOUND = 256
-_NUMBER, _WHOLE = (int, float), (int,)
-_TYPES: tuple[tuple[str, tuple[type, ...]], ...] = (
-    *(
-        (name, (str,))
-        for name in ("id", "text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
-    ),
-    *((name, _WHOLE) for name in ("position", "start", "end", "line")),
-    ("branch_id", (int, type(None))),
-    ("said_at", (int, float, type(None))),
-    ("created_at", _NUMBER),
-)
 
 
 def read_around(

@@ -11,7 +11,7 @@ from agentkit_memory.store.tables import METADATA
 
 __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 
-REVISION = "0009"
+REVISION = "0010"
 """The newest revision in `migrations/versions`."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

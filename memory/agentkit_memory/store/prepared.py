@@ -16,8 +16,8 @@ __all__ = ["Prepared"]
 class Prepared:
     """A SELECT, or several whose rows follow each other, with parameters that are numbers, texts, or lists of either.
 
-    There are at least two parameters; lists may also be of tuples of texts. The SQL is kept for each dialect and some
-    lengths of the lists; others are filled up to the next.
+    There are at least two parameters. The SQL is kept for each dialect and some lengths of the lists; others are filled
+    up to the next.
     """
 
     def __init__(self, *selects: Select[Any]) -> None:
@@ -61,7 +61,8 @@ class _Text:
 
     def arguments(self, values: Mapping[str, object]) -> tuple[Any, ...] | dict[str, Any]:
         """Return what the driver takes: a tuple, or a dict where parameters have names."""
-        flat = chain.from_iterable([_flat(values[name]) for name in self._given])
+        listed = [value if isinstance(value := values[name], list) else (value,) for name in self._given]
+        flat = chain.from_iterable(listed)
         ordered: tuple[Any, ...] = self._ordered([*flat, *self._constants])
         return ordered if self._names is None else dict(zip(self._names, ordered, strict=True))
 
@@ -76,13 +77,7 @@ class _Number:
 def _numbered(value: object, numbers: Iterator[int]) -> object:
     if isinstance(value, list):
         return [_numbered(each, numbers) for each in value]
-    return tuple([_Number(next(numbers)) for _ in value]) if isinstance(value, tuple) else _Number(next(numbers))
-
-
-def _flat(value: object) -> Sequence[object]:
-    if not isinstance(value, list):
-        return (value,)
-    return [*chain.from_iterable(value)] if value and isinstance(value[0], tuple) else value
+    return _Number(next(numbers))
 
 
 def _filled_up(value: list[Any]) -> list[Any]:

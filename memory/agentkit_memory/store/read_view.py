@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, func, literal_column, select, tuple_
+from sqlalchemy import Connection, func, literal_column, select
 
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.prepared import Prepared
+from agentkit_memory.store.scope_rows import READABLE
 from agentkit_memory.store.spaces import Space, active_space
 from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -46,8 +48,7 @@ _VIEW = Prepared(
     select(scopes.c.id, *_NAMES, *_SPACE, _pending, _behind, _queued)
     .select_from(scopes)
     .outerjoin(vector_spaces, vector_spaces.c.state == "active")
-    .where(tuple_(*_NAMES).in_(bindparam("names", expanding=True)))
-    .order_by(scopes.c.id)
+    .where(*READABLE)  # in any order: for that of its numbers SQLite would read every scope
 )
 
 
@@ -71,7 +72,7 @@ class ReadView:
 
 def read_view(connection: Connection, scope: Scope) -> ReadView:
     """Return what a reader in `scope` sees."""
-    rows = [tuple(row) for row in _VIEW.rows(connection, {"names": scope.readable_names()})]
+    rows = sorted([tuple(row) for row in _VIEW.rows(connection, scope.readable_names())], key=itemgetter(0))
     own = next((number for number, *names in (row[:5] for row in rows) if tuple(names) == scope.names), None)
     if not rows:
         return ReadView(None, (), active_space(connection), pending=False, behind=False)

@@ -5,19 +5,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, bindparam, select, tuple_
+from sqlalchemy import ColumnElement, Connection, bindparam, select
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.tables import scopes
 
-__all__ = ["covered_ids", "hold_scope", "is_readable", "known_ids", "number_of", "readable_ids", "required", "scope_id"]
+__all__ = [
+    "READABLE",
+    "covered_ids",
+    "hold_scope",
+    "is_readable",
+    "known_ids",
+    "number_of",
+    "readable_ids",
+    "required",
+    "scope_id",
+]
 
 _NAMES = scopes.c[NAMES].values()
 
 _FIND = select(scopes.c.id).where(*(column == bindparam(f"its_{column.name}") for column in _NAMES))
-_READABLE = select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))).order_by(scopes.c.id)
+READABLE = tuple([column.in_(bindparam(column.name, expanding=True)) for column in _NAMES])
+"""The conditions that a scope is one of those with `Scope.readable_names`. SQLite finds them by their index; of a list
+of all four it would compare every scope with each."""
+_READABLE = select(scopes.c.id).where(*READABLE).order_by(scopes.c.id)
 _NEW = upserts(scopes)
 _HOLD = select(scopes.c.id).where(scopes.c.id == bindparam("scope")).with_for_update()
 
@@ -67,8 +80,8 @@ def required(scope_ids: Sequence[int] | None) -> list[int]:
 
 
 def is_readable(column: ColumnElement[int]) -> ColumnElement[bool]:
-    """Return the condition that a number is that of a scope with one of some `names`: `Scope.readable_names`."""
-    return column.in_(select(scopes.c.id).where(tuple_(*_NAMES).in_(bindparam("names", expanding=True))))
+    """Return the condition that a number is that of a scope with `Scope.readable_names`."""
+    return column.in_(select(scopes.c.id).where(*READABLE))
 
 
 def readable_ids(connection: Connection, scope: Scope) -> list[int]:
@@ -77,7 +90,7 @@ def readable_ids(connection: Connection, scope: Scope) -> list[int]:
     Raises:
         InvalidArgument: It is not a scope.
     """
-    return list(connection.scalars(_READABLE, {"names": Scope.of(scope).readable_names()}))
+    return list(connection.scalars(_READABLE, Scope.of(scope).readable_names()))
 
 
 def covered_ids(connection: Connection, scope: Scope) -> list[int]:

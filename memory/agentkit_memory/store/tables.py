@@ -197,6 +197,7 @@ items = Table(
     _partial("ix_items_of_document", "document_id IS NOT NULL", "document_id", "position"),
     _partial("ix_items_of_branch", "branch_id IS NOT NULL", "branch_id", "position"),
     Index(None, "scope_id", "kind", "position"),
+    Index(None, "scope_id", "created_at"),
 )
 
 # Where chunks stand in the next generation of their document that are shown elsewhere in this one. Once the generation

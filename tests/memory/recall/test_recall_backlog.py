@@ -12,8 +12,11 @@ from sqlalchemy import Engine, event, insert
 from agentkit_memory import Memory
 from agentkit_memory.conversations.message_rows import dump
 from agentkit_memory.recall.candidate_search import MAX_ROWS
+from agentkit_memory.scope import Scope
+from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
-from agentkit_memory.store.tables import branches, conversations, items, messages, vector_state
+from agentkit_memory.store.stored_item import StoredItem
+from agentkit_memory.store.tables import branches, conversations, items, messages, scopes, vector_state
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 STEP = 100
@@ -102,6 +105,35 @@ def pending_facts(memory: Memory, count: int, first: int = 0) -> None:
     with memory._store.database.write() as connection:
         connection.execute(insert(items), rows)
         connection.execute(insert(vector_state), queued)
+
+
+def test_scopes_of_other_users_cost_a_recall_nothing(memory: Memory, steps: list[int]) -> None:
+    reader = memory.within(Scope("local", user="ada", session="s", agent="a"))
+    some = cost(steps, lambda: memory.recall("heron")), cost(steps, lambda: reader.recall("heron"))
+    rows = [
+        {"id": number, "tenant": "local", "user": f"u{number}", "session": "", "agent": ""} for number in range(5000)
+    ]
+    with memory._store.database.write() as connection:
+        connection.execute(insert(scopes), rows)
+    assert cost(steps, lambda: memory.recall("heron")) <= some[0] + 1
+    assert cost(steps, lambda: reader.recall("heron")) <= some[1] + 1
+    assert len(reader.recall("heron")) == 1  # of the tenant
+
+
+def test_reading_the_newest_items_costs_no_more_than_a_bound(memory: Memory, steps: list[int]) -> None:
+    own, most = memory._own_scope(), 100
+
+    def newest() -> list[StoredItem]:
+        with memory._store.database.read() as connection:
+            return read_newest(connection, [own], 1e10, most)
+
+    pending_facts(memory, 3 * most)
+    some = cost(steps, newest)
+    pending_facts(memory, 30 * most, first=3 * most)
+    assert cost(steps, newest) <= some + 10
+    own_turn, *facts = newest()  # the turn was made now, the facts in 1970
+    assert own_turn.text == "The heron eats eels."
+    assert [fact.position for fact in facts] == [*range(33 * most - 1, 32 * most, -1)]
 
 
 def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(

@@ -1,0 +1,77 @@
+"""`StoredItem`: an item as recall reads it, and whether its row is sound: SQLite stores any type in any column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, get_args
+
+from agentkit_memory.store.metadata import read_metadata
+from agentkit_memory.store.records import TURN
+from agentkit_prompts.context.items import Speaker
+
+__all__ = ["StoredItem", "are_sound", "check_item"]
+
+_ROLES = frozenset(get_args(Speaker))
+_TEXT, _WHOLE, _NUMBER, _NONE = frozenset({str}), frozenset({int}), frozenset({int, float}), frozenset({type(None)})
+_TYPES: tuple[tuple[str, frozenset[type]], ...] = (
+    *(
+        (name, _TEXT)
+        for name in ("id", "text", "title", "document_id", "source", "uri", "conversation", "branch", "speaker", "role")
+    ),
+    *((name, _WHOLE) for name in ("position", "start", "end", "line")),
+    ("branch_id", _WHOLE | _NONE),
+    ("said_at", _NUMBER | _NONE),
+    ("created_at", _NUMBER),
+)
+
+
+class StoredItem(NamedTuple):
+    """An item as recall reads it. Fields that its kind does not have are empty."""
+
+    id: str
+    kind: str
+    scope_id: int
+    text: str
+    title: str
+    position: int
+    """Place among the chunks of its document, number of its message, or place among the facts of its scope."""
+    start: int
+    end: int
+    line: int
+    document_id: str
+    source: str
+    uri: str
+    branch_id: int | None
+    conversation: str
+    branch: str
+    speaker: str
+    role: str
+    said_at: float | None
+    created_at: float
+    meta: str
+    """JSON."""
+
+
+def are_sound(read: Sequence[StoredItem]) -> bool:
+    """Return whether none of the items needs to be checked by itself, as mostly."""
+    columns = dict(zip(StoredItem._fields, zip(*read, strict=True), strict=False))
+    return (
+        all(kinds.issuperset(map(type, columns.get(name, ()))) for name, kinds in _TYPES)
+        and {"{}"}.issuperset(columns.get("meta", ()))
+        and all(kind != TURN or role in _ROLES for kind, role in {(item.kind, item.role) for item in read})
+    )
+
+
+def check_item(item: StoredItem) -> None:
+    """Refuse an item that whoever uses it would stumble over: SQLite stores any type in any column.
+
+    Raises:
+        ValueError: Says which column is damaged.
+    """
+    for name, kinds in _TYPES:
+        if type(value := getattr(item, name)) not in kinds:
+            raise ValueError(f"its {name} is {type(value).__name__}")
+    if item.kind == TURN and item.role not in _ROLES:
+        raise ValueError(f"its role is {item.role!r:.40}")
+    if item.meta != "{}":
+        read_metadata(item.meta)
