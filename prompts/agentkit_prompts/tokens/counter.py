@@ -97,7 +97,8 @@ def media_tokens(media: Iterable[Media]) -> int:
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
-    return sum(map(counter.count, [tool.json for tool in tools])) + MESSAGE_OVERHEAD * len(tools)
+    count = counter.count
+    return sum([count(tool.json) for tool in tools]) + MESSAGE_OVERHEAD * len(tools)
 
 
 def thinking_tokens(message: Message, counter: TokenCounter) -> int:

@@ -173,6 +173,10 @@ class _Generator(Expressions):
         for item, code in items:
             if isinstance(item, str):
                 texts.append(repr(item))
+            elif code and code.isidentifier():  # a variable, which nothing printed can change
+                self.line = item.lineno
+                temps.append(code)
+                texts.append(code)
             else:
                 temps.append(self.fresh("t"))
                 texts.append(temps[-1])

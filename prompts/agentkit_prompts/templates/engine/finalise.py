@@ -22,7 +22,7 @@ from agentkit_prompts.templates.engine.access import made_in_python
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 
-__all__ = ["concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
+__all__ = ["concat", "is_parts", "json_text", "number_text", "parts_of", "text", "text_kept"]
 
 _MAX_DEPTH = 100
 _MAX_INT = 1 << 8192
@@ -45,13 +45,13 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     if kind is int or kind is float or kind is bool or value is None:
-        return _number(meter, value)
+        return number_text(meter, value)
     if isinstance(value, Undefined):
         return "" if kind is Nothing else value.fail()
     if isinstance(value, Enum):
         return text(meter, value.value)
     if isinstance(value, int | float):
-        return _number(meter, value)
+        return number_text(meter, value)
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, _AS_STR):
@@ -100,7 +100,8 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
     return made
 
 
-def _number(meter: Meter, value: object) -> str:
+def number_text(meter: Meter, value: object) -> str:
+    """Return the text of a number, a truth value or None."""
     meter.charge(12)
     if isinstance(value, int):
         if not -_MAX_INT < value < _MAX_INT:
@@ -214,7 +215,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        _number(meter, value)
+        number_text(meter, value)
         return value
     if isinstance(value, Undefined):
         value.fail()
