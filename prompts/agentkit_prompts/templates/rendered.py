@@ -252,7 +252,7 @@ class FromTemplate(Rendered):
         self._prefixes = prefixes or {}
         self._trace = trace = program.trace(values)
         text = trace.text
-        if trace.parts or "<" in text:
+        if trace.parts or ("<" in text and MEDIA_OPENING in text):
             self._set(text, tuple([piece.media for piece in self._pieces("") if piece.media is not None]))
         else:
             self.text = text
