@@ -62,9 +62,9 @@ class EstimateCounter:
 
     def count(self, text: str) -> int:
         """Return the estimate, 0 only for empty text."""
-        size = len(text)
         if text.isascii():
-            return (size + 3) >> 2
+            return (len(text) + 3) >> 2
+        size = len(text)
         beyond_ascii = len(text.encode("utf-8", "surrogatepass")) - size
         return (2 * size + 3 * beyond_ascii + 7) >> 3
 

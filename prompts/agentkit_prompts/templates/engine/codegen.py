@@ -17,7 +17,7 @@ from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names, is_direct
 from agentkit_prompts.templates.engine.loop_bodies import fields_read, only_reads, size, uses_of_loop
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
-from agentkit_prompts.templates.engine.trace import Group
+from agentkit_prompts.templates.engine.trace import LOOP, ROUND, Group
 from agentkit_prompts.templates.engine.values import Undefined
 
 __all__ = ["Code", "generate"]
@@ -106,7 +106,6 @@ class _Generator(Expressions):
         self.code[start:start] = head
         self.lines[start:start] = [1] * len(head)
         self.constants["literals"] = frozenset(self.literals)
-        self.constants["groups"] = len(self.groups)
 
     def enter(self, frame: Frame) -> None:
         """Write the loads of a frame: what its names are when it starts."""
@@ -188,14 +187,11 @@ class _Generator(Expressions):
             self.write(f"texts.extend(({', '.join(texts)}))")
         else:
             self.write("; ".join([f"texts.append({text})" for text in texts]))
-        first = index if frame.has_steps else f"{index} * groups"
-        one = f"{first} + {number}" if number else first
-        mark = f"({number}, {index})" if len(indices) > 1 else one if index else f"{~number}"
+        mark = f"({number}, {index})" if index and not frame.has_rounds else number if index else ~number
         self.write(f"marks.append({mark})")
         if temps:
             self.level -= 1
-            at = f"{index} // groups" if frame.has_steps else index or None
-            self.write(f"else: emit(trace, {number}, {at}, ({', '.join(temps)},))")
+            self.write(f"else: emit(trace, {number}, {index or None}, ({', '.join(temps)},))")
 
     def visit_Assign(self, node: nodes.Assign, frame: Frame) -> None:
         self.line = node.lineno
@@ -310,16 +306,16 @@ class _Generator(Expressions):
             self.write(f"{kind} = {is_known} = None")
             inner.known = {**inner.known, **{(target, name): is_known for name in read}}
         round_of = target if node.test is None else f"({original}, {target})"
-        inner.has_steps = inner.indices == (index,) and uses <= {"first"} and not any(node.find_all(nodes.For))
-        if inner.has_steps:
-            self.write(f"{index} = -groups")
-        if inner.has_steps or (index == original and inner.buffer is not None and not uses and counters):
+        inner.has_rounds = inner.indices == (index,) and not any(node.find_all(nodes.For))
+        if inner.has_rounds:
+            self.write(f"{index} = -1; marks.append({LOOP!r})")
+        if inner.has_rounds or (index == original and inner.buffer is not None and not uses and counters):
             self.write(f"for {round_of} in {items}:")
         else:
             self.write(f"for {index}, {round_of} in enumerate({items}):")
         self.level += 1
-        if inner.has_steps:
-            self.write(f"{index} += groups")
+        if inner.has_rounds:
+            self.write(f"{index} += 1; marks.append({ROUND!r})")
         if read:
             tests = " and ".join([f"{kind} in {self.readable(name)}" for name in read])
             self.write(f"if type({target}) is not {kind}: {kind} = type({target}); {is_known} = {tests}")

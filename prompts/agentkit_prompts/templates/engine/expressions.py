@@ -65,8 +65,8 @@ class Frame:
     """Name of the list that takes text; None where pieces are collected."""
     indices: tuple[str, ...] = ()
     """Names of the index variables of the loops around."""
-    has_steps: bool = False
-    """Whether the index of the one loop around counts in steps of `groups`."""
+    has_rounds: bool = False
+    """Whether the rounds of the one loop around are marked, so that a mark in it needs no index."""
     loop: tuple[str, str] | None = None
     """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
     known: Mapping[tuple[str, str], str] = field(default_factory=dict)

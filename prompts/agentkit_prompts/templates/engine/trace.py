@@ -10,11 +10,14 @@ from agentkit_prompts.templates.engine.finalise import is_parts, number_text, pa
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Site, Trusted
 
-__all__ = ["Group", "Trace", "emit"]
+__all__ = ["LOOP", "ROUND", "Group", "Trace", "emit"]
 
 Group: TypeAlias = tuple[str | int, ...]
 """What an output statement prints: literals as text, expressions as the number of their site."""
 
+LOOP = "loop"
+ROUND = "round"
+"""Marks of where a loop and each of its rounds begin."""
 _Index: TypeAlias = tuple[int, ...] | int | None
 _PRESUMED_SMALL = 64
 """So many texts are joined before their length is looked at: adding up that of each text takes longer."""
@@ -41,6 +44,8 @@ class Trace:
         self.sites = sites
         self.texts: list[str] = []
         self.marks: list[Any] = []
+        """What is in `texts`: `~number` of a group outside of loops, `number` of one in the loop and round that `LOOP`
+        and `ROUND` begin, (number, index or indices) of one in any other loop, or a list of pieces."""
         self.parts = []
 
     @classmethod
@@ -77,19 +82,20 @@ class Trace:
         """Return the text cut at every `{{ }}`."""
         made: list[Piece] = []
         texts = self.texts
-        at = 0
+        at, round_ = 0, -1
         index: _Index
         for mark in self.marks:
             if type(mark) is list:
                 made.extend(mark)
                 at += len(mark)
                 continue
-            if type(mark) is not int:
+            if type(mark) is str:
+                round_ = -1 if mark == LOOP else round_ + 1
+                continue
+            if type(mark) is tuple:
                 number, index = mark
-            elif mark < 0:
-                number, index = ~mark, None
             else:
-                index, number = divmod(mark, len(self.groups))
+                number, index = (mark, round_) if mark >= 0 else (~mark, None)
             for entry in self.groups[number]:
                 made.append(entry if isinstance(entry, str) else (entry, index, texts[at]))
                 at += 1
