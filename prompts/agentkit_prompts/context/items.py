@@ -7,7 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -294,7 +294,7 @@ class _WithJson(Deriving):
     __slots__ = ("json",)
 
     json: str
-    """The spec as one line of canonical JSON."""
+    """The spec as one line of canonical JSON; made at the first use."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
@@ -323,26 +323,12 @@ class ToolSpec(_Item, _WithJson):
         if self.parameters is None:
             object.__setattr__(self, "parameters", _any_object())
         _Item.__post_init__(self)  # super() does not work in a class with generated slots
-        _write_json(self)
 
-    def __setstate__(self, state: list[Any]) -> None:
-        """Take the fields of one that is copied or stored."""
-        for one, value in zip(fields(self), state, strict=True):
-            object.__setattr__(self, one.name, value)
-        _write_json(self)
-
-
-def _write_json(tool: ToolSpec) -> None:
-    """Write a spec once, for all the prompts that show it and the counters that count it.
-
-    Raises:
-        ContextError: A number in it has too many digits.
-    """
-    shown = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    spec: Mapping[str, Any] = shown if tool.native is None else tool.native
-    try:
+    def __getattr__(self, name: str) -> str:
+        if name != "json":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        spec: Mapping[str, Any] = shown if self.native is None else self.native
         made = json.dumps(spec, ensure_ascii=False, separators=(", ", ": "))
-    except ValueError:
-        where = "parameters" if tool.native is None else "native"
-        raise ContextError("ToolSpec", [(where, "a number has too many digits to be written as JSON")]) from None
-    object.__setattr__(tool, "json", made)
+        object.__setattr__(self, "json", made)
+        return made

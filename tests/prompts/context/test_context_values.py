@@ -299,7 +299,6 @@ def test_every_problem_is_named_with_its_place() -> None:
         (lambda: Fact("x", trust="maybe"), "trust"),  # type: ignore[arg-type]
         (lambda: Example("x", None), "output"),  # type: ignore[arg-type]
         (lambda: ToolSpec("x", parameters={"a": object()}), "parameters"),
-        (lambda: ToolSpec("x", parameters={"maximum": 10**5000}), "parameters"),
         (lambda: ToolSpec("x", strict=1), "strict"),  # type: ignore[arg-type]
         (lambda: FULL.evolve(documents=[5]), "documents[0]"),  # type: ignore[list-item]
         (lambda: FULL.evolve(now="today"), "now"),  # type: ignore[arg-type]
@@ -363,11 +362,3 @@ def test_no_field_of_a_context_can_be_changed_whatever_way_it_was_made() -> None
             with pytest.raises(dataclasses.FrozenInstanceError):
                 delattr(one, item.name)
     assert ways[0] == ways[2] == ways[3] == ways[4] != ways[1]
-
-
-def test_a_copied_or_stored_spec_has_its_json() -> None:
-    spec = ToolSpec("look", "Looks.", {"type": "object"}, strict=True, timeout=3)
-    assert spec.json == '{"name": "look", "description": "Looks.", "parameters": {"type": "object"}}'
-    for other in (copy.copy(spec), copy.deepcopy(spec), pickle.loads(pickle.dumps(spec))):
-        assert (other, other.json, other.timeout) == (spec, spec.json, 3)
-    assert dataclasses.replace(spec, name="see").json == spec.json.replace("look", "see")
