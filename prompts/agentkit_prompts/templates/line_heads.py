@@ -116,7 +116,7 @@ class LineHeads:
         if items is not None:
             if self._sign and not self._signs_more_than(len(items), text):
                 return rendered
-            if not items or (_is_trusted(items[0]) and all(map(_is_trusted, items))):
+            if _are_trusted(items):
                 return rendered
         lines = text.splitlines()
         if items is not None and len(lines) == len(items):
@@ -129,8 +129,11 @@ class LineHeads:
         return rendered if made is segments else FromSegments(made)
 
 
-def _is_trusted(item: object) -> bool:
-    return getattr(item, "trust", "") == "trusted"
+def _are_trusted(items: Sequence[object]) -> bool:
+    for item in items:  # noqa: SIM110 (a call less for each of them)
+        if getattr(item, "trust", "") != "trusted":
+            return False
+    return True
 
 
 @lru_cache(maxsize=64)

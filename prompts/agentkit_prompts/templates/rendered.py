@@ -252,10 +252,12 @@ class FromTemplate(Rendered):
         self._prefixes = prefixes or {}
         self._trace = trace = program.trace(values)
         text = trace.text
-        media: tuple[Media, ...] = ()
         if trace.parts or ("<" in text and MEDIA_OPENING in text):
-            media = tuple([piece.media for piece in self._pieces("") if piece.media is not None])
-        self._set(text, media)
+            self._set(text, tuple([piece.media for piece in self._pieces("") if piece.media is not None]))
+        else:
+            self.text = text
+            self.media = ()
+            self._is_defused = False
 
     @property
     def is_trusted(self) -> bool:

@@ -257,7 +257,9 @@ class Template:
             if problems:
                 wrong = "; ".join(f"{name}: {what}" for name, what in problems)
                 raise TemplateError(f"values do not fit the params_schema: {wrong}", file=self.file)
-        program = self.program(locale)
+        program = self._programs.get(locale)
+        if program is None:
+            program = self.program(locale)
         if program.literal is not None:
             return Plain(program.literal)
         return FromTemplate(program, values, prefixes)

@@ -62,9 +62,9 @@ class EstimateCounter:
 
     def count(self, text: str) -> int:
         """Return the estimate, 0 only for empty text."""
-        size = len(text)
         if text.isascii():
-            return (size + 3) >> 2
+            return (len(text) + 3) >> 2
+        size = len(text)
         beyond_ascii = len(text.encode("utf-8", "surrogatepass")) - size
         return (2 * size + 3 * beyond_ascii + 7) >> 3
 
@@ -97,7 +97,8 @@ def media_tokens(media: Iterable[Media]) -> int:
 
 def tool_tokens(tools: tuple[ToolSpec, ...], counter: TokenCounter) -> int:
     """Return what the tool specs cost as JSON."""
-    return sum(map(counter.count, [tool.json for tool in tools])) + MESSAGE_OVERHEAD * len(tools)
+    count = counter.count
+    return sum([count(tool.json) for tool in tools]) + MESSAGE_OVERHEAD * len(tools)
 
 
 def thinking_tokens(message: Message, counter: TokenCounter) -> int:

@@ -65,7 +65,7 @@ class AdditionalInfoPrompt(BasePrompt):
         """The template's params schema, or one inferred from the names it uses."""
         if self.template.params_schema is not None:
             return to_json_schema(self.template.params_schema)
-        names = self._required
+        names = tuple([name for name in self.template.names if name not in CONTEXT_NAMES])  # that only kwargs supply
         read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
         if not names and not read["properties"]:
             return None
@@ -97,15 +97,9 @@ class AdditionalInfoPrompt(BasePrompt):
             KwargsError: Names every kwarg that is missing or invalid.
         """
         kwargs = ctx.user_input.additional_kwargs
-        required = self._required
-        if self.template.params_schema is not None or not all(map(kwargs.__contains__, required)):
+        places = {name: f"additional_kwargs.{name}" for name in self.template.names if name not in CONTEXT_NAMES}
+        if self.template.params_schema is not None or not all(map(kwargs.__contains__, places)):
             problems = self.kwargs_problems(kwargs)
             if problems:
                 raise KwargsError({name: (what, ()) for name, what in problems})
-        prefixes = {name: f"additional_kwargs.{name}" for name in required}
-        return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=prefixes)
-
-    @property
-    def _required(self) -> tuple[str, ...]:
-        """Names that only the kwargs can supply."""
-        return tuple([name for name in self.template.names if name not in CONTEXT_NAMES])
+        return self.template.run(self.values(ctx), locale=ctx.locale, prefixes=places)

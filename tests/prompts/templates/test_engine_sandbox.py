@@ -329,3 +329,31 @@ def test_a_field_wins_over_a_method_of_the_same_name() -> None:
     values = {"row": Row(), "model": Model(), "data": {"items": "an item", "keys": "another", "get": "third"}}
     source = "{{ row.items }}, {{ model.copy }}, {{ data.items }}, {{ data.keys }}, {{ data['get'] }}, {{ data.get('keys') }}"
     assert compile_program(source).trace(values).text == "a field, a field, an item, another, third, another"
+
+
+class Handle:
+    def name(self) -> str:
+        raise AssertionError("a template called a method")
+
+    secret_key = name
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% for v in one + other %}{{ v.name }}{{ v.secret_key }}{% endfor %}",
+        "{% for v in one %}{% if v.name %}{{ v.secret_key }}{% endif %}{% endfor %}"
+        "{% for v in other %}{% if v.name %}{{ v.secret_key }}{% endif %}{% endfor %}",
+        "{% set ns = namespace() %}{% for v in one %}{{ v.name }}"
+        "{% macro key() %}{{ v.name }}{% endmacro %}{% set ns.key = key %}{% endfor %}"
+        "{% for v in other %}{{ ns.key() }}{% endfor %}",
+        "{% set ns = namespace() %}{% for v in one %}{{ v.name }}{% for _ in [1] recursive %}{{ v.name }}"
+        "{% set ns.loop = loop %}{% endfor %}{% endfor %}{% for v in other %}{{ ns.loop([1]) }}{% endfor %}",
+        "{% for v in one %}{{ v.name }}{% set v = other[0] %}{{ v.name }}{% endfor %}",
+    ],
+)
+def test_what_one_class_lets_be_read_another_does_not(source: str) -> None:
+    program = compile_program(source)
+    for _ in range(2):  # what the first run learns of a class holds for that class
+        with pytest.raises(TemplateError, match=r"Handle\.(name|secret_key) is a method"):
+            program.trace({"one": [Job()], "other": [Handle()]})

@@ -47,6 +47,15 @@ def test_pieces_carry_the_index_of_their_loop() -> None:
     assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 0, "first"), " ", (0, 1, "second"), " "]
 
 
+def test_pieces_carry_the_index_whatever_is_printed_and_however_often() -> None:
+    source = (
+        "{% for d in ds %}{% if not loop.first %}, {% endif %}{{ d.a }}{% if d.b %}={{ d.b }}{% endif %}{% endfor %}"
+    )
+    values = [{"a": "x", "b": 1}, {"a": 2, "b": ""}, {"a": Trusted("z"), "b": "c"}]
+    pieces = [(0, 0, "x"), "=", (1, 0, "1"), ", ", (0, 1, "2"), ", ", (0, 2, "z"), "=", (1, 2, "c")]
+    assert compile_program(source).trace({"ds": values}).pieces() == pieces
+
+
 def test_a_filtered_loop_keeps_the_index_in_the_whole_list() -> None:
     program = compile_program("{% for d in documents if not d.title %}{{ loop.index }}{{ d.text }}{% endfor %}")
     assert program.trace({"documents": DOCUMENTS}).pieces() == [(0, 1, "1"), (1, 1, "second")]

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.costs import NODE_STEPS
-from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names
+from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names, is_direct
+from agentkit_prompts.templates.engine.loop_bodies import fields_read, only_reads, size, uses_of_loop
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
-from agentkit_prompts.templates.engine.trace import Group
+from agentkit_prompts.templates.engine.trace import LOOP, ROUND, Group
 from agentkit_prompts.templates.engine.values import Undefined
 
 __all__ = ["Code", "generate"]
 
-_READING = (nodes.Output, nodes.TemplateData, nodes.Name, nodes.Getattr, nodes.Const, nodes.If, nodes.Not)
 _MAX_APPENDS = 4
 """Of more texts, a tuple takes less time."""
 _SPECIAL = ("caller", "kwargs", "varargs")
@@ -92,7 +91,7 @@ class _Generator(Expressions):
     def template(self, tree: nodes.Template) -> None:
         frame = Frame(Names())
         frame.symbols.analyze_node(tree)
-        self.write("def root(get, trace):")
+        self.write("def root(get, trace, type=type, str=str):")  # a local takes less time than a builtin
         self.level += 1
         self.write("meter = trace.meter")
         self.write("texts = trace.texts")
@@ -107,7 +106,6 @@ class _Generator(Expressions):
         self.code[start:start] = head
         self.lines[start:start] = [1] * len(head)
         self.constants["literals"] = frozenset(self.literals)
-        self.constants["groups"] = len(self.groups)
 
     def enter(self, frame: Frame) -> None:
         """Write the loads of a frame: what its names are when it starts."""
@@ -174,6 +172,10 @@ class _Generator(Expressions):
         for item, code in items:
             if isinstance(item, str):
                 texts.append(repr(item))
+            elif code and code.isidentifier():  # a variable, which nothing printed can change
+                self.line = item.lineno
+                temps.append(code)
+                texts.append(code)
             else:
                 temps.append(self.fresh("t"))
                 texts.append(temps[-1])
@@ -185,7 +187,7 @@ class _Generator(Expressions):
             self.write(f"texts.extend(({', '.join(texts)}))")
         else:
             self.write("; ".join([f"texts.append({text})" for text in texts]))
-        mark = f"({number}, {index})" if len(indices) > 1 else f"{index} * groups + {number}" if index else f"{~number}"
+        mark = f"({number}, {index})" if index and not frame.has_rounds else number if index else ~number
         self.write(f"marks.append({mark})")
         if temps:
             self.level -= 1
@@ -265,10 +267,10 @@ class _Generator(Expressions):
         for name in node.find_all(nodes.Name):
             if name.ctx == "store" and name.name == "loop":
                 raise CodeError("`loop` cannot be assigned to", name.lineno)
-        uses = _uses_of_loop(node.body)
+        uses = uses_of_loop(node.body)
         counters = not node.recursive and all(use in COUNTERS for use in uses)
         deep = len(frame.indices)
-        weight = 2 + sum(_size(one, deep) for one in node.body) + (4 + _size(node.test) if node.test is not None else 0)
+        weight = 2 + sum(size(one, deep) for one in node.body) + (4 + size(node.test) if node.test is not None else 0)
         items, index, length = self.fresh("s"), self.fresh("i"), self.fresh("n")
         inner = frame.inner()
         inner.loop = (index, length) if counters else None
@@ -279,6 +281,7 @@ class _Generator(Expressions):
         if node.recursive:
             inner.buffer = self.fresh("b")
             inner.indices = ()
+            inner.known = {}
             self.write(f"def {recursion}(source, depth):", node)
             self.level += 1
             self.write(f"{inner.buffer} = []")
@@ -287,7 +290,7 @@ class _Generator(Expressions):
         original = index
         if node.test is not None:
             original = self.filter_items(node, node.test, frame, items)
-        if uses or not counters:
+        if counters and any("{n}" in COUNTERS[use] for use in uses):
             self.write(f"{length} = len({items})")
         if not counters:
             recurse = recursion if node.recursive else "None"
@@ -297,14 +300,26 @@ class _Generator(Expressions):
         if inner.buffer is None:
             inner.indices = (*frame.indices, original)
         target, unpack = self.target(node.target, inner)
-        if node.test is not None:
-            target = f"({original}, {target})"
-        if index == original and inner.buffer is not None and not uses and counters:
-            self.write(f"for {target} in {items}:")
+        read = [name for name in fields_read(node) if is_direct(name)]
+        kind, is_known = self.fresh("k"), self.fresh("e")
+        if read:
+            self.write(f"{kind} = {is_known} = None")
+            inner.known = {**inner.known, **{(target, name): is_known for name in read}}
+        round_of = target if node.test is None else f"({original}, {target})"
+        inner.has_rounds = inner.indices == (index,) and not any(node.find_all(nodes.For))
+        if inner.has_rounds:
+            self.write(f"{index} = -1; marks.append({LOOP!r})")
+        if inner.has_rounds or (index == original and inner.buffer is not None and not uses and counters):
+            self.write(f"for {round_of} in {items}:")
         else:
-            self.write(f"for {index}, {target} in enumerate({items}):")
+            self.write(f"for {index}, {round_of} in enumerate({items}):")
         self.level += 1
-        if not _only_reads(node.body):
+        if inner.has_rounds:
+            self.write(f"{index} += 1; marks.append({ROUND!r})")
+        if read:
+            tests = " and ".join([f"{kind} in {self.readable(name)}" for name in read])
+            self.write(f"if type({target}) is not {kind}: {kind} = type({target}); {is_known} = {tests}")
+        if not only_reads(node.body):
             self.write("if clock() > meter.look_at: meter.look()")
         if not counters:
             self.write(f"{inner.symbols.ref('loop')}.index0 = {index}")
@@ -363,6 +378,7 @@ class _Generator(Expressions):
         """Write the function of a macro; return the code that makes the macro of it."""
         inner = frame.inner(self.fresh("b"))
         inner.indices = ()
+        inner.known = {}
         inner.loop = None
         inner.symbols.analyze_node(node)
         params = [inner.symbols.ref(argument.name) for argument in node.args]
@@ -378,7 +394,7 @@ class _Generator(Expressions):
         function = self.fresh("m")
         self.write(f"def {function}({', '.join([*params, *extra])}):", node)
         self.level += 1
-        self.write(f"meter.charge({1 + sum(map(_size, node.body))})")
+        self.write(f"meter.charge({1 + sum(map(size, node.body))})")
         self.write(f"{inner.buffer} = []")
         self.enter(inner)
         first = len(names) - len(node.defaults)
@@ -393,46 +409,3 @@ class _Generator(Expressions):
         self.write(f"return concat(meter, literals, {inner.buffer})")
         self.level -= 1
         return f"Macro({function}, {name!r}, {names!r}, {tuple(takes)!r})"
-
-
-def _only_reads(body: Iterable[nodes.Node]) -> bool:
-    """Tell whether a round reads and prints and nothing else: what can be slow in it looks at the clock itself."""
-    stack: list[nodes.Node] = list(body)
-    while stack:
-        node = stack.pop()
-        if not isinstance(node, _READING):
-            return False
-        stack.extend(node.iter_child_nodes())
-    return True
-
-
-def _uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
-    """Return the attributes read off `loop` in a loop's body; an empty name for any other use."""
-    uses: set[str] = set()
-    stack: list[nodes.Node] = list(body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name) and node.node.name == "loop":
-            uses.add(node.attr)
-        elif isinstance(node, nodes.Name) and node.name == "loop":
-            uses.add("")
-        elif isinstance(node, nodes.For):
-            stack += [node.iter, *node.else_]
-        elif isinstance(node, nodes.Macro | nodes.CallBlock) and any(
-            n.name == "loop" for n in node.find_all(nodes.Name)
-        ):
-            uses.add("")
-        else:
-            stack.extend(node.iter_child_nodes())
-    return uses
-
-
-def _size(node: nodes.Node, deep: int = 0) -> int:
-    """Return the steps that one evaluation of a statement or expression costs, `deep` inside that many loops."""
-    count = 0
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        count += 3 + deep if isinstance(one, nodes.Output) else NODE_STEPS.get(type(one), 1)
-        stack.extend(one.iter_child_nodes())
-    return count

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -22,7 +22,7 @@ from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS, UNSET, 
 from agentkit_prompts.templates.engine.trace import emit
 from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined, require
 
-__all__ = ["CodeError", "Expressions", "Frame", "Names"]
+__all__ = ["CodeError", "Expressions", "Frame", "Names", "is_direct"]
 
 _MAX_INLINE = 256
 _KEYWORDS = frozenset(keyword.kwlist)
@@ -30,6 +30,11 @@ _KEYWORDS = frozenset(keyword.kwlist)
 
 def _size(value: object) -> int:
     return len(value) if isinstance(value, str) else 1
+
+
+def is_direct(name: str) -> bool:
+    """Tell whether generated code can read a field of that name by itself."""
+    return name.isascii() and name not in _KEYWORDS
 
 
 class CodeError(Exception):
@@ -60,13 +65,18 @@ class Frame:
     """Name of the list that takes text; None where pieces are collected."""
     indices: tuple[str, ...] = ()
     """Names of the index variables of the loops around."""
+    has_rounds: bool = False
+    """Whether the rounds of the one loop around are marked, so that a mark in it needs no index."""
     loop: tuple[str, str] | None = None
     """Names of index and length of the loop whose counters stand for `loop`, when there is no loop object."""
+    known: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By the variable of an item and a field of it, the variable that is true where the field can be read directly.
+    Functions have none of those around them: they may run in another loop, in which the item is another."""
     printed: str = ""
     """Code of what a chain of filters gets where the template gives it nothing: the text of its block."""
 
     def inner(self, buffer: str | None = None) -> Frame:
-        return Frame(Names(parent=self.symbols), buffer or self.buffer, self.indices, self.loop)
+        return replace(self, symbols=Names(parent=self.symbols), buffer=buffer or self.buffer, printed="")
 
 
 class Expressions(NodeVisitor):
@@ -126,15 +136,20 @@ class Expressions(NodeVisitor):
             return COUNTERS[node.attr].format(i=frame.loop[0], n=frame.loop[1])
         code = self.expression(source, frame)
         name = node.attr
-        if not name.isascii() or name in _KEYWORDS:
+        if not is_direct(name):
             return f"attribute(meter, {code}, {name!r})"
-        known = f"a_{name}"
-        self.constants[known] = access.readable(name)
+        test = f"{frame.known[code, name]} or " if (code, name) in frame.known else ""
         temp = code
         if not isinstance(source, nodes.Name):
             temp = self.fresh("t")
             code = f"({temp} := {code})"
-        return f"({temp}.{name} if type({code}) in {known} else attribute(meter, {temp}, {name!r}))"
+        test += f"type({code}) in {self.readable(name)}"
+        return f"({temp}.{name} if {test} else attribute(meter, {temp}, {name!r}))"
+
+    def readable(self, name: str) -> str:
+        """Return the variable that holds the classes off which a field can be read directly."""
+        self.constants[f"a_{name}"] = access.readable(name)
+        return f"a_{name}"
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> str:
         source = self.expression(node.node, frame)

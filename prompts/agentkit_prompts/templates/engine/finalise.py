@@ -22,11 +22,11 @@ from agentkit_prompts.templates.engine.access import made_in_python
 from agentkit_prompts.templates.engine.meter import Meter
 from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 
-__all__ = ["concat", "is_parts", "json_text", "parts_of", "text", "text_kept"]
+__all__ = ["concat", "is_parts", "json_text", "number_text", "parts_of", "text", "text_kept"]
 
 _MAX_DEPTH = 100
-_MAX_INT = 1 << 8192
-_MAX_SHORT = 1 << 64
+_MAX_BITS = 8192
+_SHORT_BITS = 64
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
@@ -45,13 +45,13 @@ def text(meter: Meter, value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)
     if kind is int or kind is float or kind is bool or value is None:
-        return _number(meter, value)
+        return number_text(meter, value)
     if isinstance(value, Undefined):
         return "" if kind is Nothing else value.fail()
     if isinstance(value, Enum):
         return text(meter, value.value)
     if isinstance(value, int | float):
-        return _number(meter, value)
+        return number_text(meter, value)
     if isinstance(value, Media):
         return value.alt
     if isinstance(value, _AS_STR):
@@ -100,16 +100,19 @@ def json_text(meter: Meter, value: object, indent: int | None = None, *, sort_ke
     return made
 
 
-def _number(meter: Meter, value: object) -> str:
+def number_text(meter: Meter, value: object) -> str:
+    """Return the text of a number, a truth value or None."""
     meter.charge(12)
     if isinstance(value, int):
-        if not -_MAX_INT < value < _MAX_INT:
+        bits = int.bit_length(value)
+        if bits > _MAX_BITS:
             raise Fault("the number has too many digits to be printed")
-        if not -_MAX_SHORT < value < _MAX_SHORT:
+        if bits > _SHORT_BITS:
             meter.pay("print int", value)
-    elif value is not None:
+        return repr(value) if isinstance(value, bool) else int.__repr__(value)
+    if value is not None:
         meter.pay("print float", value)
-    return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else repr(value)
+    return repr(value)
 
 
 def _checked(meter: Meter, value: object) -> str:
@@ -184,7 +187,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if kind in _LEAVES:
         meter.charge(3)
         return value
-    if kind is int and -_MAX_SHORT < value < _MAX_SHORT:  # type: ignore[operator]
+    if kind is int and value.bit_length() <= _SHORT_BITS:  # type: ignore[attr-defined]
         meter.charge(10)
         return value
     if depth > _MAX_DEPTH:
@@ -214,7 +217,7 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int | float):
-        _number(meter, value)
+        number_text(meter, value)
         return value
     if isinstance(value, Undefined):
         value.fail()

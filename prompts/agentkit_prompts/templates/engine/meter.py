@@ -62,7 +62,7 @@ class Meter:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.left = limits.steps
-        self.gate = max(0, limits.steps - _STEPS_BETWEEN_CLOCKS)
+        self.gate = limits.steps - _STEPS_BETWEEN_CLOCKS if limits.steps > _STEPS_BETWEEN_CLOCKS else 0
         self.end = 0.0
         self.depth = 0
         self.look_at = monotonic() + _SECONDS_BETWEEN_CLOCKS
@@ -133,7 +133,9 @@ class Meter:
         """
         kind = type(value)
         if kind is tuple or kind is list or kind is range:
-            self.charge(weight * len(value) + 2)  # type: ignore[arg-type]
+            self.left -= weight * len(value) + 2  # type: ignore[arg-type]
+            if self.left < self.gate:
+                self._check()
             return value  # type: ignore[return-value]
         if kind is dict or kind is MappingProxyType:
             self.charge(weight * len(value) + (len(value) >> 3) + 2)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ UNSET = object()
 COUNTERS = {
     "depth": "1",
     "depth0": "0",
-    "first": "({i} == 0)",
+    "first": "(not {i})",
     "index": "({i} + 1)",
     "index0": "{i}",
     "last": "({i} == {n} - 1)",

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
-from agentkit_prompts.templates.engine.finalise import is_parts, parts_of, text
+from agentkit_prompts.templates.engine.finalise import is_parts, number_text, parts_of, text
 from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
 from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Site, Trusted
 
-__all__ = ["Group", "Trace", "emit"]
+__all__ = ["LOOP", "ROUND", "Group", "Trace", "emit"]
 
 Group: TypeAlias = tuple[str | int, ...]
 """What an output statement prints: literals as text, expressions as the number of their site."""
 
+LOOP = "loop"
+ROUND = "round"
+"""Marks of where a loop and each of its rounds begin."""
 _Index: TypeAlias = tuple[int, ...] | int | None
 _PRESUMED_SMALL = 64
-_NUMBERS = (int, bool, float)
+"""So many texts are joined before their length is looked at: adding up that of each text takes longer."""
+_PLAIN = frozenset({str, int, bool, float})
 _KEPT = (str, RenderedText, Trusted, Composed)
 
 
@@ -39,6 +44,8 @@ class Trace:
         self.sites = sites
         self.texts: list[str] = []
         self.marks: list[Any] = []
+        """What is in `texts`: `~number` of a group outside of loops, `number` of one in the loop and round that `LOOP`
+        and `ROUND` begin, (number, index or indices) of one in any other loop, or a list of pieces."""
         self.parts = []
 
     @classmethod
@@ -53,36 +60,42 @@ class Trace:
 
     def finish(self) -> None:
         """Join the text, check its length, and break markers that are only text."""
-        texts = self.texts
+        texts, longest = self.texts, self.meter.limits.output_chars
         if len(texts) > _PRESUMED_SMALL:
-            self._check(sum(map(len, texts)))
-        joined = "".join(texts)
-        self._check(len(joined))
-        self.text = joined
+            texts = list(self._parts(longest))
+        self.text = joined = "".join(texts)
+        if len(joined) > longest:
+            self.meter.too_long(len(joined))
         if "<" in joined and MEDIA_OPENING in joined:
             self._neutralise()
 
-    def _check(self, length: int) -> None:
-        if length > self.meter.limits.output_chars:
-            self.meter.too_long(length)
+    def _parts(self, left: int) -> Iterator[str]:
+        """Yield many texts joined to a few, as long as they are not too long together."""
+        for start in range(0, len(self.texts), _PRESUMED_SMALL):
+            part = "".join(self.texts[start : start + _PRESUMED_SMALL])
+            left -= len(part)
+            if left < 0:
+                self.meter.too_long(sum(map(len, self.texts)))
+            yield part
 
     def pieces(self) -> list[Piece]:
         """Return the text cut at every `{{ }}`."""
         made: list[Piece] = []
         texts = self.texts
-        at = 0
+        at, round_ = 0, -1
         index: _Index
         for mark in self.marks:
             if type(mark) is list:
                 made.extend(mark)
                 at += len(mark)
                 continue
-            if type(mark) is not int:
+            if type(mark) is str:
+                round_ = -1 if mark == LOOP else round_ + 1
+                continue
+            if type(mark) is tuple:
                 number, index = mark
-            elif mark < 0:
-                number, index = ~mark, None
             else:
-                index, number = divmod(mark, len(self.groups))
+                number, index = (mark, round_) if mark >= 0 else (~mark, None)
             for entry in self.groups[number]:
                 made.append(entry if isinstance(entry, str) else (entry, index, texts[at]))
                 at += 1
@@ -115,11 +128,18 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
     """Print a group some of whose values are not plain text yet."""
     meter = trace.meter
     meter.charge(30 + 20 * len(values))
+    group = trace.groups[number]
+    mark = ~number if index is None else (number, index)
+    if _PLAIN.issuperset(map(type, values)):
+        shown = iter([value if type(value) is str else number_text(meter, value) for value in values])
+        trace.texts.extend([entry if type(entry) is str else next(shown) for entry in group])
+        trace.marks.append(mark)
+        return
     given = iter(values)
     texts: list[str] = []
     marks: list[Piece] = []
     plain = True
-    for entry in trace.groups[number]:
+    for entry in group:
         if isinstance(entry, str):
             texts.append(entry)
             marks.append(entry)
@@ -133,10 +153,6 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
                 plain = False
                 if kind is RenderedText:
                     trace.parts.append(value)
-        elif kind in _NUMBERS:
-            made = text(meter, value)
-            texts.append(made)
-            marks.append((entry, index, made))
         elif isinstance(value, Media) or hasattr(kind, "__prompt__") or is_parts(value):
             plain = False
             for part in parts_of(meter, value):
@@ -153,7 +169,4 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
             texts.append(made)
             marks.append((entry, index, made))
     trace.texts.extend(texts)
-    if plain:
-        trace.marks.append(~number if index is None else (number, index))
-    else:
-        trace.marks.append(marks)
+    trace.marks.append(mark if plain else marks)
