@@ -173,7 +173,7 @@ class TextToolCalls:
         return is_cut_list(text, self._schemas, may_be_python=only_python in bare_readers(self._format))
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
-        """Return where a call begins that the end of the text cuts; None where there is none."""
+        """Return where a call begins that the end of the text cuts; None if it cuts no call."""
         for at in unread[:_MAX_OPENINGS]:
             if is_cut_call(text, at, self._forms):
                 return at
