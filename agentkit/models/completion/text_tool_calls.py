@@ -14,7 +14,7 @@ from functools import lru_cache
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, Schemas, end_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of, skip
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
@@ -197,7 +197,7 @@ class TextToolCalls:
 
 def _is_bare(text: str, at: int) -> bool:
     """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
-    at = end_of(SPACE, text, at)
+    at = skip(text, at)
     is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
     return text[at : at + 1] in ("{", "[") and not is_thought
 

@@ -44,7 +44,6 @@ class DurableRecords(StoredRuns):
         super().__init__(path, keep=keep)
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
-        """See `StoredRuns.get`."""
         info = self._info(tenant, run_id)
         if info is None:
             return super().get(tenant, run_id)
@@ -52,7 +51,6 @@ class DurableRecords(StoredRuns):
             return _record(info, self.runs.store.journals([run_id]).get(run_id), self.runs.store.outcome(run_id))
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        """See `StoredRuns.page`."""
         until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
         every = merge(
             self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
@@ -96,7 +94,6 @@ class DurableRecords(StoredRuns):
             yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
 
     def delete(self, tenant: str, run_id: str) -> None:
-        """See `StoredRuns.delete`."""
         if self._info(tenant, run_id) is None:
             super().delete(tenant, run_id)
         else:
@@ -104,7 +101,6 @@ class DurableRecords(StoredRuns):
                 delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
-        """See `StoredRuns.journal`."""
         if self._info(tenant, run_id) is None:
             return super().journal(tenant, run_id)
         return self.durable_journal(run_id).dumps()
