@@ -64,12 +64,10 @@ class Okapi:
             for term, count in one.items():
                 score = count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length / mean))
                 self._postings.setdefault(term, []).append((position, score))
-        self._idf = {term: self._plain_idf(len(found)) for term, found in self._postings.items()}
+        counts_of = {term: len(found) for term, found in self._postings.items()}
+        self._idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts_of.items()}
         floor = _FLOOR * sum(self._idf.values()) / len(self._idf) if self._idf else 0.0
         self._idf = {term: floor if idf < 0 else idf for term, idf in self._idf.items()}
-
-    def _plain_idf(self, count: int) -> float:
-        return math.log(self.size - count + 0.5) - math.log(count + 0.5)
 
     def scores(self, query: str) -> list[float]:
         """Return the score of each text; it may be below 0."""
