@@ -26,9 +26,9 @@ from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
 from agentkit.durable.workflow_rows import LenientConnection
-from agentkit.run.journal_file import locked, unlock
 from agentkit.threads import in_thread
 from agentkit_memory.process.daemon_threads import DaemonThreads
+from agentkit_memory.process.file_locks import locked, unlock
 from agentkit_memory.process.private_files import private_file
 
 __all__ = ["Worker"]
