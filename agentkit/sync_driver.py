@@ -13,10 +13,12 @@ import queue
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
+
+from agentkit_memory.process.daemon_threads import DaemonThreads
 
 __all__ = ["close_idle", "run_blocking", "streamed"]
 
@@ -107,7 +109,6 @@ def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) ->
 
 def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
     """Run in a thread: this one has a loop that is running already."""
-    outcome: Future[R] = Future()
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
     interrupted = False
 
@@ -118,13 +119,7 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
             raise asyncio.CancelledError
         return await coroutine
 
-    def work() -> None:
-        try:
-            outcome.set_result(_run(cancellable(), context))
-        except BaseException as error:
-            outcome.set_exception(error)
-
-    threading.Thread(target=work, name="agentkit-sync", daemon=True).start()
+    outcome = DaemonThreads(1, "agentkit-sync").submit(lambda: _run(cancellable(), context))
     try:
         wait([outcome])
     except BaseException:  # KeyboardInterrupt: let the run end in order, a second one does not wait
@@ -160,17 +155,14 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
             raise asyncio.CancelledError
         return await run(pass_on)
 
-    def work() -> None:
+    def work() -> object:
         try:
-            outcome.set_result(_run(main(), context))
-        except BaseException as error:
-            outcome.set_exception(error)
+            return _run(main(), context)
         finally:
             waiting.put(end)
 
-    context, outcome = copy_context(), Future[object]()
-    thread = threading.Thread(target=work, name="agentkit-stream", daemon=True)
-    thread.start()
+    context = copy_context()
+    outcome = DaemonThreads(1, "agentkit-stream").submit(work)
     try:
         while (event := waiting.get()) is not end:
             if is_full.is_set():
@@ -186,7 +178,6 @@ def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, An
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(task.cancel)
         wait([outcome])
-        thread.join()
 
 
 def _in_running_loop() -> bool:

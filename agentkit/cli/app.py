@@ -27,6 +27,7 @@ from agentkit.cli.options import (
     ChatTemplateName,
     EmbedderName,
     Home,
+    Kwargs,
     SessionName,
     TemplateModel,
     UserName,
@@ -200,10 +201,7 @@ def chat(
     user: UserName = None,
     model: ModelName = None,
     once: Annotated[str | None, typer.Option(metavar="TEXT", help="Answer this, and end.")] = None,
-    kwarg: Annotated[
-        list[str] | None,
-        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
-    ] = None,
+    kwarg: Kwargs = None,
     chat_template: ChatTemplateName = None,
     model_name: TemplateModel = None,
     embedder: EmbedderName = None,
@@ -265,10 +263,7 @@ def compose(
     budget: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Tokens that may be sent; layers give way to fit.")
     ] = None,
-    kwarg: Annotated[
-        list[str] | None,
-        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
-    ] = None,
+    kwarg: Kwargs = None,
     as_json: Annotated[bool, typer.Option("--json", help="The table and the request body, as JSON.")] = False,
     as_text: Annotated[
         bool, typer.Option("--text", help="What would be sent, as text: as a chat template writes it, if there is one.")

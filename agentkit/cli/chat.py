@@ -14,7 +14,18 @@ from typing import Any
 from agentkit.agent import Agent
 from agentkit.cli.options import own_session
 from agentkit.cli.run_command import note_cut, result_form
-from agentkit.cli.screen import LIBRARY_ERRORS, complain, degraded_note, layer_table, layers_form, note, put, why_form
+from agentkit.cli.screen import (
+    LIBRARY_ERRORS,
+    complain,
+    degraded_note,
+    layer_table,
+    layers_form,
+    note,
+    put,
+    short,
+    tool_line,
+    why_form,
+)
 from agentkit.errors import Paused
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.decisions import Approved, Decision, Denied
@@ -38,8 +49,6 @@ _HELP = {
     "/quit": "leaves",
 }
 _ALL = ", ".join(f"{name} {what}" for name, what in _HELP.items())
-_MAX_SHOWN = 300
-"""Characters of a tool's arguments or result that are shown; the model gets all of them."""
 _WAKE_SECONDS = 0.1
 
 
@@ -214,7 +223,7 @@ class Chat:
             return
 
     def _decision(self, call: ToolCall) -> Decision:
-        shown = f"{call.name} {_short(call.arguments)}"
+        shown = f"{call.name} {short(call.arguments)}"
         if not self._at_terminal:
             note(f"{shown} needs a person, and nobody is at a terminal: it is denied")
             return Denied("nobody is there to approve it.")
@@ -251,10 +260,8 @@ class Chat:
                 if problem not in self._noted:
                     note(f"  {problem}")
                     self._noted.add(problem)
-        elif isinstance(event, ToolStarted):
-            note(f"calls {event.call.name} {_short(event.call.arguments)}")
-        elif isinstance(event, ToolFinished):
-            note(f"  {event.result.status}: {_short(event.result.message.text)}")
+        elif isinstance(event, ToolStarted | ToolFinished):
+            note(tool_line(event))
 
     def _end_line(self) -> None:
         if self._line_is_open:
@@ -271,10 +278,6 @@ def _chunks(event: Recalled) -> str:
         lines.setdefault(f"conversation {message.session}", []).append(str(message.position))
     found = ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
     return f"recalled {found or 'nothing'}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _typed() -> Iterator[str]:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agentkit.cli.agent_option import ModelName
@@ -25,7 +23,7 @@ from agentkit.cli.eval_inputs import (
     with_model_entry,
 )
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
-from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
 from agentkit.errors import AgentDefinitionError
 from agentkit.evaluations.asking import Asker
 from agentkit.evaluations.configured_dataset import configured
@@ -55,8 +53,6 @@ _NO_SERVER = (
 )
 _BASE = "base"
 """The chat template of models that have none."""
-_WIDE = 200
-"""Characters of a line where there is no terminal to fit."""
 
 
 def evaluate(
@@ -373,22 +369,10 @@ def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]
 
 
 def _table(forms: Mapping[str, Mapping[str, Any]]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("dataset", style="cyan", overflow="fold")
-    for name in ("rows", "failed", "scored", "score", "tokens in", "tokens out"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ("rows", "failed", "scored", "score", "tokens in", "tokens out")
+    rows: list[list[object]] = []
     for name, form in forms.items():
-        shown = "none" if form["score"] is None else f"{form['score']:.4f}"
-        usage = form["usage"]
-        counts = (
-            form["rows"],
-            form["failed"],
-            form["scored"],
-            shown,
-            f"{usage['input_tokens']:,}",
-            f"{usage['output_tokens']:,}",
-        )
-        table.add_row(Text(plain(name)), *map(str, counts))
-    console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(table)
+        score = "none" if form["score"] is None else f"{form['score']:.4f}"
+        used = [f"{form['usage'][kind]:,}" for kind in ("input_tokens", "output_tokens")]
+        rows.append([Text(plain(name), "cyan"), form["rows"], form["failed"], form["scored"], score, *used])
+    put_table(("dataset", *numbers), rows, numbers=numbers)

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agentkit.cli.options import (
@@ -23,7 +21,7 @@ from agentkit.cli.options import (
     open_existing,
     utf8,
 )
-from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
 from agentkit_memory import Memory, Scope
 from agentkit_memory.reembed.gate import Reembedding, ReembedProgress
 from agentkit_memory.store.records import Erasure, Usage, Verification
@@ -32,8 +30,6 @@ __all__ = ["memory_app"]
 
 memory_app = typer.Typer(no_args_is_help=True, help="Check, repair, back up, move, erase and measure a memory.")
 
-_WIDE = 200
-"""Columns of a table that is not shown on a screen."""
 _KINDS = ("missing", "stale", "orphans", "unfound")
 
 Database: TypeAlias = Annotated[
@@ -73,13 +69,7 @@ def verify(
     """
     with _store(home, database, index) as memory:
         found = memory.admin.verify(sample=sample)
-    if as_json:
-        put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
-    else:
-        _compare({"now": found})
-    if not found.ok:
-        note("`agentkit memory repair` repairs it")
-        raise typer.Exit(1)
+    _show({"now": found}, asdict(found), as_json, advice="`agentkit memory repair` repairs it")
 
 
 @memory_app.command()
@@ -92,12 +82,7 @@ def repair(as_json: AsJson = False, embedder: EmbedderName = None, home: Home = 
     """
     with open_existing(home, embedder=embedder) as memory:
         done = memory.admin.repair()
-    if as_json:
-        put(json.dumps(asdict(done), ensure_ascii=False, indent=2))
-    else:
-        _compare({"before": done.before, "after": done.after})
-    if not done.after.ok:
-        raise typer.Exit(1)
+    _show({"before": done.before, "after": done.after}, asdict(done), as_json)
 
 
 @memory_app.command()
@@ -110,12 +95,7 @@ def rebuild(as_json: AsJson = False, embedder: EmbedderName = None, home: Home =
     """
     with open_existing(home, embedder=embedder) as memory:
         found = memory.admin.rebuild()
-    if as_json:
-        put(json.dumps(asdict(found), ensure_ascii=False, indent=2))
-    else:
-        _compare({"now": found})
-    if not found.ok:
-        raise typer.Exit(1)
+    _show({"now": found}, asdict(found), as_json)
 
 
 @memory_app.command()
@@ -217,14 +197,10 @@ def usage(as_json: AsJson = False, database: Database = None, index: IndexPlace 
     with _store(home, database, index) as memory:
         found = memory.admin.usage()
     if as_json:
-        put(json.dumps([asdict(each) for each in found], ensure_ascii=False, indent=2))
+        put_json([asdict(each) for each in found])
         return
-    names = [each.name for each in fields(Usage)]
-    table = Table(*names, box=None, header_style="bold", pad_edge=False)
-    for each in found:
-        values = [getattr(each, name) for name in names]
-        table.add_row(*(Text(plain(str(value)) if isinstance(value, str) else f"{value:,}") for value in values))
-    Console(highlight=False, width=None if Console().is_terminal else _WIDE).print(table)
+    counts = [{name: f"{n:,}" if isinstance(n, int) else n for name, n in asdict(each).items()} for each in found]
+    put_table([each.name for each in fields(Usage)], [[*each.values()] for each in counts])
 
 
 @memory_app.command()
@@ -350,22 +326,26 @@ def _show_reembedding(done: Reembedding, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _compare(found: Mapping[str, Verification]) -> None:
-    """Print verifications side by side, with what they name."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    for name in found:
-        table.add_column(name, justify="right")
-    for name in ("items", "points", "pending", "failing", *_KINDS):
-        counts = [getattr(each, name) for each in found.values()]
-        wrong = name in _KINDS and counts[-1]
-        table.add_row(Text(name), *(Text(f"{count:,}") for count in counts), style="red" if wrong else "")
-    Console(highlight=False).print(table)
+def _show(found: Mapping[str, Verification], data: dict[str, object], as_json: bool, *, advice: str = "") -> None:
+    """Print verifications side by side, with what the last of them names; end the command where that is not right."""
     last = [*found.values()][-1]
-    for kind, ids in last.examples.items():
-        note(f"{kind}: {', '.join(ids)}")
-    for item, problem in last.problems.items():
-        note(f"failing: {item}: {problem}")
+    if as_json:
+        put_json(data)
+    else:
+        rows: list[list[str | Text]] = []
+        for name in ("items", "points", "pending", "failing", *_KINDS):
+            style = "red" if name in _KINDS and getattr(last, name) else ""
+            counts = [f"{getattr(each, name):,}" for each in found.values()]
+            rows.append([Text(text, style) for text in (name, *counts)])
+        put_table(("", *found), rows, numbers=found)
+        for kind, ids in last.examples.items():
+            note(f"{kind}: {', '.join(ids)}")
+        for item, problem in last.problems.items():
+            note(f"failing: {item}: {problem}")
+    if not last.ok:
+        if advice:
+            note(advice)
+        raise typer.Exit(1)
 
 
 def _removed(counts: Mapping[str, int], as_json: bool, nothing: str, *, done: str = "removed") -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "ChatTemplateName",
     "EmbedderName",
     "Home",
+    "Kwargs",
     "SessionName",
     "TemplateModel",
     "TenantName",
@@ -75,6 +76,10 @@ TemplateModel: TypeAlias = Annotated[
         metavar="NAME",
         help="A model, whose registered chat template is taken; also asked, where --model names none.",
     ),
+]
+Kwargs: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="As JSON, for programs.")]
 

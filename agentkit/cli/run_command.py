@@ -20,13 +20,14 @@ from agentkit.cli.options import (
     ChatTemplateName,
     EmbedderName,
     Home,
+    Kwargs,
     SessionName,
     TemplateModel,
     UserName,
     own_session,
     utf8,
 )
-from agentkit.cli.screen import note, put, put_json
+from agentkit.cli.screen import note, put, put_json, tool_line
 from agentkit.errors import Paused
 from agentkit.run.events import Event, TextDelta, ToolFinished, ToolStarted
 from agentkit.run.journal import Journal
@@ -38,7 +39,6 @@ __all__ = ["kwargs_of", "note_cut", "result_form", "run_once"]
 
 WAITS = 3
 """Exit code of a run that waits for a decision."""
-_MAX_SHOWN = 300
 
 
 def run_once(
@@ -48,10 +48,7 @@ def run_once(
     agent: AgentSource = None,
     session: SessionName = None,
     user: UserName = None,
-    kwarg: Annotated[
-        list[str] | None,
-        typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="An additional kwarg, JSON or text. Repeatable."),
-    ] = None,
+    kwarg: Kwargs = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve every tool call that needs a person.")] = False,
     journal: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the journal there; `agentkit inspect` shows it.")
@@ -126,7 +123,7 @@ def _ask(
             if shown and not shown[-1].endswith("\n"):
                 put("")
                 shown.append("\n")
-            note(_of_tool(event))
+            note(tool_line(event))
 
     try:
         agent = loaded.agent
@@ -160,12 +157,6 @@ def note_cut(result: RunResult[Any]) -> None:
     """Say so where the answer is not whole."""
     if result.finish_reason == "length":
         note("the answer was cut: it is as long as max_tokens of the settings, or the server, allows")
-
-
-def _of_tool(event: ToolStarted | ToolFinished) -> str:
-    if isinstance(event, ToolStarted):
-        return f"calls {event.call.name} {event.call.arguments[:_MAX_SHOWN]}"
-    return f"  {event.result.status}: {event.result.message.text[:_MAX_SHOWN]}"
 
 
 def result_form(result: RunResult[Any]) -> dict[str, Any]:

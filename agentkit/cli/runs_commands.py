@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from agentkit.cli.map_command import map_
 from agentkit.cli.options import AsJson, utf8
-from agentkit.cli.screen import complain, note, plain, put
+from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
 from agentkit.durable.run_info import RunInfo
 from agentkit.durable.run_tables import AskedCall
@@ -39,7 +36,6 @@ CallId: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="[CALL]", help="Id of a call that waits; all of them if it is left out.")
 ]
 By: TypeAlias = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides; kept with the decision.")]
-_WIDE = 200
 
 
 @runs_app.command("list")
@@ -77,8 +73,9 @@ def list_(
     for info in found:
         waits = ", ".join(f"{call.tool} ({call.call_id})" for call in info.waiting)
         what = info.error or info.problem or (f"waits for a decision about {waits}" if waits else "")
-        rows.append((info.run_id, info.state, info.agent, info.tenant, info.session, _time(info.created_at), what))
-    _table(("run", "state", "agent", "tenant", "session", "began", "what"), rows)
+        whose = info.agent, info.tenant or "", info.session or ""
+        rows.append((info.run_id, info.state, *whose, _time(info.created_at), what))
+    put_table(("run", "state", "agent", "tenant", "session", "began", "what"), rows)
 
 
 @runs_app.command()
@@ -223,8 +220,8 @@ def schedules_(url: Url, as_json: AsJson = False) -> None:
         became = [] if run is None else [run.state, *filter(None, (run.error, run.problem))]
         last_at = "" if one.last_at is None else _zoned(one.last_at)
         due = f"{one.cron} {one.timezone}", _zoned(one.next_at), last_at
-        rows.append((one.name, one.agent, *due, ": ".join(became), one.problem))
-    _table(("schedule", "agent", "cron", "next", "last", "last run", "what"), rows)
+        rows.append((one.name, one.agent, *due, ": ".join(became), one.problem or ""))
+    put_table(("schedule", "agent", "cron", "next", "last", "last run", "what"), rows)
 
 
 @runs_app.command()
@@ -330,11 +327,8 @@ def _show_journal(journal: Journal, deciders: Mapping[str, str], indent: str = "
         elif effect == "AskApproval":
             for call, made in answer.items():
                 by = deciders.get(known_as(call))
-                _line(f"{indent}{_made(made)} {call}{f' by {by}' if by else ''}{_terms(made)}", indent)
-
-
-def _made(decision: Decision) -> str:
-    return "denied" if isinstance(decision, Denied) else "approved"
+                verdict = "denied" if isinstance(made, Denied) else "approved"
+                _line(f"{indent}{verdict} {call}{f' by {by}' if by else ''}{_terms(made)}", indent)
 
 
 def _terms(decision: Decision) -> str:
@@ -342,17 +336,6 @@ def _terms(decision: Decision) -> str:
     if isinstance(decision, Denied):
         return f": {decision.reason}" if decision.reason else ""
     return "" if decision.arguments is None else f", to run with {json.dumps(dict(decision.arguments))}"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(plain(cell or "")) for cell in row])
-    console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(table)
 
 
 def _data(info: RunInfo) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Any
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from agentkit.errors import AgentError
 from agentkit.models.model_errors import ModelError
+from agentkit.run.events import ToolFinished, ToolStarted
 from agentkit_memory.errors import StoreError
 from agentkit_prompts import Composition
 from agentkit_prompts.composition.explain import LayerRow
@@ -40,6 +41,9 @@ __all__ = [
     "put",
     "put_exactly",
     "put_json",
+    "put_table",
+    "short",
+    "tool_line",
     "why_form",
 ]
 
@@ -58,6 +62,8 @@ _BAR = 12
 """Characters of a bar that stands for all tokens."""
 _WIDE = 200
 """Characters of a line where there is no terminal to fit."""
+_MAX_SHOWN = 300
+"""Characters of a tool's arguments or result that are shown; the model gets all of them."""
 
 
 def prepare() -> None:
@@ -141,6 +147,29 @@ def progress_bar(amount: ProgressColumn | None = None) -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
+def put_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = ()) -> None:
+    """Print rows on stdout; the columns that hold `numbers` stand to the right."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        is_number = column in numbers
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        table.add_row(*[cell if isinstance(cell, Text) else Text(plain(str(cell))) for cell in row])
+    _wide_console().print(table)
+
+
+def short(text: str) -> str:
+    """Return what is shown of a text that may be long."""
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def tool_line(event: ToolStarted | ToolFinished) -> str:
+    """Return what is noted of a tool call that begins or ends."""
+    if isinstance(event, ToolStarted):
+        return f"calls {event.call.name} {short(event.call.arguments)}"
+    return f"  {event.result.status}: {short(event.result.message.text)}"
+
+
 def layer_table(composition: Composition) -> None:
     """Print what is sent, layer by layer: tokens, share, where it is from, and what a budget did to it."""
     rows = composition.explain()
@@ -156,8 +185,7 @@ def layer_table(composition: Composition) -> None:
     table.add_column("status", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row))
-    console = Console(highlight=False)
-    console.width = console.width if console.is_terminal else _WIDE
+    console = _wide_console()
     console.print(table)
     for row in rows:
         if row.why:
@@ -199,6 +227,12 @@ def degraded_note(problem: str) -> str:
     """Return what is shown of what kept a recall from its best: who has the index, in short, or what it is."""
     found = _IN_USE.search(problem)
     return problem if found is None else f"recall is simpler while {found[1]} has this folder open: BM25 alone"
+
+
+def _wide_console() -> Console:
+    console = Console(highlight=False)
+    console.width = console.width if console.is_terminal else _WIDE
+    return console
 
 
 def _errors() -> Console:

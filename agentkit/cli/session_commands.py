@@ -10,20 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, opened_agent, scope_of, store_of
 from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
-from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
 from agentkit.cli.training_rows import training_rows
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
 from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo
-from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
 
 __all__ = ["export_rows", "sessions_app"]
@@ -52,14 +48,10 @@ def list_sessions(
     if as_json:
         put_json([{"name": one.name, "messages": one.messages, "last_at": one.last_at} for one in found])
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("name", "messages", "last"):
-        table.add_column(column)
-    for one in found:
-        last = "" if one.last_at is None else f"{datetime.fromtimestamp(one.last_at, UTC):%Y-%m-%d %H:%M} UTC"
-        table.add_row(Text(plain(one.name)), Text(str(one.messages)), Text(last))
     if found:
-        Console(highlight=False).print(table)
+        times = [one.last_at and f"{datetime.fromtimestamp(one.last_at, UTC):%Y-%m-%d %H:%M} UTC" for one in found]
+        rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
+        put_table(("name", "messages", "last"), rows)
     else:
         whose = "without a user" if user is None else f"of the user {user}"
         others = f"--user NAME shows those of {'a' if user is None else 'another'} user"
@@ -81,7 +73,7 @@ def show(
     Example: agentkit sessions show trip
     """
     with _opened(agent, home, tenant, user) as memory:
-        messages = _messages(memory, utf8(name))
+        messages = tuple(_session(memory, utf8(name)).conversation)
     if as_json:
         put_json([{"seq": at, **message_form(message)} for at, message in enumerate(messages, 1)])
         return
@@ -106,7 +98,8 @@ def export(
     """
     with _opened(agent, home, tenant, user) as memory:
         wanted = [utf8(name) for name in names or ()] or [one.name for one in _all(memory)]
-        lines = ({"session": name, "messages": _chat(_messages(memory, name))} for name in wanted)
+        told = ((name, map(openai_message, _session(memory, name).conversation)) for name in wanted)
+        lines = ({"session": name, "messages": [*messages]} for name, messages in told)
         _write(lines, output, as_json)
 
 
@@ -157,10 +150,6 @@ def _note_users(memory: Memory) -> None:
         note(f"left out: conversations of users ({named}{more}); --user NAME writes theirs")
 
 
-def _chat(messages: tuple[Message, ...]) -> list[Any]:
-    return [openai_message(message) for message in messages]
-
-
 def _write(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
     """Write JSON lines, to a file that is there as a whole or not at all."""
     if output is None:
@@ -206,10 +195,6 @@ def _all(memory: Memory) -> Iterator[SessionInfo]:
     while page := memory.sessions(after=after, limit=_PAGE):
         yield from page
         after = page[-1].name
-
-
-def _messages(memory: Memory, name: str) -> tuple[Message, ...]:
-    return tuple(_session(memory, name).conversation)
 
 
 def _session(memory: Memory, name: str) -> StoredSession:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-
 from agentkit.cli.options import AsJson
-from agentkit.cli.screen import put_json
+from agentkit.cli.screen import put_json, put_table
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.composition.targets.tools_in_text import has_place_for_tools
 
@@ -24,7 +21,4 @@ def templates(as_json: AsJson = False) -> None:
     if as_json:
         put_json({"templates": [{"name": name, "tools": tools} for name, tools in found.items()]})
         return
-    table = Table("name", "tools", box=None, header_style="bold", pad_edge=False)
-    for name, tools in found.items():
-        table.add_row(name, "yes" if tools else "no")
-    Console(highlight=False).print(table)
+    put_table(("name", "tools"), [(name, "yes" if tools else "no") for name, tools in found.items()])

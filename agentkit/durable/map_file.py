@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.run.journal_file import locked, unlock
+from agentkit_memory.process.file_locks import locked, unlock
 from agentkit_memory.process.private_files import private_file
 
 __all__ = ["MapFile"]

@@ -53,7 +53,7 @@ class ScheduleInfo:
     last_at: datetime | None
     """When it was due last and a worker saw to it, in its time zone; None where that has not been."""
     last_run: RunInfo | None
-    """The run that it began last; None where there is none, or it was deleted."""
+    """The run that it began last; None before the first, or where that run was deleted."""
     problem: str | None
     """Why it will not go on by itself, such as that no worker has its agent."""
 
@@ -97,7 +97,7 @@ def _rows(store: DurableStore) -> Sequence[Mapping[str, Any]]:
 
 
 def _last_run(store: DurableStore, name: str) -> RunInfo | None:
-    """Return the run that a schedule began last; None where there is none any more."""
+    """Return the run that a schedule began last; None before the first, or where that run was deleted."""
     begun = store.workflows.listed(
         [SCHEDULED], schedule=name, statuses=["SUCCESS"], latest_first=True, with_output=True, limit=1
     )

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -26,13 +26,12 @@ from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
 from agentkit.durable.workflow_rows import LenientConnection
-from agentkit.run.journal_file import locked, unlock
 from agentkit.threads import in_thread
+from agentkit_memory.process.daemon_threads import DaemonThreads
+from agentkit_memory.process.file_locks import locked, unlock
 from agentkit_memory.process.private_files import private_file
 
 __all__ = ["Worker"]
-
-T = TypeVar("T")
 
 _MIN_SECONDS_ORPHANED = 5.0
 """How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
@@ -382,23 +381,9 @@ class Worker:
             os.close(file)
 
 
-def _elsewhere(work: Callable[[], T]) -> T:
+def _elsewhere(work: Callable[[], object]) -> None:
     """Work in a thread that has no event loop: DBOS would do all runs on that of whoever launches it."""
-    found: list[T] = []
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="agentkit-worker-launch", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return found[0]
+    DaemonThreads(1, "agentkit-worker-launch").submit(work).result()
 
 
 def _register() -> None:

@@ -228,7 +228,7 @@ def can_be_stored(text: str) -> bool:
 
 
 def read_json(stored: object) -> Any:
-    """Return JSON data; None where there is none, or it is damaged."""
+    """Return JSON data; None where a column is empty or damaged."""
     try:
         return json.loads(stored) if isinstance(stored, str) else None
     except (ValueError, RecursionError):

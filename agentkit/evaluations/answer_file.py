@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic_core import from_json, to_json
 
-from agentkit.run.journal_file import locked, unlock
+from agentkit_memory.process.file_locks import locked, unlock
 from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.regular_files import check_regular

@@ -45,15 +45,11 @@ def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Row
             raise InContextError(f"{home}: there are several files of the split {', '.join(twice)}")
         if not files:
             raise InContextError(f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}")
-        return {file.stem: _of_file(file, root) for file in files}
+        return {file.stem: _checked(_read(file, root), str(file)) for file in files}
     found = _read(home, root)
     if isinstance(found, dict):
         return {name: _checked(rows, f"{home}: split {name!r}") for name, rows in found.items()}
     return _checked(found, str(home))
-
-
-def _of_file(file: Path, root: Path | None) -> _Rows:
-    return _checked(_read(file, root), str(file))
 
 
 def _read(file: Path, root: Path | None) -> Any:

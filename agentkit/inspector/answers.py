@@ -180,9 +180,7 @@ async def overview(source: InspectorSource, *, is_whole: bool) -> Json:
 
 async def run_answer(source: InspectorSource, run_id: str) -> Json:
     """Return a run with its timeline."""
-    found = await source.run(run_id)
-    if found is None:
-        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    found = await _run(source, run_id)
     return await in_thread(partial(_run_view, found))
 
 
@@ -261,13 +259,9 @@ async def payload_answer(source: InspectorSource, asked: Asked) -> Json:
 async def why_answer(source: InspectorSource, asked: Asked) -> Json:
     """Return where a part of the context ended up, and why."""
     located = await _located(source, asked)
-
-    def made() -> Json:
-        found = _composition(located, asked).why(asked.pointer or "")
-        places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in found.spans[:100]]
-        return {"pointer": found.pointer, "reason": found.reason, "spans": places}
-
-    return await in_thread(made)
+    found = await in_thread(lambda: _composition(located, asked).why(asked.pointer or ""))
+    places = [{"message": span.message, "prompt": span.prompt, "line": span.line} for span in found.spans[:100]]
+    return {"pointer": found.pointer, "reason": found.reason, "spans": places}
 
 
 async def recall_answer(source: InspectorSource, asked: RecallNow) -> Json:
@@ -293,8 +287,7 @@ async def start_answer(source: InspectorSource, asked: Start) -> Json:
 
 async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
     """Go on with a run that waits."""
-    if await source.run(asked.run) is None:
-        raise Missing(f"run: there is no run {asked.run[:_MAX_NAME]!r}")
+    await _run(source, asked.run)
     made: dict[str, Decision] = {
         id: Approved(one.arguments) if one.approved else Denied(one.reason) for id, one in asked.decisions.items()
     }
@@ -311,6 +304,13 @@ def _summary(one: RunSummary) -> Json:
         "input": one.input[:_MAX_NAME],
         "started_at": one.started_at,
     }
+
+
+async def _run(source: InspectorSource, run_id: str) -> InspectedRun:
+    found = await source.run(run_id)
+    if found is None:
+        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    return found
 
 
 async def _session(source: InspectorSource, name: str) -> Session:
@@ -356,9 +356,7 @@ async def _located(source: InspectorSource, asked: Asked) -> _Located:
 
 
 async def _of_run(source: InspectorSource, run_id: str, asked_step: int | None) -> _Located:
-    found = await source.run(run_id)
-    if found is None:
-        raise Missing(f"run: there is no run {run_id[:_MAX_NAME]!r}")
+    found = await _run(source, run_id)
     agent = await _agent(source, found.journal.agent)
     name = found.summary.session
     session = None if name is None else await source.session(name)
@@ -397,7 +395,9 @@ def _composition(located: _Located, asked: Asked) -> Composition:
     chain = agent.chain
     if not asked.layers and asked.budget == "keep":
         return chain.compose(ctx)
-    budget = chain.budget if asked.budget == "keep" else _budget(asked.budget)
+    budget = chain.budget
+    if asked.budget != "keep":
+        budget = None if asked.budget is None else Budget(asked.budget)
     layers = edited_layers(chain.sent_layers, asked.layers)
     made = compose(
         layers,
@@ -408,7 +408,3 @@ def _composition(located: _Located, asked: Asked) -> Composition:
         text_tokens=text_tokens_of(chain.model),
     )
     return fitted(chain.model, made if chain.redact is None else chain.redact(made))
-
-
-def _budget(given: int | str | None) -> Budget | None:
-    return Budget(given) if isinstance(given, int) else None

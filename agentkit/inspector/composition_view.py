@@ -45,7 +45,7 @@ def composition_view(composition: Composition) -> Json:
     """
     budget = composition.budget
     count = _count(composition)
-    shown = list(_ends(count))
+    shown = [at for at in range(count) if count <= MAX_MESSAGES or at < _FIRST or at >= count - _LAST]
     walked = list(composition.walk(set(shown)))
     prefix_hash, prefix_tokens = prefix(composition)
     return {
@@ -135,10 +135,6 @@ def _count(composition: Composition) -> int:
     return own + len(composition.conversation) + len(composition.intermediate)
 
 
-def _ends(count: int) -> Iterable[int]:
-    return range(count) if count <= MAX_MESSAGES else joined(range(_FIRST), range(count - _LAST, count))
-
-
 def _messages(composition: Composition, walked: _Walked, numbers: Iterable[int], max_piece: int | None) -> list[Json]:
     points = _points(composition)
     return [_message(composition, at, *walked[at], points.get(at, ()), max_piece) for at in numbers]
@@ -207,7 +203,7 @@ def _message(
         "index": number,
         "role": message.role,
         "tokens": _tokens(composition, message, segments),
-        "pieces": list(_pieces(segments, points, max_piece)),
+        "pieces": _pieces(segments, points, max_piece),
     }
     if message.name:
         view["name"] = message.name
@@ -230,40 +226,41 @@ def _tokens(composition: Composition, message: Message, segments: Sequence[Segme
     return MESSAGE_OVERHEAD + counter.count("".join(segment.text for segment in segments))
 
 
-def _pieces(segments: Sequence[Segment], points: Sequence[Json], max_piece: int | None) -> Iterator[Json]:
-    """Yield the pieces of a message, cut where a cache point lies; neighbours of one origin are one piece."""
+def _pieces(segments: Sequence[Segment], points: Sequence[Json], max_piece: int | None) -> list[Json]:
+    """Return the pieces of a message, cut where a cache point lies; neighbours of one origin are one piece."""
+    found: list[Segment | Json] = []
+    for piece in _parted(segments, points):
+        last = found[-1] if found else None
+        if isinstance(last, Segment) and isinstance(piece, Segment) and _is_same_origin(last, piece):
+            found[-1] = last._replace(text=last.text + piece.text)
+        else:
+            found.append(piece)
+    return [
+        _shown(one, max_piece) if isinstance(one, Segment) else {"cache": one["cache"], "tokens": one["tokens"]}
+        for one in found
+    ]
+
+
+def _is_same_origin(one: Segment, other: Segment) -> bool:
+    return one.media is None is other.media and one[1:5] == other[1:5]
+
+
+def _parted(segments: Sequence[Segment], points: Sequence[Json]) -> Iterator[Segment | Json]:
+    """Yield the segments that have text, and between them, or between parts of them, the cache points."""
     cuts = sorted(points, key=lambda point: point["offset"])
-    at, last = 0, None
+    at = 0
     for segment in segments:
         text = segment.text
-        if not text:
-            continue
-        while cuts and cuts[0]["offset"] <= at + len(text):
+        while text and cuts and cuts[0]["offset"] <= at + len(text):
             until = cuts[0]["offset"] - at
-            if until > 0:
-                if last is not None:
-                    yield _shown(last, max_piece)
-                    last = None
-                yield _shown(segment._replace(text=text[:until]), max_piece)
-            elif last is not None:
-                yield _shown(last, max_piece)
-                last = None
-            point = cuts.pop(0)
-            yield {"cache": point["cache"], "tokens": point["tokens"]}
+            if until:
+                yield segment._replace(text=text[:until])
+            yield cuts.pop(0)
             at, text = at + until, text[until:]
-        if not text:
-            continue
-        at += len(text)
-        if last is not None and segment.media is None is last.media and last[1:5] == segment[1:5]:
-            last = last._replace(text=last.text + text)
-            continue
-        if last is not None:
-            yield _shown(last, max_piece)
-        last = segment._replace(text=text)
-    if last is not None:
-        yield _shown(last, max_piece)
-    for point in cuts:
-        yield {"cache": point["cache"], "tokens": point["tokens"]}
+        if text:
+            at += len(text)
+            yield segment._replace(text=text)
+    yield from cuts
 
 
 def _shown(segment: Segment, max_piece: int | None) -> Json:

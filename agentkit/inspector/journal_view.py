@@ -83,7 +83,9 @@ def _events(journal: Journal) -> Iterator[Json]:
                 "model": answer.model,
                 "text": clipped(answer.message.text),
                 "thinking": clipped(answer.message.reasoning),
-                "calls": [_call(call) for call in calls.values()],
+                "calls": [
+                    {"id": call.id, "name": call.name, "arguments": clipped(call.arguments)} for call in calls.values()
+                ],
                 "finish": str(answer.finish_reason),
                 "usage": usage_view(answer.usage),
             }
@@ -138,10 +140,6 @@ def _tool(journal: Journal, step: int, calls: Mapping[str, ToolCall], result: An
     if (inner := journal.inner.get(result.call_id)) is not None:
         event["inner"] = journal_view(inner)
     return event
-
-
-def _call(call: ToolCall) -> Json:
-    return {"id": call.id, "name": call.name, "arguments": clipped(call.arguments)}
 
 
 def _decision(id: str, call: ToolCall | None, made: Decision) -> Json:

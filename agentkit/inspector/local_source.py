@@ -73,7 +73,8 @@ class LocalSource:
     def add(self, journal: Journal, error: BaseException | str | None = None) -> None:
         """Show a run that was made elsewhere; `error` is what ended it, where it did not end well."""
         status, waiting = _status(journal, self._agents.get(journal.agent), error)
-        summary = RunSummary(journal.run_id, journal.agent, journal.session, status, _input(journal))
+        asked = journal.context.user_input.text[:_MAX_INPUT]
+        summary = RunSummary(journal.run_id, journal.agent, journal.session, status, asked)
         problem = "" if error is None or isinstance(error, Paused) else _words(error)
         self._keep(_Kept(summary, journal=journal, error=problem, waiting=waiting))
 
@@ -213,10 +214,6 @@ def _status(
 
 def _asks(agent: Agent[Any, Any], tool: str) -> bool:
     return tool in agent.tools and agent.tools[tool].policy.approval != "never"
-
-
-def _input(journal: Journal) -> str:
-    return journal.context.user_input.text[:_MAX_INPUT]
 
 
 def _words(error: BaseException | str) -> str:

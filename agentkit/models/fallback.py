@@ -102,23 +102,24 @@ class FallbackModel:
             return on_delta(delta)
 
         failed: list[ModelError] = []
-        for number, asked in enumerate(self.models):
+        left = iter(self.models)
+        asked = next(left)
+        while True:
             try:
                 reply = await asked.request(composition, on_delta=None if on_delta is None else heard)
             except ModelError as error:
-                is_last = number == len(self.models) - 1
-                if has_begun or is_last or not isinstance(error, self.on):
+                following = next(left, None) if isinstance(error, self.on) and not has_begun else None
+                if following is None:
                     for before in failed:
                         error.add_note(f"Before that: {before}")
                     raise
                 failed.append(error)
-                following = self.models[number + 1].name
-                _log.warning("%s; asking %s", error, following)
+                _log.warning("%s; asking %s", error, following.name)
                 if on_delta is not None:
-                    await passed_on(Delta(str(error), "fallback", name=following), on_delta)
+                    await passed_on(Delta(str(error), "fallback", name=following.name), on_delta)
+                asked = following
             else:
                 return _priced(reply, asked)
-        raise AssertionError("the last model answers or fails")
 
 
 def _priced(reply: Reply, model: Model) -> Reply:

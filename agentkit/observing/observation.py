@@ -158,7 +158,6 @@ class Observation:
 
     @contextmanager
     def run(self, journal: Journal) -> Iterator[Callable[[RunResult[Any]], None]]:
-        """See `Observer`."""
         begun = run_attributes(journal.agent, journal.run_id, journal.session)
         with self._operation(f"invoke_agent {journal.agent}", begun) as (span, counted):
             counted["gen_ai.agent.name"] = journal.agent
@@ -175,7 +174,6 @@ class Observation:
     def model_call(
         self, model: Model, composition: Composition, *, session: str | None, is_streamed: bool
     ) -> Iterator[Callable[[Reply], None]]:
-        """See `Observer`."""
         about: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": _provider(model),
@@ -207,7 +205,6 @@ class Observation:
 
     @contextmanager
     def recall(self, query: str) -> Iterator[Callable[[Found], None]]:
-        """See `Observer`."""
         with self._operation("search_memory", {"gen_ai.operation.name": "search_memory"}) as (span, _):
             self._add_content(span, "gen_ai.memory.query.text", lambda: self._redacted(query))
 
@@ -221,7 +218,6 @@ class Observation:
             yield ended
 
     def tool_began(self, call: ToolCall, tool: Tool | None) -> ToolEnded:
-        """See `Observer`."""
         from opentelemetry import context
 
         began = time.perf_counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AskAgain
 from agentkit_tools.calling.tool_threads import run_in_thread
@@ -28,21 +28,15 @@ class Checked:
     """Why the model has to answer again."""
 
 
-class _Asked(Protocol):
-    """An effect that asks for a check."""
-
-    output: Any
-    validators: Sequence[tuple[OutputValidator, bool]]
-
-
-async def checked_output(asked: _Asked, context: ToolContext[Any]) -> Checked:
+async def checked_output(
+    output: Any, validators: Sequence[tuple[OutputValidator, bool]], context: ToolContext[Any]
+) -> Checked:
     """Call the validators with an answer, one after the other; plain functions in a thread.
 
     Raises:
         Exception: Whatever a validator raises that is not `AskAgain`.
     """
-    output = asked.output
-    for validator, takes_context in asked.validators:
+    for validator, takes_context in validators:
         call = partial(validator, output, context) if takes_context else partial(validator, output)
         try:
             if inspect.iscoroutinefunction(validator):

@@ -129,7 +129,8 @@ class AsyncDriver:
                 elif isinstance(effect, SelectExamples):
                     answer = await self.chain.selections(effect.ctx)
                 elif isinstance(effect, CheckOutput):
-                    answer = await checked_output(effect, ToolContext(self.deps, self.run_id, f"output_{effect.step}"))
+                    context = ToolContext(self.deps, self.run_id, f"output_{effect.step}")
+                    answer = await checked_output(effect.output, effect.validators, context)
                 else:
                     answer = await self._equip(effect)
                 effect = loop.send(answer)

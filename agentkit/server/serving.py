@@ -84,13 +84,11 @@ class RunningServer(StoppableServer):
         """Is called once it listens."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
         await super().startup(sockets)
         if self.started:
             self.on_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
         self._served.stop_listening()
         await super().shutdown(sockets)
 

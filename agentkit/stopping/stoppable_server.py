@@ -39,7 +39,6 @@ class StoppableServer(uvicorn.Server):
         """Whether requests that go on are waited for at the end."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """See uvicorn."""
         ending = asyncio.ensure_future(self._end_requests())
         await super().shutdown(sockets)
         ending.cancel()

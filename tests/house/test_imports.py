@@ -61,9 +61,9 @@ def closure(wanted: set[str]) -> set[str]:
     return seen
 
 
-def test_the_names_of_the_front_door_load_no_extra_no_database_and_no_docstring_parser() -> None:
+def test_the_names_of_the_front_door_load_no_extra_and_no_database() -> None:
     loaded = loaded_by("from agentkit import Agent, Chain, PromptContext, tool")
-    heavy = modules_of_extras() | {"alembic", "griffe", "mako", "sqlalchemy"}
+    heavy = modules_of_extras() | {"alembic", "mako", "sqlalchemy"}
     assert {"mcp", "openai", "qdrant_client", "rich", "typer"} <= heavy
     assert not loaded & heavy
 

@@ -125,7 +125,6 @@ def test_its_metadata_names_the_distribution_the_python_and_the_licence(wheel: z
     base = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(line.split("<")[0].split(">")[0] for line in base) == [
         "alembic",
-        "griffelib",
         "jinja2",
         "pydantic",
         "pydantic-core",

@@ -113,11 +113,11 @@ def _rest(work: Coroutine[Any, Any, T], waiting: Any, context: Context) -> Gener
 
 async def _beside(first: Awaitable[ToolResult], others: Sequence[ToolCall], answer: _Answer) -> list[ToolResult]:
     """Await the first call while the others are answered in tasks."""
-    around = asyncio.current_task()
+    around = cast("asyncio.Task[Any]", asyncio.current_task())
     raised: list[BaseException] = []
     start = asyncio.get_running_loop().create_task
     tasks = [start(_watched(call, answer, raised, around)) for call in others]
-    before = 0 if around is None else around.cancelling()
+    before = around.cancelling()
     try:
         results = [await first]
         for task in tasks:
@@ -130,13 +130,13 @@ async def _beside(first: Awaitable[ToolResult], others: Sequence[ToolCall], answ
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if is_ours and around is not None and around.uncancel() <= before:  # nor did anybody else
+        if is_ours and around.uncancel() <= before:  # nor did anybody else
             raise cause  # noqa: B904 (it has its own cause)
         raise
 
 
 async def _watched(
-    call: ToolCall, answer: _Answer, raised: list[BaseException], around: asyncio.Task[Any] | None
+    call: ToolCall, answer: _Answer, raised: list[BaseException], around: asyncio.Task[Any]
 ) -> ToolResult:
     """Answer a call; note what ends the run first, and cancel the task around, which raises it.
 
@@ -145,7 +145,7 @@ async def _watched(
     try:
         return await answer(call)
     except BaseException as error:
-        if not ends_run(error) or around is None:
+        if not ends_run(error):
             raise
         if not raised:
             raised.append(error)

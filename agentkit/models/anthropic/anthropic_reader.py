@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agentkit.models.http.error_reply import error_in
 from agentkit.models.http.reply_checks import checked_calls, messages_in
 from agentkit.models.http.reply_reader import (
     PieceJoiner,
@@ -49,17 +48,12 @@ class _Block:
         self.grown: dict[str, PieceJoiner] = {}
         self.arguments = PieceJoiner()
 
-    @property
-    def has_arguments(self) -> bool:
-        """Whether its arguments came in pieces."""
-        return bool(self.arguments.pieces)
-
     def read(self) -> dict[str, Any]:
         made = {**self.data, **{key: str(text) for key, text in self.grown.items()}}
         if self.citations:
             begun = made.get("citations")
             made["citations"] = [*(begun if isinstance(begun, list) else ()), *self.citations]
-        if self.has_arguments:
+        if self.arguments.pieces:
             text = str(self.arguments)
             made["input"] = text if self.data.get("type") == "tool_use" else _object_in(text)
         return made
@@ -72,9 +66,9 @@ class AnthropicReader(Reader):
     """
 
     def __init__(self, before: AnthropicReader | None = None) -> None:
+        super().__init__()
         self._before = before
         self._blocks: dict[int, _Block] = {}
-        self._text: list[str] = []
         self._calls = 0
         self._last = -1
         """The last of the blocks."""
@@ -82,10 +76,6 @@ class AnthropicReader(Reader):
         if before is not None:
             self.earlier = before.text
             self._calls = before._calls
-
-    @property
-    def text(self) -> str:
-        return "".join([self.earlier, *self._text])
 
     @property
     def is_paused(self) -> bool:
@@ -112,10 +102,7 @@ class AnthropicReader(Reader):
         before = [] if self._before is None else self._before._read()
         return before + [block.read() for _, block in sorted(self._blocks.items())]
 
-    def add(self, document: object) -> list[Delta]:
-        if (error := error_in(document)) is not None:
-            raise error
-        data = object_of(document, "the reply")
+    def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
         if kind == "message" or (kind is None and isinstance(data.get("content"), list)):
             return self._whole(data)

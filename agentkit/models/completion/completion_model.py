@@ -19,7 +19,6 @@ from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
-from agentkit.models.openai.openai_chat import usage_options, without_usage
 from agentkit.models.settings import Fields, ModelSettings, patched
 from agentkit.unknown_options import check_names
 from agentkit_prompts.chat_templates.normalise import template_message
@@ -87,6 +86,7 @@ class CompletionModel(EndpointModel):
     """
 
     path = "/completions"
+    asks_for_usage = True
     default_max_tokens = _MAX_TOKENS
     """Tokens of a reply where no setting says how many."""
 
@@ -219,12 +219,6 @@ class CompletionModel(EndpointModel):
         reader = await self._sent(asked, lambda: EchoReader(text, self.name, self.host))
         found = reader.score()
         return TextScore(found.tokens, found.log_probabilities, reader.usage)
-
-    def _stream_options(self) -> dict[str, Any]:
-        return usage_options(self._clients, self.settings.extra)
-
-    def _adapts(self, error: ModelRequestError) -> bool:
-        return without_usage(self._clients, error)
 
     def _reader(self, composition: Composition) -> ReplyReader:
         is_shown = shows_tools(composition.layers)

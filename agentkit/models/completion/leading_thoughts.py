@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_tool_calls import Marks
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, end_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 
 __all__ = ["LeadingThoughts"]
@@ -76,7 +76,7 @@ class LeadingThoughts:
 
     def _outside(self, text: str, start: int) -> int:
         """Look for a thought that begins at a place, and return where the text goes on."""
-        at = end_of(SPACE, text, start)
+        at = skip(text, start)
         tag = _OPENINGS.pattern.match(text, at)
         if tag is not None:
             return self._open(text[start : tag.end()], _ENDS[tag[0]], tag.end())

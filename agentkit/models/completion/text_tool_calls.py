@@ -14,7 +14,7 @@ from functools import lru_cache
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, Schemas, end_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of, skip
 from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
@@ -173,7 +173,7 @@ class TextToolCalls:
         return is_cut_list(text, self._schemas, may_be_python=only_python in bare_readers(self._format))
 
     def _cut_at(self, text: str, unread: list[int], start: int) -> int | None:
-        """Return where a call begins that the end of the text cuts; None where there is none."""
+        """Return where a call begins that the end of the text cuts; None if it cuts no call."""
         for at in unread[:_MAX_OPENINGS]:
             if is_cut_call(text, at, self._forms):
                 return at
@@ -197,7 +197,7 @@ class TextToolCalls:
 
 def _is_bare(text: str, at: int) -> bool:
     """Return whether JSON or a list of calls may begin here, which may be all of a reply."""
-    at = end_of(SPACE, text, at)
+    at = skip(text, at)
     is_thought = any(opening.startswith(text[at : at + len(opening)]) for opening in _CLOSING)
     return text[at : at + 1] in ("{", "[") and not is_thought
 

@@ -90,6 +90,8 @@ class EndpointModel(ABC):
     """Where requests go, behind the base URL."""
     noun: ClassVar[str] = "completion"
     """What a reply is called in errors."""
+    asks_for_usage: ClassVar[bool] = False
+    """Whether a stream has to be asked for its usage."""
     output_modes: tuple[OutputMode, ...] = ("native", "tool", "prompted")
 
     def __init__(
@@ -234,7 +236,7 @@ class EndpointModel(ABC):
             except ModelError as error:
                 if heard.has_begun:
                     raise
-                if isinstance(error, ModelRequestError) and self._adapts(error):
+                if isinstance(error, ModelRequestError) and self._goes_without_usage(error):
                     continue
                 attempt += 1
                 pause = _pause(error, attempt)
@@ -294,7 +296,9 @@ class EndpointModel(ABC):
         from httpx2 import Response
 
         if is_streamed:
-            body = {**self._stream_options(), **body, "stream": True}
+            is_asked = self.asks_for_usage and self._clients.asks_for_usage
+            options = {"stream_options": {"include_usage": True}} if is_asked else {}
+            body = {**options, **body, "stream": True}
         # Not the methods of the SDK's resources, and the body as bytes: an SDK walks every message, most of the cost of
         # a long prompt. A client that was given may have to read it: those for other clouds find the model in it.
         sent = {"body": body} if self._clients.given is not None else {"content": body_bytes(body)}
@@ -306,13 +310,12 @@ class EndpointModel(ABC):
             stream=True,
         )
 
-    def _stream_options(self) -> dict[str, Any]:
-        """Return what is sent with a stream request only."""
-        return {}
-
-    def _adapts(self, error: ModelRequestError) -> bool:
-        """Whether the request is to be sent again, as it is changed because of what the endpoint refused."""
-        return False
+    def _goes_without_usage(self, error: ModelRequestError) -> bool:
+        """Whether a server refused to be asked for the usage: it is not asked from now on."""
+        clients = self._clients
+        is_refused = clients.asks_for_usage and error.status in (400, 422) and "stream_options" in str(error)
+        clients.asks_for_usage = clients.asks_for_usage and not is_refused
+        return is_refused
 
     def _asked(self) -> Asked:
         sdk, address = self.sdk, self._clients.address

@@ -71,14 +71,23 @@ class Reader(ABC):
     earlier = ""
     """The text of replies before, which this one continues."""
 
+    def __init__(self) -> None:
+        self._text: list[str] = []
+
     @property
-    @abstractmethod
     def text(self) -> str:
         """The text so far."""
+        return "".join([self.earlier, *self._text])
 
-    @abstractmethod
     def add(self, document: object) -> list[Delta]:
         """Take a document in, and return the pieces that it adds."""
+        if (error := error_in(document)) is not None:
+            raise error
+        return self._add(object_of(document, "the reply"))
+
+    @abstractmethod
+    def _add(self, data: _Object) -> list[Delta]:
+        """Take a document in that is no error."""
 
     def _take_model(self, data: _Object) -> None:
         """Keep who answers, where the server names it."""
@@ -139,24 +148,17 @@ class ReplyReader(Reader):
     """
 
     def __init__(self, provider: str = "openai") -> None:
+        super().__init__()
         self._provider = provider
         self._kept: _Object = {}
         self.usage = Usage()
-        self._text: list[str] = []
         self._joiner, self._thought = PieceJoiner(), PieceJoiner()
         self._refused = self._has_content = self._has_message = False
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._by_id: dict[str, _Call] = {}
 
-    @property
-    def text(self) -> str:
-        return "".join(self._text)
-
-    def add(self, document: object) -> list[Delta]:
-        if (error := error_in(document)) is not None:
-            raise error
-        data = object_of(document, "the reply")
+    def _add(self, data: _Object) -> list[Delta]:
         self._take_model(data)
         if data.get("usage"):
             self.usage = _usage(object_of(data["usage"], "usage"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
 from agentkit.models.http.reply_reader import ReplyReader
-from agentkit.models.http.sdk_clients import Clients
 from agentkit.models.model_errors import ModelRequestError
 from agentkit.models.openai.openai_models import openai_rules, refused_settings
 from agentkit.models.settings import Fields, ModelSettings, by_request
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["OpenAIModel", "usage_options", "without_usage"]
+__all__ = ["OpenAIModel"]
 
 _FIELDS: Fields = {
     "temperature": "temperature",
@@ -58,6 +57,7 @@ class OpenAIModel(EndpointModel):
 
     path = "/chat/completions"
     noun = "chat completion"
+    asks_for_usage = True
     required: Required | None = None
     """What the endpoint wants in replies of other models too."""
 
@@ -73,7 +73,8 @@ class OpenAIModel(EndpointModel):
 
     def _body(self, composition: Composition) -> dict[str, Any]:
         self._check_calls(composition)
-        body = {"model": self.name, **composition.to_openai(self.host, required=self._required())}
+        required = self.required or _REQUIRED.get(self.host)
+        body = {"model": self.name, **composition.to_openai(self.host, required=required)}
         choice = self._tool_choice(composition)
         if choice is not None:
             named = {"type": "function", "function": {"name": choice}}
@@ -100,27 +101,5 @@ class OpenAIModel(EndpointModel):
                 host=self.host,
             )
 
-    def _required(self) -> Required | None:
-        return self.required or _REQUIRED.get(self.host)
-
     def _reader(self, composition: Composition) -> ReplyReader:
         return ReplyReader(self.host)
-
-    def _stream_options(self) -> dict[str, Any]:
-        return usage_options(self._clients, self.settings.extra)
-
-    def _adapts(self, error: ModelRequestError) -> bool:
-        return without_usage(self._clients, error)
-
-
-def usage_options(clients: Clients, extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what asks a stream for its usage, where the server knows that and nothing else was given."""
-    is_asked = clients.asks_for_usage and "stream_options" not in extra
-    return {"stream_options": {"include_usage": True}} if is_asked else {}
-
-
-def without_usage(clients: Clients, error: ModelRequestError) -> bool:
-    """Whether a server refused to be asked for the usage: it is not asked from now on."""
-    is_refused = clients.asks_for_usage and error.status in (400, 422) and "stream_options" in str(error)
-    clients.asks_for_usage = clients.asks_for_usage and not is_refused
-    return is_refused

@@ -74,19 +74,12 @@ class ResponsesReader(Reader):
     """Reads responses. Reasoning items, and steps of the provider, go back with the next request."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._items: dict[object, _Item] = {}
-        self._text: list[str] = []
         self._calls = 0
         self._usage: dict[str, Any] = {}
 
-    @property
-    def text(self) -> str:
-        return "".join(self._text)
-
-    def add(self, document: object) -> list[Delta]:
-        if (error := error_in(document)) is not None:
-            raise error
-        data = object_of(document, "the reply")
+    def _add(self, data: dict[str, Any]) -> list[Delta]:
         kind = data.get("type")
         if isinstance(kind, str) and kind in _GROWING:
             return self._grow(data, _GROWING[kind])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
@@ -11,12 +10,12 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from agentkit.request_json import request_json
+from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
@@ -38,16 +37,7 @@ class JSONAnswer(Response):
     media_type = "application/json"
 
     def __init__(self, data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(_json(data), status, dict(headers) if headers else None)
-
-
-def _json(data: Any) -> bytes:
-    """Write JSON; numbers that it has not, such as NaN, become null."""
-    try:
-        return to_json(data, inf_nan_mode="null")
-    except ValueError:  # an unpaired surrogate, which a model or a tool can write
-        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
-        return json.dumps(finite, separators=(",", ":")).encode()
+        super().__init__(json_bytes(data), status, dict(headers) if headers else None)
 
 
 def error_answer(error: ServerError) -> JSONAnswer:
@@ -156,7 +146,7 @@ def sse(data: Any, *, event: str | None = None, id: int | None = None) -> bytes:
     """Return one server-sent event whose data is JSON, on one line."""
     head = b"" if id is None else b"id: %d\n" % id
     head += b"" if event is None else b"event: %s\n" % event.encode()
-    return head + b"data: %s\n\n" % (data if isinstance(data, bytes) else _json(data))
+    return head + b"data: %s\n\n" % (data if isinstance(data, bytes) else json_bytes(data))
 
 
 class EventStream(Response):

@@ -64,13 +64,11 @@ class CallerSource:
         self._owner = Owner(caller.tenant, caller.user)
 
     async def agents(self) -> Mapping[str, Agent[Any, Any]]:
-        """See `InspectorSource.agents`."""
         return {name: self._agents.of_tenant(name, self._caller.tenant) for name in self._agents.names(self._caller)}
 
     async def runs(
         self, *, limit: int, session: str | None = None, ids: Collection[str] | None = None
     ) -> Sequence[RunSummary]:
-        """See `InspectorSource.runs`."""
         wanted = RunsWanted(user=self._caller.user or None, ids=ids, limit=limit)
         if session is not None:
             if (place := self._place(session)) is None:
@@ -81,7 +79,6 @@ class CallerSource:
         return await in_thread(lambda: [self._listed(one) for one in page() if one.agent in names])
 
     async def run(self, run_id: str) -> InspectedRun | None:
-        """See `InspectorSource.run`."""
         try:
             record = await self._endpoints.record(run_id, self._caller)
         except UnknownResource:
@@ -95,12 +92,10 @@ class CallerSource:
         return InspectedRun(self._listed(heading(record)), journal, error, waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
-        """See `InspectorSource.sessions`."""
         found = await in_thread(partial(self._sessions.newest, self._owner, limit))
         return [self._named(owner.user, name) for owner, name in found]
 
     async def session(self, name: str) -> Session | None:
-        """See `InspectorSource.session`."""
         if (place := self._place(name)) is None:
             return None
         owner, own = place
@@ -129,7 +124,6 @@ class CallerSource:
         return RunSummary(one.id, one.agent, session, _STATUSES[one.status], asked, started_at=one.created_at)
 
     async def memory(self, agent: str) -> RecallSource | None:
-        """See `InspectorSource.memory`."""
         memory = self._agents.of_tenant(self._agents.get(agent, self._caller).name, self._caller.tenant).memory
         scope = ServedAgents.scope(self._agents.get(agent, self._caller).agent, *self._owner)
         return memory.within(scope) if isinstance(memory, Memory) and scope is not None else memory
@@ -141,7 +135,6 @@ class CallerSource:
             raise as_http(error) from error
 
     async def start(self, agent: str, user_input: UserInput, session: str | None) -> str:
-        """See `InspectorSource.start`."""
         self._check("run")
         if not isinstance(user_input.input, str):
             raise AgentError("runs are started here with text only")
@@ -156,7 +149,6 @@ class CallerSource:
             raise as_http(error) from error
 
     async def decide(self, run_id: str, decisions: Mapping[str, Decision]) -> None:
-        """See `InspectorSource.decide`."""
         self._check("approve")
         record = await self._endpoints.record(run_id, self._caller)
         try:

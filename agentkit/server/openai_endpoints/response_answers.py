@@ -36,7 +36,8 @@ class ResponseAnswers:
         """Return a whole response."""
         items: list[Json] = [self._message(answer.text, answer.refusal)] if answer.text or not answer.calls else []
         items += [self._call(call, "completed") for call in answer.calls]
-        return self._response(_status(answer), items, answer)
+        is_cut = answer.finish_reason in ("length", "content_filter")
+        return self._response("incomplete" if is_cut else "completed", items, answer)
 
     def begin(self) -> Iterator[tuple[str, Json]]:
         """Yield the events that begin a response."""
@@ -111,7 +112,8 @@ class ResponseAnswers:
 
     def _response(self, status: str, output: list[Json], answer: TurnAnswer | None = None) -> Json:
         asked = self._request
-        reason = None if status != "incomplete" or answer is None else _why(answer)
+        reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
+        reason = None if answer is None else reasons.get(answer.finish_reason)
         dumped = asked.model_dump(mode="json", by_alias=True)
         return {
             "id": self._id,
@@ -142,14 +144,6 @@ class ResponseAnswers:
 
 def _part(text: str) -> Json:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _status(answer: TurnAnswer) -> str:
-    return "incomplete" if answer.finish_reason in ("length", "content_filter") else "completed"
-
-
-def _why(answer: TurnAnswer) -> str:
-    return "max_output_tokens" if answer.finish_reason == "length" else "content_filter"
 
 
 def _usage(usage: Usage) -> Json:

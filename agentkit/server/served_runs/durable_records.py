@@ -17,9 +17,8 @@ from agentkit.durable.runs import Runs
 from agentkit.models.model import NO_USAGE
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
-from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunStatus, RunsWanted, WaitingCall, heading
+from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted, WaitingCall, heading
 from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns
-from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["DurableRecords"]
 
@@ -44,7 +43,6 @@ class DurableRecords(StoredRuns):
         super().__init__(path, keep=keep)
 
     def get(self, tenant: str, run_id: str) -> RunRecord:
-        """See `StoredRuns.get`."""
         info = self._info(tenant, run_id)
         if info is None:
             return super().get(tenant, run_id)
@@ -52,7 +50,6 @@ class DurableRecords(StoredRuns):
             return _record(info, self.runs.store.journals([run_id]).get(run_id), self.runs.store.outcome(run_id))
 
     def page(self, tenant: str, wanted: RunsWanted) -> Sequence[RunRecord]:
-        """See `StoredRuns.page`."""
         until = None if wanted.before is None else self.get(tenant, wanted.before).created_at
         every = merge(
             self._durable(tenant, wanted, until), self._others(tenant, wanted, until), key=lambda one: -one[0]
@@ -96,7 +93,6 @@ class DurableRecords(StoredRuns):
             yield from [(one.created_at, one.id, one) for one in page if until is None or one.created_at <= until]
 
     def delete(self, tenant: str, run_id: str) -> None:
-        """See `StoredRuns.delete`."""
         if self._info(tenant, run_id) is None:
             super().delete(tenant, run_id)
         else:
@@ -104,7 +100,6 @@ class DurableRecords(StoredRuns):
                 delete_runs(self.runs.store, [run_id])
 
     def journal(self, tenant: str, run_id: str) -> str:
-        """See `StoredRuns.journal`."""
         if self._info(tenant, run_id) is None:
             return super().journal(tenant, run_id)
         return self.durable_journal(run_id).dumps()
@@ -139,17 +134,18 @@ class DurableRecords(StoredRuns):
 def _record(info: RunInfo, journal: Journal | None, ended: Mapping[str, Any] | None) -> RunRecord:
     """Return a durable run as its clients see it; one without a journal is damaged."""
     ended = ended or {}
+    asked = None if journal is None or journal.goes_on else journal.context.user_input
     error = _error(ended) if info.state == "failed" else None
     return RunRecord(
         id=info.run_id,
         tenant=info.tenant,
         agent=info.agent,
-        status=_status(info.state),
+        status="waiting" if info.state == "paused" else info.state,
         created_at=info.created_at.timestamp(),
         updated_at=info.updated_at.timestamp(),
         user=info.user,
         session=info.session,
-        input=None if journal is None or journal.goes_on else _input(journal.context.user_input),
+        input=None if asked is None else {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)},
         output=ended.get("output"),
         citations=ended.get("citations", ()),
         unknown_labels=ended.get("unknown_labels", ()),
@@ -160,14 +156,6 @@ def _record(info: RunInfo, journal: Journal | None, ended: Mapping[str, Any] | N
         usage=NO_USAGE if journal is None else journal.usage,
         waiting=tuple([WaitingCall(call.call_id, call.tool, call.arguments) for call in info.waiting]),
     )
-
-
-def _status(state: RunState) -> RunStatus:
-    return "waiting" if state == "paused" else state
-
-
-def _input(asked: UserInput) -> dict[str, Any]:
-    return {"text": asked.text, "additional_kwargs": dict(asked.additional_kwargs)}
 
 
 def _error(ended: Mapping[str, Any]) -> dict[str, Any]:

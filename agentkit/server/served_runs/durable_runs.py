@@ -91,11 +91,9 @@ class DurableRuns:
 
     @property
     def live(self) -> int:
-        """See `BackgroundRuns.live`."""
         return len(self._starting) + len(self._live) + self._of_requests.live
 
     async def open(self) -> None:
-        """See `BackgroundRuns.open`."""
         await self._of_requests.open()
         worker = self._runs.worker(concurrency=self._options.background_runs, grace=self._options.grace_seconds)
         try:
@@ -105,7 +103,6 @@ class DurableRuns:
             _log.warning("runs are left to another worker: %s", error)
 
     async def start(self, record: RunRecord) -> RunRecord:
-        """See `BackgroundRuns.start`."""
         if record.key is not None:  # the same key is the same run
             record = replace(record, id=_id_of(record.tenant, record.key))
             if (known := await in_thread(partial(self._known, record))) is not None:
@@ -146,7 +143,6 @@ class DurableRuns:
         return self._records.get(record.tenant, run_id), True
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
-        """See `BackgroundRuns.decide`."""
         if not await self._is_durable(record):
             return await self._of_requests.decide(record, decisions)
         check_decisions(record, decisions)
@@ -159,7 +155,6 @@ class DurableRuns:
         return await self._record(record)
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        """See `BackgroundRuns.cancel`."""
         if record.status in ENDED:
             return record
         if not await self._is_durable(record):
@@ -173,7 +168,6 @@ class DurableRuns:
         return now
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        """See `BackgroundRuns.events`."""
         if not await self._is_durable(record):
             async for event in self._of_requests.events(record, after):
                 yield event
@@ -199,12 +193,10 @@ class DurableRuns:
             await asyncio.sleep(wait)
 
     def stop_listening(self) -> None:
-        """See `BackgroundRuns.stop_listening`."""
         self._is_closing = True
         self._of_requests.stop_listening()
 
     async def close(self) -> None:
-        """See `BackgroundRuns.close`."""
         self.stop_listening()
         if self._watching is not None:
             self._watching.cancel()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic_core import to_json
 
 from agentkit.citations import citation_form
 from agentkit.models.model import Usage
@@ -17,7 +19,7 @@ from agentkit.run.events import Event
 from agentkit.run.loop import RunResult
 from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["answer_form", "call_form", "event_form", "message_form", "output_form", "usage_form"]
+__all__ = ["answer_form", "call_form", "event_form", "json_bytes", "message_form", "output_form", "usage_form"]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -28,6 +30,15 @@ def event_form(event: Event) -> tuple[str, dict[str, Any]]:
     """Return the kind of an event, its class in lower case with underscores, and its data as JSON."""
     kind = _WORD.sub("_", type(event).__name__).lower()
     return kind, _FORMS.get(type(event), _fields)(event)
+
+
+def json_bytes(data: Any) -> bytes:
+    """Write data as JSON; numbers that it has not, such as NaN, become null."""
+    try:
+        return to_json(data, inf_nan_mode="null")
+    except ValueError:  # an unpaired surrogate, which a model or a tool can write
+        finite = json.loads(json.dumps(data), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":")).encode()
 
 
 def usage_form(usage: Usage) -> dict[str, Any]:

@@ -63,11 +63,9 @@ class LocalRuns:
 
     @property
     def live(self) -> int:
-        """See `BackgroundRuns.live`."""
         return len(self._live)
 
     async def open(self) -> None:
-        """See `BackgroundRuns.open`."""
         known = {one.name for one in self._agents}
         for record in await in_thread(self._store.unfinished):
             if record.agent in known:
@@ -78,7 +76,6 @@ class LocalRuns:
                 await in_thread(partial(self._store.put, replace(record, status="failed", error=error)))
 
     async def start(self, record: RunRecord) -> RunRecord:
-        """See `BackgroundRuns.start`."""
         if record.key is not None:
             known = await in_thread(partial(self._store.find, record.tenant, record.key))
             if known is not None:
@@ -99,7 +96,6 @@ class LocalRuns:
         return record
 
     async def decide(self, record: RunRecord, decisions: Mapping[str, Mapping[str, Any]]) -> RunRecord:
-        """See `BackgroundRuns.decide`."""
         async with self._deciding:  # of two that decide about different calls none is lost
             return await self._decided(record.tenant, record.id, decisions)
 
@@ -128,7 +124,6 @@ class LocalRuns:
         return live.record
 
     async def cancel(self, record: RunRecord) -> RunRecord:
-        """See `BackgroundRuns.cancel`."""
         place = record.tenant, record.id
         while True:
             if (live := self._live.get(place)) is not None and live.task is not None:
@@ -148,7 +143,6 @@ class LocalRuns:
                 return record
 
     async def events(self, record: RunRecord, after: int) -> AsyncGenerator[RunEvent, None]:
-        """See `BackgroundRuns.events`."""
         place = record.tenant, record.id
         while True:
             live = self._live.get(place)
@@ -169,13 +163,11 @@ class LocalRuns:
                 after = event.seq
 
     def stop_listening(self) -> None:
-        """See `BackgroundRuns.stop_listening`."""
         self._is_closing = True
         for live in self._live.values():
             live.wake()
 
     async def close(self) -> None:
-        """See `BackgroundRuns.close`."""
         self.stop_listening()
         tasks = [live.task for live in self._live.values() if live.task is not None]
         if tasks:

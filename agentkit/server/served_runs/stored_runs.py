@@ -45,7 +45,7 @@ from sqlalchemy.pool import StaticPool
 
 from agentkit.errors import AgentDefinitionError, AgentError
 from agentkit.models.model import Usage
-from agentkit.run.journal_file import locked
+from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.served_runs.run_records import (
     ENDED,
     RunEvent,
@@ -56,6 +56,7 @@ from agentkit.server.served_runs.run_records import (
     WaitingCall,
 )
 from agentkit.server.server_errors import UnknownResource
+from agentkit_memory.process.file_locks import locked
 from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
 
@@ -265,7 +266,9 @@ class StoredRuns:
             return
         with self._lock, self._engine.begin() as connection:
             run = _number(connection, tenant, run_id)
-            rows = [{"run": run, "seq": seq, "kind": kind, "data": _json(data)} for seq, kind, data in events]
+            rows = [
+                {"run": run, "seq": seq, "kind": kind, "data": json_bytes(data).decode()} for seq, kind, data in events
+            ]
             connection.execute(insert(_events), rows)
 
     def events(self, tenant: str, run_id: str, *, after: int = 0, limit: int = 1000) -> Sequence[RunEvent]:
@@ -420,21 +423,12 @@ def _unknown(run_id: str) -> UnknownResource:
     return UnknownResource(f"there is no run {run_id!r:.80}", code="run_not_found")
 
 
-def _json(value: Any) -> str:
-    """Write JSON as SQLite reads it too; numbers that it has not, such as NaN, become null."""
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        return json.dumps(finite, separators=(",", ":"))
-
-
 def _row(record: RunRecord) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in RunRecord.__dataclass_fields__}
     body = {name: values.pop(name) for name in _BODY}
     body["usage"] = asdict(record.usage)
     body["decisions"] = dict(record.decisions)
-    return {**values, "body": _json(body)}
+    return {**values, "body": json_bytes(body).decode()}
 
 
 def _record(row: Mapping[Any, Any]) -> RunRecord:

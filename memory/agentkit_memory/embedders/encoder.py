@@ -7,14 +7,15 @@ import struct
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextvars import copy_context
-from threading import Event, Lock, Thread
-from typing import Any
+from concurrent.futures import Future, wait
+from threading import Lock
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
+from agentkit_memory.process.daemon_threads import DaemonThreads
 from agentkit_memory.process.store_threads import LoopThread
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_hash
@@ -24,7 +25,9 @@ from agentkit_memory.store.tables import embeddings, vector_spaces
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "TimedCall", "vector_name"]
+__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "vector_name"]
+
+T = TypeVar("T")
 
 MAX_TEXT = 8_000
 """Characters of a text that are embedded: more than most models read. BM25 finds the rest."""
@@ -109,7 +112,7 @@ class Encoder:
             for name in set(names):
                 vector = self._unkept.pop(name, None)
                 if vector is not None:
-                    rows.append({"content_hash": name, "vector": _packed(vector)})
+                    rows.append({"content_hash": name, "vector": struct.pack(f"<{len(vector)}f", *vector)})
         if rows:
             also = {"model": self.model, "created_at": self._database.clock()}
             new = self._database.insert(embeddings)
@@ -163,7 +166,7 @@ class Encoder:
     def _late(self, limit: float) -> str:
         return f"model {self.model!r}: a question was not answered within {limit:g} seconds; it is asked again later"
 
-    def _answered(self) -> None:
+    def _answered(self, _: object) -> None:
         with self._lock:
             self._overdue -= 1
 
@@ -201,16 +204,16 @@ class Encoder:
             raise EmbedderUnavailable(self._trouble)
         try:
             expected = self._expected()
-            call = TimedCall(lambda: unit_vectors(self.model, self._embedded(act, texts), texts, expected))
-            if not call.wait(limit or _MAX_CALL):
+            call = call_of_model(lambda: unit_vectors(self.model, self._embedded(act, texts), texts, expected))
+            if wait([call], limit or _MAX_CALL).not_done:
                 if limit is None:
                     raise TimeoutError(f"no answer within {_MAX_CALL:g} seconds")
                 with self._lock:
                     self._overdue += 1
                     self._questions_again = time.monotonic() + self._pause
-                call.when_done(self._answered)
+                call.add_done_callback(self._answered)
                 raise EmbedderUnavailable(self._late(limit))
-            found: list[Vector | str] = call.result()
+            found = call.result()
         except EmbedderUnavailable as error:
             if not self._overdue:  # a slow question is no reason not to embed texts
                 self._away(str(error))
@@ -255,52 +258,21 @@ class Encoder:
         return found
 
 
-class TimedCall:
-    """A call of a model in a daemon thread, which one that hangs keeps for itself."""
+def call_of_model(act: Callable[[], T]) -> Future[T]:
+    """Call a model in a daemon thread, which one that hangs keeps for itself, and return its future.
 
-    def __init__(self, act: Callable[[], Any]) -> None:
-        self._lock = Lock()
-        self._done = Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._then: Callable[[], None] | None = None
-        context = copy_context()
-        Thread(target=lambda: context.run(self._run, act), name="agentkit-model-call", daemon=True).start()
+    What would end the thread of the caller too, as a panic of a model in Rust does, becomes a `RuntimeError`.
+    """
 
-    def wait(self, seconds: float) -> bool:
-        """Return whether it has ended within so many seconds."""
-        return self._done.wait(seconds)
-
-    def result(self) -> Any:
-        """Return what it returned, or raise what it raised.
-
-        Raises:
-            RuntimeError: It raised what would end the thread of the caller too, as a panic of a model in Rust does.
-        """
-        if isinstance(self._error, Exception):
-            raise self._error
-        if self._error is not None:
-            raise RuntimeError(f"{type(self._error).__name__}: {self._error}") from self._error
-        return self._value
-
-    def when_done(self, then: Callable[[], None]) -> None:
-        """Call a function once it has ended."""
-        with self._lock:
-            if not self._done.is_set():
-                self._then = then
-                return
-        then()
-
-    def _run(self, act: Callable[[], Any]) -> None:
+    def guarded() -> T:
         try:
-            self._value = act()
+            return act()
+        except Exception:
+            raise
         except BaseException as error:
-            self._error = error
-        with self._lock:
-            self._done.set()
-            then = self._then
-        if then is not None:
-            then()
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+    return DaemonThreads(1, "agentkit-model-call").submit(guarded)
 
 
 def vector_name(content: str | Image) -> str:
@@ -321,10 +293,6 @@ def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[st
         size += length
     if batch:
         yield batch
-
-
-def _packed(vector: Vector) -> bytes:
-    return struct.pack(f"<{len(vector)}f", *vector)
 
 
 def _unpacked(packed: object, dimensions: int) -> Vector | None:

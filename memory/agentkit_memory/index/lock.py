@@ -7,19 +7,16 @@ that was killed; and a forked process could not leave its lock to the parent.
 
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexUnavailable
+from agentkit_memory.process.file_locks import lock
 from agentkit_memory.process.forks import track
 from agentkit_memory.process.private_files import private_folder
 
 __all__ = ["FolderLock"]
-
-_HELD = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-"""Errors of the system where somebody else holds a lock."""
 
 
 class FolderLock:
@@ -40,9 +37,9 @@ class FolderLock:
         except OSError as error:
             raise IndexBroken(f"{folder}: the index folder cannot be written ({error}); make it writable") from error
         try:
-            _lock(self._file)
+            lock(self._file)
         except OSError as error:
-            if error.errno not in _HELD:
+            if not isinstance(error, BlockingIOError):
                 self.release()
                 raise IndexBroken(
                     f"{folder}: the index folder cannot be locked ({error}); keep it on a disk that has locks"
@@ -69,16 +66,3 @@ class FolderLock:
         """Leave the lock to the parent of this process: it is free once both have closed the file."""
         with suppress(OSError):
             self.release()  # without unlocking it, which would release it for the parent too
-
-
-if os.name == "posix":
-    import fcntl
-
-    def _lock(file: int) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-else:  # pragma: no cover - Windows
-    import msvcrt
-
-    def _lock(file: int) -> None:
-        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from concurrent.futures import wait
 from math import isfinite
 from typing import Any, Protocol
 
-from agentkit_memory.embedders.encoder import TimedCall
+from agentkit_memory.embedders.encoder import call_of_model
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_prompts.errors import brief
@@ -63,10 +63,10 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
     late = f"not reranked: reranker {reranker.name!r} did not answer within {limit:g} seconds"
     if id(reranker) in _overdue or len(_overdue) >= _MAX_OVERDUE:
         return order, f"{late}; it is asked again once it has"
-    call = TimedCall(lambda: [*reranker.rerank(question, head)])
-    if not call.wait(limit):
+    call = call_of_model(lambda: [*reranker.rerank(question, head)])
+    if wait([call], limit).not_done:
         _overdue[id(reranker)] = reranker
-        call.when_done(partial(_answered, reranker))
+        call.add_done_callback(lambda _: _overdue.pop(id(reranker), None))
         return order, late
     try:
         scores: list[Any] = call.result()
@@ -81,10 +81,6 @@ def reranked(reranker: Reranker, question: str, order: list[ScoredItem]) -> tupl
         each.parts[reranker.name] = float(score)
     places = sorted(range(len(head)), key=lambda place: (-float(scores[place]), place))
     return [head[place] for place in places] + order[len(head) :], ""
-
-
-def _answered(reranker: Reranker) -> None:
-    _overdue.pop(id(reranker), None)
 
 
 def _is_score(value: object) -> bool:

@@ -14,21 +14,16 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from agentkit_memory.terms.languages import ENGLISH, STOP_WORDS, find_languages, script_of, stem
-from agentkit_prompts.ranking.folded_text import folded
+from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, folded
 
 __all__ = ["count_terms", "find_terms", "split_words"]
 
-# Scripts written without spaces (Thai, Lao, Khmer, Japanese, Chinese), and Hangul, whose particles are written without
-# one. Their neighbouring pairs stand for words.
+# Hangul, whose particles are written without a space, is as scripts without any: neighbouring pairs stand for words.
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\uac00-\ud7a3"
-_UNSPACED = (
-    "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_PAIRED = _HANGUL + _UNSPACED
-_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+_PAIRED = _HANGUL + UNSPACED
 _ASCII = bytes(ord(chr(byte).lower()) if byte < 128 and chr(byte).isalnum() else ord(" ") for byte in range(256))
 """Maps each byte of an ASCII text to its lower case, or to a space."""
-_WORD = re.compile(rf"[{_HANGUL}]+|[{_UNSPACED}]+|(?:(?![{_PAIRED}])(?:[^\W_]|[{_MARKS}]))+")
+_WORD = re.compile(rf"[{_HANGUL}]+|[{UNSPACED}]+|(?:(?![{_PAIRED}])(?:[^\W_]|[{MARKS}]))+")
 _RUN = re.compile(rf"[{_PAIRED}]")
 _SYLLABLE = re.compile(rf"[{_HANGUL}]")
 _ACCENTS = re.compile("[\u0300-\u036f]")

@@ -166,7 +166,8 @@ class Conversation(Sequence[Message]):
                 log.messages.extend(messages)
                 log.has_parts = log.has_parts or has_parts
                 return Conversation._view(log, self.start, self.stop + len(messages))
-        return Conversation([*self, *messages])
+        forked = _Log([*self, *messages], log.has_parts or has_parts)
+        return Conversation._view(forked, 0, len(forked.messages))
 
     def window(self, start: int, stop: int) -> Conversation:
         """Return messages `start` to `stop` of this view, sharing its log."""

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze"]
+__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze", "thawed"]
 
 T = TypeVar("T")
 
@@ -112,3 +112,10 @@ def freeze(value: Any, *, json_only: bool = False, depth: int = 0) -> Any:
     if json_only and not isinstance(value, _ATOMS):
         raise ContextError("data", [("", f"a {type(value).__name__} is not JSON")])
     return value
+
+
+def thawed(value: Any) -> Any:
+    """Return frozen data as dicts and lists: some libraries look at their types, and whoever gets it may change it."""
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, list | tuple) else value

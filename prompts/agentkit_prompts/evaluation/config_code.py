@@ -90,8 +90,9 @@ class Interpreter:
         return dict(scope)
 
     def _unread(self, node: ast.stmt, scope: Scope, file: str, error: Exception) -> None:
+        why = f"cannot be read: {error}" if isinstance(error, Problem) else "leaves what it is not in"
         for name in variables_of(node):
-            scope[name] = Unread(f"{file}, line {node.lineno}: {_cannot(error)}")
+            scope[name] = Unread(f"{file}, line {node.lineno}: {why}")
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
@@ -412,7 +413,3 @@ def _is_called(node: ast.expr, name: str) -> bool:
     return (isinstance(function, ast.Name) and function.id == name) or (
         isinstance(function, ast.Attribute) and function.attr == name
     )
-
-
-def _cannot(error: Exception) -> str:
-    return f"cannot be read: {error}" if isinstance(error, Problem) else "leaves what it is not in"

@@ -124,7 +124,7 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
         raise InContextError(f"{path}: no list of datasets with infer_cfg and reader_cfg; there is: {listed}")
     found = [entry for held in lists for entry in held]
     wrong = [
-        f"dataset {number} ({entry['abbr'][:80] if _is_named(entry) else 'without abbr'}) has no {key}"
+        f"dataset {number} ({name[:80] if isinstance(name := entry.get('abbr'), str) else 'without abbr'}) has no {key}"
         for number, entry in enumerate(found)
         for key in ("infer_cfg", "reader_cfg")
         if not isinstance(entry.get(key), Mapping)
@@ -132,10 +132,6 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     if wrong:
         raise InContextError(f"{path}: {_some(wrong)}")
     return found
-
-
-def _is_named(entry: Mapping[str, Any]) -> bool:
-    return isinstance(entry.get("abbr"), str)
 
 
 def _some(problems: list[str]) -> str:

@@ -214,7 +214,7 @@ class InContext:
             InContextError: There is no such label or row, or the examples do not fit the template.
         """
         template, scored = self.prompt_template, self.mode == "ppl"
-        ids = self._chosen(row, ids)
+        ids = self.ids([row])[0] if ids is None else ids
         ice = self.examples(ids, keep_separator=scored if keep_separator is None else keep_separator)
         if scored:
             prompt = template.label_item(row, label, ice=ice)
@@ -368,9 +368,6 @@ class InContext:
         warn_of_columns(rows, self.train, self.prompt_template, self.ice_template, self.reader.input_columns)
         if ids:
             warn_of_own_answers(rows, self.train, ids, self.reader.output_column)
-
-    def _chosen(self, row: Row, ids: Sequence[int] | None) -> Sequence[int]:
-        return self.ids([row])[0] if ids is None else ids
 
     def _checked(self, ids: Sequence[int]) -> RowTemplate:
         """Return the template of examples when these rows can be shown; name all reasons when they cannot."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+
+from agentkit_prompts.ranking.bm25 import BM25
 
 __all__ = ["Okapi", "terms"]
 
-_K1 = 1.5
-_B = 0.75
 _FLOOR = 0.25
 """Share of the mean IDF that a term has which is in more than half of the texts."""
 
@@ -43,7 +42,7 @@ def terms(text: str) -> list[str]:
     return found
 
 
-class Okapi:
+class Okapi(BM25):
     """An index of texts, with the numbers of `BM25Okapi`: k1 1.5, b 0.75, epsilon 0.25.
 
     Args:
@@ -51,31 +50,22 @@ class Okapi:
         tokenize: Cuts text into terms.
     """
 
-    __slots__ = ("_idf", "_postings", "_tokenize", "size")
+    __slots__ = ("_idf_of",)
+
+    k1 = 1.5
 
     def __init__(self, texts: Iterable[str], tokenize: Callable[[str], Sequence[str]] = terms) -> None:
-        self._tokenize = tokenize
-        counts = [Counter(tokenize(text)) for text in texts]
-        self.size = len(counts)
-        lengths = [one.total() for one in counts]
-        mean = sum(lengths) / self.size if self.size else 0.0
-        self._postings: dict[str, list[tuple[int, float]]] = {}
-        for position, (one, length) in enumerate(zip(counts, lengths, strict=True)):
-            for term, count in one.items():
-                score = count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length / mean))
-                self._postings.setdefault(term, []).append((position, score))
-        self._idf = {term: self._plain_idf(len(found)) for term, found in self._postings.items()}
-        floor = _FLOOR * sum(self._idf.values()) / len(self._idf) if self._idf else 0.0
-        self._idf = {term: floor if idf < 0 else idf for term, idf in self._idf.items()}
-
-    def _plain_idf(self, count: int) -> float:
-        return math.log(self.size - count + 0.5) - math.log(count + 0.5)
+        super().__init__(texts, tokenize=tokenize)
+        counts = {term: len(found) for term, found in self._postings.items()}
+        idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
+        floor = _FLOOR * sum(idf.values()) / len(idf) if idf else 0.0
+        self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}
 
     def scores(self, query: str) -> list[float]:
         """Return the score of each text; it may be below 0."""
         scores = [0.0] * self.size
         for term in self._tokenize(query):  # one after the other: sums of the original are equal to the last digit
-            idf = self._idf.get(term, 0.0)
+            idf = self._idf_of.get(term, 0.0)
             for position, score in self._postings.get(term, ()):
                 scores[position] += idf * score
         return scores

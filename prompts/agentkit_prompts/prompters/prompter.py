@@ -15,6 +15,7 @@ from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
 from agentkit_prompts.errors import ChatTemplateError, PrompterError, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
@@ -228,7 +229,7 @@ class Prompter:
         composition = compose(self.layers, ctx)
         prompt: str | dict[str, Any]
         if return_dict:
-            prompt = {"messages": _plain(composition.to_openai()["messages"])}
+            prompt = {"messages": thawed(composition.to_openai()["messages"])}
             if listed:
                 prompt["tools"] = copy.deepcopy(listed)
         else:
@@ -350,10 +351,3 @@ def _keys(given: Any) -> tuple[str, ...]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)  # a trusted text stays one
-
-
-def _plain(value: Any) -> Any:
-    """Return a copy that the caller may change."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value

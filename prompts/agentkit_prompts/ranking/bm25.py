@@ -8,21 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import ClassVar
 
-from agentkit_prompts.ranking.folded_text import folded
+from agentkit_prompts.ranking.folded_text import MARKS, UNSPACED, folded
 
 __all__ = ["BM25", "words"]
 
-_K1 = 1.2
 _B = 0.75
-
-# Scripts written without spaces: Thai to Lao, Khmer, kana, Han. Their neighbouring pairs stand for words.
-_UNSPACED = (
-    "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
-_RUN = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}]|[{_MARKS}])+")
-_IS_UNSPACED = re.compile(rf"[{_UNSPACED}]")
+_RUN = re.compile(rf"[{UNSPACED}]+|(?:[^\W_{UNSPACED}]|[{MARKS}])+")
+_IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
 
 
 def words(text: str) -> list[str]:
@@ -46,6 +40,9 @@ class BM25:
 
     __slots__ = ("__dict__", "_counts", "_postings", "_tokenize", "size")
 
+    k1: ClassVar[float] = 1.2
+    """How much more a term counts that a text has more than once."""
+
     def __init__(self, texts: Iterable[str], *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
         self._tokenize = tokenize
         self._counts = [Counter(tokenize(text)) for text in texts]
@@ -54,9 +51,9 @@ class BM25:
         mean = sum(lengths) / self.size if self.size else 0.0
         self._postings: dict[str, list[tuple[int, float]]] = {}
         for position, counts in enumerate(self._counts):
-            norm = _K1 * (1 - _B + _B * lengths[position] / mean) if mean else _K1
+            norm = self.k1 * (1 - _B + _B * lengths[position] / mean) if mean else self.k1
             for term, count in counts.items():
-                weight = count * (_K1 + 1) / (count + norm)
+                weight = count * (self.k1 + 1) / (count + norm)
                 self._postings.setdefault(term, []).append((position, weight))
 
     def scores(self, query: str) -> list[float]:

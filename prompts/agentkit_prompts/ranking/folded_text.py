@@ -5,8 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
-__all__ = ["folded"]
+__all__ = ["MARKS", "UNSPACED", "folded"]
 
+UNSPACED = (
+    "\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Scripts written without spaces, for a class of an expression: Thai to Lao, Khmer, kana, Han."""
+MARKS = "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0900-\u0963\u0966-\u0dff"
+"""Marks and vowel signs that belong to a word, for a class of an expression."""
 _MAX_MARKS = 30
 """Marks on one character; Unicode's own bound for text that is read as a stream."""
 _VOICED = "\uff9e\uff9f"

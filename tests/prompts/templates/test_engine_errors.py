@@ -119,7 +119,7 @@ def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> Non
         ("{{ 'x'|truncate(1) }}", "whole number"),
         ("{{ 'x'|wordwrap(0) }}", "whole number"),
         ("{{ [1]|batch(0) }}", "whole number"),
-        ("{{ [1]|tojson(indent=99) }}", "indent"),
+        ("{{ [1]|tojson(indent=17) }}", "indent"),
         ("{{ 3|urlencode ~ [1]|urlencode }}", "list of pairs"),
         ("{{ 'x' is divisibleby 2 }}", "takes numbers"),
         ("{{ range('a') }}", "whole numbers"),

@@ -710,6 +710,33 @@ async def test_many_that_hang_at_the_same_moment_leave_no_more_threads_than_few(
     assert (await ask(hang)).ok
 
 
+async def test_no_more_than_64_threads_are_left_behind_by_tools_and_recalls_together(own_threads: None) -> None:
+    release = threading.Event()
+
+    async def left_behind(*, is_recall: bool) -> bool:
+        """Begin a call that hangs, and wait for it no longer; return whether it was begun."""
+        begun = threading.Event()
+
+        def hang() -> None:
+            begun.set()
+            release.wait(30)
+
+        call = asyncio.ensure_future(tool_threads.run_in_thread(hang, is_recall=is_recall))
+        while not begun.is_set() and not call.done():
+            await asyncio.sleep(0.001)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        return begun.is_set()
+
+    for is_recall in (False, True):
+        while await left_behind(is_recall=is_recall):
+            pass
+    assert abandoned_threads() == 64
+    release.set()
+    while abandoned_threads():
+        await asyncio.sleep(0.01)
+
+
 async def test_a_call_that_waits_for_a_thread_hears_that_none_will_be_free(
     own_threads: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -820,6 +847,21 @@ async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> N
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(SystemExit))
     for _ in range(3):
         assert (await asyncio.wait_for(ask(fine), LONG)).ok
+
+
+async def test_a_thread_that_is_killed_is_no_longer_counted_and_answers_for_the_call_it_had() -> None:
+    pool, loop = tool_threads._Pool(2), asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    begun = tool_threads._Job(lambda: None, loop, future)
+    begun.call = None  # taken by the thread
+    pool.threads = 2
+    pool._replace(tool_threads._Worker(begun))
+    _, error = await asyncio.wait_for(future, 10)
+    assert isinstance(error, RuntimeError)
+    idle = tool_threads._Worker(begun)
+    idle.job = None
+    pool._replace(idle)
+    assert pool.threads == 0
 
 
 def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None:

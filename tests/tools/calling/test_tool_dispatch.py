@@ -150,3 +150,13 @@ async def test_a_listener_that_fails_stops_the_round() -> None:
 
     with pytest.raises(RuntimeError, match="listener"):
         await call_tools([call("slow", 1), call("slow", 2)], TOOLS, context, on_end=on_end)
+
+
+async def test_what_a_listener_raises_about_a_later_call_is_raised_once_the_calls_before_it_have_ended() -> None:
+    def ended(result: ToolResult) -> None:
+        if result.call_id == "id4":
+            raise LookupError("of the listener")
+
+    with pytest.raises(LookupError, match="of the listener"):
+        await call_tools([call("slow", 1), call("slow", 2), call("slow", 4)], TOOLS, context, on_end=ended)
+    assert log == ["start 1", "start 2", "start 4", "end 4", "end 2", "end 1"]

@@ -163,3 +163,42 @@ def test_attributes_describe_the_fields_of_a_class() -> None:
 
     properties: dict[str, Any] = dict(Tool.from_function(Box).spec.parameters["properties"])
     assert properties == {"width": {"type": "number", "description": "In metres."}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Act.\nArgs:\n    a, b: Text.\n\nMore.",
+        "Act.\n\nargs:\n  a (dict[str, int]): Text.\n  b (Literal['x:y']): Text.\n\nMore.",
+        "Act.\n\nArguments:\n    - a: Text.\n    - `b` (int): Text.\n\nMore.",
+        "Act.\n\nParameters:\n-----------\na: int\n  Text.\n*b\n  Text.\n\nReturn\n---\nint\n\nMore.",
+        "Act.\n\n:param dict[str, int] a: Text.\n:param \\*\\*b: Text.\n:raises KeyError: No.\n\nMore.",
+        "Act.\n\n:param a=1:\n    Text.\n:param b: Text.\n:type b: int\n\nMore.",
+    ],
+)
+def test_the_same_in_unusual_notation(text: str) -> None:
+    found = read_docstring(text)
+    assert found.parameters == {"a": "Text.", "b": "Text."}
+    assert found.text in ("Act.\n\nMore.", "Act.")
+
+
+@pytest.mark.parametrize(
+    ("returns", "expected"),
+    [
+        ("dict[str, int]: How many of each.", "How many of each."),
+        ("Box | None: A box,\n    or nothing.", "A box,\nor nothing."),
+        ("A box with:\n    - lid: on top\n    - walls: four", "A box with:\n- lid: on top\n- walls: four"),
+        ("What :meth:`read`\n    gives.", "What :meth:`read`\ngives."),
+    ],
+)
+def test_what_is_returned_stays_as_it_was_written_without_its_type(returns: str, expected: str) -> None:
+    assert (
+        read_docstring(f"Act.\n\nReturns:\n    {returns}\n\nRaises:\n    KeyError: No.").text
+        == f"Act.\n\nReturns: {expected}"
+    )
+
+
+def test_prose_after_the_fields_of_sphinx_is_prose() -> None:
+    found = read_docstring("Act.\n\n:param a: Text\nof two lines.\n\nMore,\n:meth:`too`.\n\n:returns: A :class:`Box`.")
+    assert found.parameters == {"a": "Text\nof two lines."}
+    assert found.text == "Act.\n\nMore,\n:meth:`too`.\n\nReturns: A :class:`Box`."

@@ -245,13 +245,14 @@ def test_limits_that_a_provider_has_words_for_are_sent() -> None:
 
 def test_references_follow_properties_that_are_sent_under_other_names() -> None:
     fields = {
-        "filter[id]": {"type": "string"},
+        "filter[id]": {"type": "string", "description": "See #/properties/filter[id]."},
         "again": {"$ref": "#/properties/filter[id]"},
         "link": {"$ref": "#/$defs/a"},
     }
     sent = with_wire_names({"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}, OF_ANTHROPIC)
     (wire,) = [name for name in sent["properties"] if name.startswith("filter_id_")]
     assert sent["properties"]["again"] == {"$ref": f"#/properties/{wire}"}
+    assert sent["properties"][wire]["description"] == "See #/properties/filter[id]."
     assert sent["properties"]["link"] == {"$ref": "#/$defs/a"}
 
 

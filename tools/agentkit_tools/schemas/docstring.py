@@ -4,31 +4,10 @@ from __future__ import annotations
 
 import re
 from inspect import cleandoc
+from textwrap import dedent
 from typing import NamedTuple
 
 __all__ = ["read_docstring"]
-
-_STYLES = {
-    "numpy": r"^(Parameters|Other Parameters|Returns|Yields|Receives|Raises|Warns|Warnings|Attributes|Methods)"
-    r"\n-{3,}[ \t]*$",
-    "sphinx": r"^:(param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b[^\n:]*:",
-    "google": r"^(Args|Arguments|Params|Parameters|Keyword Args|Keyword Arguments|Other Parameters|Returns|Yields"
-    r"|Receives|Raises|Exceptions|Warns|Attributes|Note|Warning):[ \t]*\n[ \t]+\S",
-}
-_NAMES = "examples?|usage[ ]examples?|see[ ]also|notes|references?|todo"
-"""Sections for who reads the code: a model needs none of them to call a tool, and they may be longer than the rest."""
-_OPENS_ASIDE = rf"""(?imx)^(?:
-    (?P<underlined>{_NAMES}) [ \t]* \n [-=~^]{{3,}} [ \t]* $
-    | (?P<block>{_NAMES}) ::? [ \t]* (?=\n \s*? [ \t]+ \S)
-    | [#]+ [ \t]* (?P<marked>{_NAMES}) :? [ \t]* $
-    | \.\. [ \t]+ rubric:: [ \t]* (?P<rubric>{_NAMES}) [ \t]* $
-    | (?P<directive> \.\. [ \t]+ (?: seealso:: | plot:: | todo:: | \[ [^\]\n]+ \]))
-    | (?P<doctest> >>> [ \t])
-    )"""
-"""Like all patterns here compiled when it is first needed, then found in the cache of re."""
-_SECTION = r"(?m)^(?:\S[^\n]*\n[-=~^]{3,}[ \t]*$|:\w+[^\n:]*:|#+[ \t]+\S|\.\.[ \t]+rubric::)"
-_ENDS_ASIDE = {"block": r"(?m)^\S", "directive": r"(?m)^\S", "doctest": r"(?m)^[ \t]*$"}
-_FOOTNOTE = r"[ \t]?\[[\w#*]{1,40}\]_(?!\w)"
 
 
 class Description(NamedTuple):
@@ -36,6 +15,60 @@ class Description(NamedTuple):
 
     text: str
     parameters: dict[str, str]
+
+
+class _Style(NamedTuple):
+    """Patterns of one notation; like all here compiled when first needed, then found in the cache of re."""
+
+    section: str
+    """A section that is not prose; in sphinx style a field. Its `parameters` or `returns` are set where it has some."""
+    item: str
+    """The names and the text of one parameter in the body of a section."""
+    type: str
+    """What in the body of a section is the type of what is returned."""
+
+
+_ARGUMENTS = r"(?P<parameters> (?:keyword[ ]|other[ ])? (?:arg(?:ument)?s | param(?:eter)?s) | attributes)"
+_PARAMETERS = r"(?P<parameters> (?:other[ ])? parameters | attributes)"
+_OTHERS = r"""(?P<returns> returns? | yields?) | (?P<remark> note | important | tip | caution | warnings?)
+    | receives | raises | exceptions | warns | methods | functions"""
+_FIELDS = r"""(?P<parameters> param | parameter | arg | argument | key | keyword | var | ivar | cvar)
+    | (?P<returns> returns?) | raises? | except | exception | type | rtype | vartype"""
+_NAME = r"(?:-[ ])? [\\*`]* \w+ `*"
+_NAMES = rf"(?P<names> {_NAME} (?:, [ ]? {_NAME})*)"
+_LINE = r"[ \t]* \n -{3,} [ \t]* $"
+_INDENTED = r"(?: \n (?!\S) .*)*"
+_TYPE = r"[\w.]+ (?:\[.*?\])?"
+_STYLES = (
+    _Style(  # numpy
+        rf"(?imx)^(?:{_PARAMETERS} | {_OTHERS}) :? {_LINE} (?P<body> (?: \n (?! \S.* \n---) .*)*)",
+        rf"(?mx)^{_NAMES} .* (?P<text>{_INDENTED})",
+        r"(?m)^\S.*\n?",
+    ),
+    _Style(  # sphinx
+        rf"(?mx)^(?P<body> : (?:{_FIELDS}) \b [^:\n]* : .* (?: \n (?: [ \t]+ \S.* | (?!:) \S.* | (?=\n[ \t\n])) )* )",
+        rf"(?sx): [^:]*? (?P<names> {_NAME}) (?:=\w+)? : (?P<text> .*)",
+        r"\A:.*?:",
+    ),
+    _Style(  # google
+        rf"(?imx)^(?:{_ARGUMENTS} | {_OTHERS}) : [ \t]* (?=\n[ \t]+\S) (?P<body>{_INDENTED})",
+        rf"(?mx)^{_NAMES} [ ]* (?:\(.*?\))? [ ]* : (?P<text> .* {_INDENTED})",
+        rf"(?x)\A (?:{_TYPE} (?:[ ]\|[ ]{_TYPE})*)? [ ]* (?:\(.*?\))? : \s",
+    ),
+)
+_ASIDES = "examples?|usage[ ]examples?|see[ ]also|notes|references?|todo"
+"""Sections for who reads the code: a model needs none of them to call a tool, and they may be longer than the rest."""
+_OPENS_ASIDE = rf"""(?imx)^(?:
+    (?P<underlined>{_ASIDES}) [ \t]* \n [-=~^]{{3,}} [ \t]* $
+    | (?P<block>{_ASIDES}) ::? [ \t]* (?=\n \s*? [ \t]+ \S)
+    | [#]+ [ \t]* (?P<marked>{_ASIDES}) :? [ \t]* $
+    | \.\. [ \t]+ rubric:: [ \t]* (?P<rubric>{_ASIDES}) [ \t]* $
+    | (?P<directive> \.\. [ \t]+ (?: seealso:: | plot:: | todo:: | \[ [^\]\n]+ \]))
+    | (?P<doctest> >>> [ \t])
+    )"""
+_SECTION = r"(?m)^(?:\S[^\n]*\n[-=~^]{3,}[ \t]*$|:\w+[^\n:]*:|#+[ \t]+\S|\.\.[ \t]+rubric::)"
+_ENDS_ASIDE = {"block": r"(?m)^\S", "directive": r"(?m)^\S", "doctest": r"(?m)^[ \t]*$"}
+_FOOTNOTE = r"[ \t]?\[[\w#*]{1,40}\]_(?!\w)"
 
 
 def read_docstring(text: str | None) -> Description:
@@ -46,8 +79,8 @@ def read_docstring(text: str | None) -> Description:
     """
     if not text or not (text := _without_asides(cleandoc(text))):
         return Description("", {})
-    for style, section in _STYLES.items():
-        if re.search(section, text, re.MULTILINE):
+    for style in _STYLES:
+        if re.search(style.section, text):
             return _parse(text, style)
     return Description(text, {})
 
@@ -63,24 +96,20 @@ def _without_asides(text: str) -> str:
     return re.sub(_FOOTNOTE, "", "".join([*kept, text[start:]])).strip()
 
 
-def _parse(text: str, style: str) -> Description:
-    from griffe import Docstring, DocstringSectionKind  # 0.1 s to import: only who needs it pays
-
-    kinds = DocstringSectionKind
-    parameter_kinds = (kinds.parameters, kinds.other_parameters, kinds.attributes)  # the fields of a class
+def _parse(text: str, style: _Style) -> Description:
     prose: list[str] = []
     parameters: dict[str, str] = {}
-    for section in Docstring(text).parse(style, warnings=False):  # type: ignore[arg-type]
-        kind = section.kind
-        if kind is kinds.text:
-            prose.append(section.value.strip())
-        elif kind in parameter_kinds:
-            for parameter in section.value:
-                parameters.setdefault(parameter.name.lstrip("*"), parameter.description.strip())
-        elif kind in (kinds.returns, kinds.yields):
-            if texts := [item.description.strip() for item in section.value if item.description]:
-                prose.append(f"Returns: {' '.join(texts)}")
-        elif kind is kinds.admonition:
-            admonition = section.value
-            prose.append(f"{section.title or admonition.kind.capitalize()}: {admonition.description.strip()}")
-    return Description("\n\n".join(part for part in prose if part), {k: v for k, v in parameters.items() if v})
+    start = 0
+    for section in re.finditer(style.section, text):
+        prose.append(text[start : section.start()])
+        start, body = section.end(), dedent(section["body"]).strip()
+        if section["parameters"]:
+            for item in re.finditer(style.item, body):
+                for name in re.findall(r"\w+", item["names"]):
+                    parameters.setdefault(name, cleandoc(item["text"]))
+        elif section["returns"] and (returned := cleandoc(re.sub(style.type, "", body))):
+            prose.append(f"Returns: {returned}")
+        elif remark := section.groupdict().get("remark"):
+            prose.append(f"{remark}: {body}")
+    parts = [part.strip() for part in [*prose, text[start:]]]
+    return Description("\n\n".join(filter(None, parts)), {name: text for name, text in parameters.items() if text})

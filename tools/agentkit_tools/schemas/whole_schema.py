@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from agentkit_prompts.context.frozen import thawed
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
 
@@ -45,8 +46,7 @@ def _validator(parameters: Mapping[str, Any]) -> Callable[[Arguments], Any]:
     from jsonschema.validators import extend
 
     kind: Any = extend(Draft202012Validator, {"pattern": None})
-    schema = _plain(parameters)
-    validator = kind(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    validator = kind(thawed(parameters), format_checker=Draft202012Validator.FORMAT_CHECKER)
 
     def problems(arguments: Arguments) -> Any:
         for error in validator.iter_errors(arguments):
@@ -54,10 +54,3 @@ def _validator(parameters: Mapping[str, Any]) -> Callable[[Arguments], Any]:
             yield InitErrorDetails(type=kind, loc=tuple(error.absolute_path), input=error.instance)
 
     return problems
-
-
-def _plain(value: Any) -> Any:
-    """Return frozen data as dicts and lists: the library looks at their types."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -5,6 +5,7 @@ Compiled templates call these wherever a value can grow, be walked or be printed
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import replace
@@ -144,18 +145,6 @@ class Bounds(Meter):
         refuse_large_numbers(left, right)
         self.pay("operator.%", left, right)
         return left % right
-
-    def divided(self, left: Any, right: Any) -> Any:
-        """Return `left // right`."""
-        refuse_large_numbers(left, right)
-        self.pay("operator.//", left, right)
-        return left // right
-
-    def less(self, left: Any, right: Any) -> Any:
-        """Return `left - right`."""
-        refuse_large_numbers(left, right)
-        self.pay("operator.-", left, right)
-        return left - right
 
     def percent(self, template: str, values: Any) -> None:
         """Charge the filling of `%` fields, before it is done."""
@@ -316,11 +305,20 @@ class SharedLimits:
         self.left = replace(self.left, steps=max(0, bounds.left))
 
 
+def _of_numbers(sign: str, run: Callable[[Any, Any], Any]) -> Callable[[Bounds, Any, Any], Any]:
+    def worked_out(bounds: Bounds, left: Any, right: Any) -> Any:
+        refuse_large_numbers(left, right)
+        bounds.pay(f"operator.{sign}", left, right)
+        return run(left, right)
+
+    return worked_out
+
+
 OPERATORS: dict[str, Callable[[Bounds, Any, Any], Any]] = {
     "*": Bounds.multiplied,
     "**": Bounds.raised,
     "%": Bounds.modulo,
-    "//": Bounds.divided,
-    "-": Bounds.less,
+    "//": _of_numbers("//", operator.floordiv),
+    "-": _of_numbers("-", operator.sub),
 }
 """The operators that are bounded before they run; `+` is `Bounds.added`."""

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 
 from agentkit_prompts.chat_templates.tool_calls.formats import Form
 from agentkit_prompts.chat_templates.tool_calls.json_calls import json_goes_on
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, end_of
+from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
 
 __all__ = ["is_cut_call", "is_cut_list"]
 
@@ -37,7 +37,7 @@ def _goes_on(text: str, at: int, form: Form) -> bool:
     start = at + len(form.opening) - form.kept
     if _BEGUN.match(text, start) is None:
         return False
-    body = end_of(SPACE, text, start)
+    body = skip(text, start)
     if not form.closing:
         first = body if text[body : body + 1] in ("{", "[") else text.find("{", body)
         return first < 0 or json_goes_on(text, first)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import (
+    Found,
+    NoCallError,
+    Reader,
+    ReplyText,
+    behind_item,
+    made_call,
+    skip,
+)
 
 __all__ = ["gemma_call"]
 
@@ -18,10 +26,6 @@ _WORDS = {"true": True, "false": False, "null": None, "None": None, "True": True
 _MAX_DEPTH = 50
 
 
-class _BrokenError(ValueError):
-    """The text is no call of this form."""
-
-
 def gemma_call(quote: str) -> Reader:
     """Return what reads one call whose texts stand between two times `quote`."""
 
@@ -31,7 +35,7 @@ def gemma_call(quote: str) -> Reader:
             return None
         try:
             arguments, end = _value(reply, named.end(), quote, 0)
-        except _BrokenError:
+        except NoCallError:
             return None
         call = made_call(named[1], arguments)
         return None if call is None else ([call], end)
@@ -43,22 +47,22 @@ def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, i
     """Return the value that begins here, and its end."""
     text = reply.text
     if depth > _MAX_DEPTH:
-        raise _BrokenError
+        raise NoCallError
     if text.startswith("{", at):
         made: dict[str, object] = {}
-        at = _skip(text, at + 1)
+        at = skip(text, at + 1)
         while not text.startswith("}", at):
             key, at = _key(reply, at, quote)
             made[key], at = _value(reply, at, quote, depth + 1)
-            at = _behind_item(text, at, "}")
+            at = behind_item(text, at, "}")
         return made, at + 1
     if text.startswith("[", at):
         items: list[object] = []
-        at = _skip(text, at + 1)
+        at = skip(text, at + 1)
         while not text.startswith("]", at):
             item, at = _value(reply, at, quote, depth + 1)
             items.append(item)
-            at = _behind_item(text, at, "]")
+            at = behind_item(text, at, "]")
         return items, at + 1
     if text.startswith(quote, at):
         return _quoted(reply, at, quote)
@@ -71,10 +75,10 @@ def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, i
         try:
             return (int(number[0]) if number[0].lstrip("-").isdigit() else float(number[0])), number.end()
         except ValueError:  # more digits than Python reads
-            raise _BrokenError from None
+            raise NoCallError from None
     word = _WORD.match(text, at)
     if word is None:
-        raise _BrokenError
+        raise NoCallError
     bare = word[0].strip()
     return _WORDS.get(bare, bare), word.end()
 
@@ -83,13 +87,13 @@ def _key(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
     text = reply.text
     if text.startswith(quote, at):
         key, at = _quoted(reply, at, quote)
-        at = _skip(text, at)
+        at = skip(text, at)
         if not text.startswith(":", at):
-            raise _BrokenError
-        return key, _skip(text, at + 1)
+            raise NoCallError
+        return key, skip(text, at + 1)
     found = _KEY.match(text, at)
     if found is None:
-        raise _BrokenError
+        raise NoCallError
     return found[1], found.end()
 
 
@@ -97,18 +101,5 @@ def _quoted(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:
     begin = at + len(quote)
     end = reply.find(quote, begin)
     if end < 0:
-        raise _BrokenError
+        raise NoCallError
     return reply.text[begin:end], end + len(quote)
-
-
-def _behind_item(text: str, at: int, closing: str) -> int:
-    at = _skip(text, at)
-    if text.startswith(",", at):
-        return _skip(text, at + 1)
-    if not text.startswith(closing, at):
-        raise _BrokenError
-    return at
-
-
-def _skip(text: str, at: int) -> int:
-    return end_of(SPACE, text, at)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, end_of, made_call, skip
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["decoded", "deepseek_calls", "json_calls", "json_goes_on", "kimi_calls", "named_call", "only_json"]
@@ -48,7 +48,7 @@ def only_json(reply: ReplyText, start: int) -> Found:
     for value, stop in _values(reply.text, start):
         calls += _calls(value)
         end = stop
-    if not calls or end_of(SPACE, reply.text, end) < len(reply.text):
+    if not calls or skip(reply.text, end) < len(reply.text):
         return None
     return (calls, end) if all(call.name in reply.schemas for call in calls) else None
 
@@ -87,7 +87,7 @@ def _tokened(text: str, start: int, tokens: tuple[str, str], read: Callable[[str
     end = start
     while (at := _behind(text, opening, end)) is not None and (one := read(text, at)) is not None:
         stop = _behind(text, closing, one[1])
-        if stop is None and end_of(SPACE, text, one[1]) < len(text):
+        if stop is None and skip(text, one[1]) < len(text):
             break
         calls += one[0]
         end = len(text) if stop is None else stop
@@ -171,7 +171,7 @@ def _values(text: str, start: int) -> Iterator[tuple[object, int]]:
 
 def _arguments(text: str, start: int) -> tuple[str, int] | None:
     """Return arguments as they are written, and their end."""
-    start = end_of(SPACE, text, start)
+    start = skip(text, start)
     found = decoded(text, start) if _BEGINNING.match(text, start) else None
     return None if found is None else (text[start : found[1]], found[1])
 
@@ -183,7 +183,7 @@ def _one(name: str, found: tuple[str, int] | None, id_: str = "") -> Found:
 
 def _behind(text: str, token: str, start: int) -> int | None:
     """Return where the text goes on behind a token, white space before it skipped; None where it is another."""
-    at = end_of(SPACE, text, start)
+    at = skip(text, start)
     return at + len(token) if text.startswith(token, at) else None
 
 

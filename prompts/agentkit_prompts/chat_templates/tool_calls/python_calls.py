@@ -9,7 +9,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, ReplyText, end_of, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import (
+    Found,
+    NoCallError,
+    ReplyText,
+    behind_item,
+    end_of,
+    made_call,
+    skip,
+)
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["fenced_python", "only_python", "python_calls", "python_value"]
@@ -40,33 +48,25 @@ _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _MAX_DEPTH = 50
 
 
-class _NotPythonError(ValueError):
-    """The text is no literal, or no call with literals."""
-
-
 def python_calls(reply: ReplyText, start: int) -> Found:
     """Read a list of calls, or calls one below the other, each perhaps printed or given a name."""
     text = reply.text
     calls: list[ToolCall] = []
     try:
-        at = _skip(text, start)
+        at = skip(text, start)
         if text.startswith("[", at):
-            at = _skip(text, at + 1)
+            at = skip(text, at + 1)
             while not text.startswith("]", at):
                 call, at = _call(reply, at)
                 calls.append(call)
-                at = _skip(text, at)
-                if text.startswith(",", at):
-                    at = _skip(text, at + 1)
-                elif not text.startswith("]", at):
-                    return None
+                at = behind_item(text, at, "]")
             return (calls, at + 1) if calls else None
         end = at
         while _NAME.match(text, at):
             call, end = _statement(reply, at)
             calls.append(call)
             at = end_of(_SEPARATOR, text, end)
-    except _NotPythonError:
+    except NoCallError:
         return None
     return (calls, end) if calls else None
 
@@ -81,10 +81,10 @@ def fenced_python(reply: ReplyText, start: int) -> Found:
 
 def only_python(reply: ReplyText, start: int) -> Found:
     """Read a list of calls of tools there are, where there is nothing else up to the end of the reply."""
-    if not reply.text.startswith("[", _skip(reply.text, start)):
+    if not reply.text.startswith("[", skip(reply.text, start)):
         return None
     found = python_calls(reply, start)
-    if found is None or _skip(reply.text, found[1]) < len(reply.text):
+    if found is None or skip(reply.text, found[1]) < len(reply.text):
         return None
     return found if all(call.name in reply.schemas for call in found[0]) else None
 
@@ -92,10 +92,10 @@ def only_python(reply: ReplyText, start: int) -> Found:
 def python_value(text: str) -> tuple[object] | None:
     """Return the value of a literal, in a tuple of one; None where the text is not a literal."""
     try:
-        value, end = _value(text, _skip(text, 0), 0)
-    except _NotPythonError:
+        value, end = _value(text, skip(text, 0), 0)
+    except NoCallError:
         return None
-    return (value,) if _skip(text, end) == len(text) else None
+    return (value,) if skip(text, end) == len(text) else None
 
 
 def _statement(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
@@ -106,9 +106,9 @@ def _statement(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
     if printed is None:
         return _call(reply, at)
     call, at = _call(reply, printed.end())
-    at = _skip(text, at)
+    at = skip(text, at)
     if not text.startswith(")", at):
-        raise _NotPythonError
+        raise NoCallError
     return call, at + 1
 
 
@@ -116,11 +116,11 @@ def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
     text = reply.text
     named = _NAME.match(text, at)
     if named is None:
-        raise _NotPythonError
-    at = _skip(text, named.end())
+        raise NoCallError
+    at = skip(text, named.end())
     if not text.startswith("(", at):
-        raise _NotPythonError
-    at = _skip(text, at + 1)
+        raise NoCallError
+    at = skip(text, at + 1)
     arguments: dict[str, object] = {}
     positions: Iterator[str] = iter(_parameters(reply, named[0]))  # none is left behind an argument with a name
     while not text.startswith(")", at):
@@ -131,16 +131,12 @@ def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
         else:
             name = next(positions, None)
         if name is None or name in arguments:
-            raise _NotPythonError
+            raise NoCallError
         arguments[name], at = _value(text, at, 0)
-        at = _skip(text, at)
-        if text.startswith(",", at):
-            at = _skip(text, at + 1)
-        elif not text.startswith(")", at):
-            raise _NotPythonError
+        at = behind_item(text, at, ")")
     call = made_call(named[0], arguments)
     if call is None:
-        raise _NotPythonError
+        raise NoCallError
     return call, at + 1
 
 
@@ -154,7 +150,7 @@ def _parameters(reply: ReplyText, name: str) -> list[str]:
 def _value(text: str, at: int, depth: int) -> tuple[object, int]:
     """Return the value of the literal that begins here, and its end."""
     if depth > _MAX_DEPTH:
-        raise _NotPythonError
+        raise NoCallError
     first = text[at : at + 1]
     if first in ("[", "("):
         return _items(text, at, depth)
@@ -166,14 +162,14 @@ def _value(text: str, at: int, depth: int) -> tuple[object, int]:
         return _number(number[0]), number.end()
     word = _WORD.match(text, at)
     if word is None or word[0] not in _WORDS:
-        raise _NotPythonError
+        raise NoCallError
     return _WORDS[word[0]], word.end()
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
     found = _STRING.match(text, at)
     if found is None:
-        raise _NotPythonError
+        raise NoCallError
     inner = next(group for group in found.groups() if group is not None)
     return _ESCAPE.sub(_unescaped, inner) if "\\" in inner else inner, found.end()
 
@@ -193,42 +189,28 @@ def _number(text: str) -> int | float:
         digits = text.replace("_", "")
         return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
     except ValueError:  # more digits than Python reads
-        raise _NotPythonError from None
+        raise NoCallError from None
 
 
 def _items(text: str, at: int, depth: int) -> tuple[object, int]:
     closing = _CLOSING[text[at]]
     items: list[object] = []
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     while not text.startswith(closing, at):
         item, at = _value(text, at, depth + 1)
         items.append(item)
-        at = _behind_item(text, at, closing)
+        at = behind_item(text, at, closing)
     return items, at + 1
 
 
 def _mapping(text: str, at: int, depth: int) -> tuple[object, int]:
     made: dict[str, object] = {}
-    at = _skip(text, at + 1)
+    at = skip(text, at + 1)
     while not text.startswith("}", at):
         key, at = _string(text, at)
-        at = _skip(text, at)
+        at = skip(text, at)
         if not text.startswith(":", at):
-            raise _NotPythonError
-        made[key], at = _value(text, _skip(text, at + 1), depth + 1)
-        at = _behind_item(text, at, "}")
+            raise NoCallError
+        made[key], at = _value(text, skip(text, at + 1), depth + 1)
+        at = behind_item(text, at, "}")
     return made, at + 1
-
-
-def _behind_item(text: str, at: int, closing: str) -> int:
-    """Return where the next item begins, or the bracket closes."""
-    at = _skip(text, at)
-    if text.startswith(",", at):
-        return _skip(text, at + 1)
-    if not text.startswith(closing, at):
-        raise _NotPythonError
-    return at
-
-
-def _skip(text: str, at: int) -> int:
-    return end_of(SPACE, text, at)

@@ -11,15 +11,29 @@ from uuid import uuid4
 
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["SPACE", "Found", "Reader", "ReplyText", "Schemas", "end_of", "made_call"]
+__all__ = [
+    "Found",
+    "NoCallError",
+    "Reader",
+    "ReplyText",
+    "Schemas",
+    "behind_item",
+    "end_of",
+    "made_call",
+    "skip",
+]
 
-SPACE = re.compile(r"\s*+")
+_SPACE = re.compile(r"\s*+")
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
 """The JSON Schemas of the parameters of tools, by the names of the tools."""
 
 Found: TypeAlias = "tuple[list[ToolCall], int] | None"
 """The calls that were read and where they end; None without calls, or where one is not well formed."""
+
+
+class NoCallError(ValueError):
+    """The text is no call, or no value of one, of the form that is read."""
 
 
 class ReplyText:
@@ -87,3 +101,22 @@ def end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     """Return where what a pattern matches at `at` ends: `at` where it does not match."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
+
+
+def skip(text: str, at: int) -> int:
+    """Return where the white space at `at` ends."""
+    return end_of(_SPACE, text, at)
+
+
+def behind_item(text: str, at: int, closing: str) -> int:
+    """Return where the next item of a list begins, or `closing` stands, behind an item that ends at `at`.
+
+    Raises:
+        NoCallError: Neither does.
+    """
+    at = skip(text, at)
+    if text.startswith(",", at):
+        return skip(text, at + 1)
+    if not text.startswith(closing, at):
+        raise NoCallError
+    return at

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
-from agentkit_prompts.chat_templates.tool_calls.reply_text import SPACE, Found, Reader, ReplyText, end_of, made_call
+from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call, skip
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
@@ -45,7 +45,7 @@ def function_tag(reply: ReplyText, start: int) -> Found:
     found = opening and parameter_tags(reply, opening.end())
     if not found:
         return None
-    end = end_of(SPACE, reply.text, found[1])
+    end = skip(reply.text, found[1])
     return (found[0], end + len("</function>")) if reply.text.startswith("</function>", end) else None
 
 
@@ -76,7 +76,7 @@ def invoke_calls(prefix: str) -> Reader:
     closing, behind = f"</{prefix}parameter>", f"</{prefix}invoke>"
 
     def one(reply: ReplyText, named: re.Match[str]) -> Found:
-        body = end_of(SPACE, reply.text, named.end())
+        body = skip(reply.text, named.end())
         if (whole := decoded(reply.text, body)) is not None:
             call = made_call(named["key"], whole[0])
             return None if call is None else ([call], whole[1])
@@ -86,7 +86,7 @@ def invoke_calls(prefix: str) -> Reader:
     def read(reply: ReplyText, start: int) -> Found:
         calls: list[ToolCall] = []
         while (named := opening.match(reply.text, start)) and (found := one(reply, named)):
-            end = end_of(SPACE, reply.text, found[1])
+            end = skip(reply.text, found[1])
             if not reply.text.startswith(behind, end):
                 break
             calls += found[0]
@@ -124,7 +124,7 @@ def _tagged(
         given.append((opened, end))
         at = end + len(closing)
         places.append(at)
-    is_closed = text.startswith(behind, end_of(SPACE, text, at))
+    is_closed = text.startswith(behind, skip(text, at))
     if not is_closed or reply.is_dead(kind, at):
         reply.bury(kind, places)
         return None

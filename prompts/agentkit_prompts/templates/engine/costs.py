@@ -67,6 +67,10 @@ WIDTH = ("center", "ljust", "rjust", "zfill")
 """Methods of str whose first argument is the length of the result."""
 BYTES = ("decode", "hex")
 """Methods of bytes that templates may call."""
+_KINDS = (
+    *("boolean", "callable", "defined", "escaped", "false", "float", "integer", "iterable", "mapping", "none"),
+    *("number", "sameas", "sequence", "string", "true", "undefined"),
+)
 _COMPARISONS = (
     *("!=", "<", "<=", "==", ">", ">=", "eq", "equalto", "ge", "greaterthan", "gt", "le", "lessthan", "lt", "ne"),
 )
@@ -181,30 +185,7 @@ COSTS: dict[str, Cost] = {
     "filter.unique": Cost(worst.distinct, "hashes each item; what an attribute holds may all have one hash", "hash"),
     "filter.xmlattr": Cost(worst.each(40), "two texts are escaped for each key"),
     # tests
-    **dict.fromkeys(
-        [
-            f"test.{name}"
-            for name in (
-                "boolean",
-                "callable",
-                "defined",
-                "escaped",
-                "false",
-                "float",
-                "integer",
-                "iterable",
-                "mapping",
-                "none",
-                "number",
-                "sameas",
-                "sequence",
-                "string",
-                "true",
-                "undefined",
-            )
-        ],
-        _KIND_OF,
-    ),
+    **dict.fromkeys([f"test.{name}" for name in _KINDS], _KIND_OF),
     **dict.fromkeys([f"test.{name}" for name in ("divisibleby", "even", "odd")], _DIVIDED),
     **dict.fromkeys(
         ("test.filter", "test.test"), Cost(worst.fixed(10), "hashes the value to look its name up", "measure")

@@ -69,10 +69,6 @@ def _whole(value: object) -> int:
     return max(0, value) if isinstance(value, int) else 0
 
 
-def _digits(number: int) -> int:
-    return 1 + number.bit_length() // 3
-
-
 def linear(chars_per_step: int, base: int = 1) -> Callable[..., int]:
     def worst(value: Any, *args: Any, **_: Any) -> int:
         steps = base + len(value) // chars_per_step
@@ -210,7 +206,8 @@ def joined(value: Any, glue: Any = "", *args: Any, **keywords: Any) -> int:
     given = (*args, *keywords.values())
     names = [one for one in given if isinstance(one, str)]
     parts = len(given) - given.count(None) + sum([one.count(".") for one in names])
-    between = (_digits(glue) if isinstance(glue, int) else size_of(glue)) + sum(map(len, names))
+    digits = 1 + glue.bit_length() // 3 if isinstance(glue, int) else size_of(glue)
+    between = digits + sum(map(len, names))
     return 40 + count_of(value) * (4 + 10 * parts + between // 16)
 
 
@@ -264,11 +261,8 @@ def tags(value: Any, *args: Any, **_: Any) -> int:
 
 
 def filled(template: Any, *args: Any, **keywords: Any) -> int:
-    return 75 + size_of(template) // 2 + 40 * _fields(template)
-
-
-def _fields(template: Any) -> int:
-    return template.count("%") + template.count("{") if isinstance(template, str) else 0
+    fields = template.count("%") + template.count("{") if isinstance(template, str) else 0
+    return 75 + size_of(template) // 2 + 40 * fields
 
 
 def indented(value: Any, *args: Any, **keywords: Any) -> int:
