@@ -15,7 +15,7 @@ from jinja2 import nodes
 
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names, is_direct
-from agentkit_prompts.templates.engine.loop_bodies import fields_read, only_reads, size, uses_of_loop
+from agentkit_prompts.templates.engine.loop_bodies import fields_read, only_reads, prints_by_rounds, size, uses_of_loop
 from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import LOOP, ROUND, Group
 from agentkit_prompts.templates.engine.values import Undefined
@@ -306,7 +306,7 @@ class _Generator(Expressions):
             self.write(f"{kind} = {is_known} = None")
             inner.known = {**inner.known, **{(target, name): is_known for name in read}}
         round_of = target if node.test is None else f"({original}, {target})"
-        inner.has_rounds = inner.indices == (index,) and not any(node.find_all(nodes.For))
+        inner.has_rounds = inner.indices == (index,) and prints_by_rounds(node)
         if inner.has_rounds:
             self.write(f"{index} = -1; marks.append({LOOP!r})")
         if inner.has_rounds or (index == original and inner.buffer is not None and not uses and counters):

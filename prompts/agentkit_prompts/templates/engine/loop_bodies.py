@@ -8,7 +8,7 @@ from jinja2 import nodes
 
 from agentkit_prompts.templates.engine.costs import NODE_STEPS
 
-__all__ = ["fields_read", "only_reads", "size", "uses_of_loop"]
+__all__ = ["fields_read", "only_reads", "prints_by_rounds", "size", "uses_of_loop"]
 
 _READING = (nodes.Output, nodes.TemplateData, nodes.Name, nodes.Getattr, nodes.Const, nodes.If, nodes.Not)
 
@@ -22,6 +22,11 @@ def only_reads(body: Iterable[nodes.Node]) -> bool:
             return False
         stack.extend(node.iter_child_nodes())
     return True
+
+
+def prints_by_rounds(loop: nodes.For) -> bool:
+    """Tell whether a loop prints, and no other loop in it does: the round then says where in the list that was."""
+    return not any(loop.find_all(nodes.For)) and any(loop.find_all((nodes.Output, nodes.FilterBlock, nodes.CallBlock)))
 
 
 def uses_of_loop(body: Iterable[nodes.Node]) -> set[str]:
