@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 from typer.testing import CliRunner
 
 from agentkit import Agent, Message, Runs, ScriptedModel, ToolCall, ToolContext, tool
@@ -32,9 +33,16 @@ async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     runs.add(agent)
     handle = await agent.start("Hello", run_id=f"down-{os.getpid()}")
     follows = handle.events(follow=True)
-    results = asyncio.create_task(handle.result(timeout=LONG))
+    answered: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *rest: Any) -> None:
+        answered.append(statement)
+
+    event.listen(Engine, "after_cursor_execute", note)
+    results = asyncio.create_task(handle.result(timeout=10 * LONG))
     followed = asyncio.create_task(anext(follows, None))
-    await asyncio.sleep(0.2)
+    await eventually(lambda: len(answered) >= 10)  # both have been answered once: then they wait
+    event.remove(Engine, "after_cursor_execute", note)
     calls: dict[str, Callable[[], Awaitable[Any]]] = {
         "start": lambda: agent.start("Hello", run_id="other"),
         "map": lambda: agent.map(["a"], name="map", out=tmp_path / "out.jsonl"),
