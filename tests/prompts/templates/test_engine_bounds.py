@@ -197,7 +197,7 @@ def test_what_is_called_150_times_in_a_loop_is_not_nested(source: str) -> None:
 
 
 def test_many_small_numbers_are_keys_that_cost_little() -> None:
-    numbers = {number: 1 for number in range(20_000)}
+    numbers = dict.fromkeys(range(20_000), 1)
     assert compile_program("{{ dict(numbers)|length }}").trace({"numbers": numbers}).text == "20000"
 
 
