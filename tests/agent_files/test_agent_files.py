@@ -204,7 +204,7 @@ def test_an_agent_of_another_file_is_a_tool(folder: Path) -> None:
         ("model: &a offline\nname: *a\n", "aliases are not allowed"),
         ("a: {\n", "not YAML"),
         ("model: !!python/object/apply:os.system [ls]\n", "not YAML"),
-        ("model: \x00\n", "not YAML"),
+        ("model: offline\nname: \x00\n", "2: not YAML"),
         ("[" * 200, "not YAML"),
         ("model: offline\ninstructions: " + "x" * (1 << 20), "bytes that are read"),
         ("yes: no\nmodel: offline", "unknown key"),

@@ -120,6 +120,23 @@ def test_every_model_call_of_a_run_is_composed_again_as_it_was_sent() -> None:
         run_contexts(agent, journal, None)
 
 
+def test_a_run_that_goes_on_with_a_session_is_composed_again_with_what_was_asked_before_it() -> None:
+    session, sent = talk(3), list[Any]()
+
+    def fail(composition: Any) -> Any:
+        raise RuntimeError("gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        support(lambda _: reply(calls(("c1", "order", '{"number": 1}'))), fail).run_sync(
+            asked("Where?"), session=session
+        )
+    agent = support(lambda one: sent.append(one) or "Done.")
+    journal = agent.run_sync(None, session=session).journal
+    (ctx,) = run_contexts(agent, journal, session)
+    assert ctx.user_input.text == "Where?" and [one.role for one in ctx.intermediate] == ["assistant", "tool"]
+    assert [agent.chain.compose(ctx).messages] == [one.messages for one in sent]
+
+
 def test_the_call_that_a_failed_or_paused_run_was_at_is_among_them() -> None:
     paused = waiting()
     agent = support()

@@ -279,6 +279,13 @@ def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> No
         read(tmp_path, source)["x"]
 
 
+def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
+    held = read(tmp_path, "a = [n * (2**61 - 1) for n in range(101)]\nx = {*a[1:], 5}\ny = {*a, 5}")
+    assert len(held["x"]) == 101
+    with pytest.raises(InContextError, match="more than 100 keys that have the same hash"):
+        held["y"]
+
+
 @pytest.mark.parametrize(
     "source", ["x = 1\nx += 'a'", "x = [1]\nx[5] = 1", "x = {}\nx[[]] = 1", "with open('a', []) as x:\n    pass"]
 )
@@ -408,7 +415,8 @@ datasets:
     with pytest.raises(InContextError, match="the key datasets is here twice"):
         load_datasets(file)
     wrong = {
-        "- 1": "expected names and their values",
+        "- a": "expected names and their values, got list",
+        "1: 2": "expected names and their values",
         "a: [": "invalid YAML",
         "a: !!python/name:os.system": "invalid YAML",
     }

@@ -196,6 +196,11 @@ def test_what_is_called_150_times_in_a_loop_is_not_nested(source: str) -> None:
     assert compile_program(source).trace({}).text == "x" * 150
 
 
+def test_many_small_numbers_are_keys_that_cost_little() -> None:
+    numbers = dict.fromkeys(range(20_000), 1)
+    assert compile_program("{{ dict(numbers)|length }}").trace({"numbers": numbers}).text == "20000"
+
+
 def test_macros_and_recursive_loops_nest_100_deep_together() -> None:
     macro = "{% macro f(n) %}{{ f(n - 1) if n }}x{% endmacro %}"
     assert compile_program(macro + "{{ f(99) }}").trace({}).text == "x" * 100

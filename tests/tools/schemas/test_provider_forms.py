@@ -18,7 +18,7 @@ from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import ToolFormWarning
 from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, with_wire_names
-from agentkit_prompts.schemas.provider_rules import GEMINI, OPENAI_STRICT
+from agentkit_prompts.schemas.provider_rules import ANTHROPIC_STRICT, GEMINI, OPENAI_STRICT
 from agentkit_prompts.schemas.provider_schema import fitted
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import Tool, ToolContext, ToolDefinitionError, to_anthropic, to_gemini, to_openai, tool
@@ -241,6 +241,14 @@ def test_limits_that_a_provider_has_words_for_are_sent() -> None:
     fields = {"page": {"type": "integer", "minimum": 1, "maximum": 9}, "name": {"type": "string", "maxLength": 3}}
     sent, _ = fitted({"type": "object", "properties": fields, "required": ["page", "name"]}, OPENAI_STRICT)
     assert sent["properties"] == {"page": fields["page"], "name": {"type": "string"}}
+
+
+def test_a_least_number_of_items_is_sent_where_the_provider_takes_it() -> None:
+    for least, sent in ((1, {"minItems": 1}), (2, {})):
+        items = {"type": "array", "items": {"type": "string"}, "minItems": least}
+        schema = {"type": "object", "properties": {"names": items}, "additionalProperties": False}
+        names = fitted(schema, ANTHROPIC_STRICT)[0]["properties"]["names"]
+        assert {key: value for key, value in names.items() if key == "minItems"} == sent
 
 
 def test_references_follow_properties_that_are_sent_under_other_names() -> None:
