@@ -137,7 +137,7 @@ def losing(memory: Memory, address: str, at: int, *, how: str = "statement") -> 
 def test_a_read_whose_connection_is_lost_before_any_of_its_statements_is_done(
     stored: Memory, fresh_postgres: str, name: str
 ) -> None:
-    expected = READS[name](stored, 0)
+    expected, at = READS[name](stored, 0), 0
     for at in count():
         with losing(stored, fresh_postgres, at) as lost:
             assert READS[name](stored, 0) == expected
@@ -151,7 +151,7 @@ def test_a_read_whose_connection_is_lost_before_any_of_its_statements_is_done(
 def test_a_write_whose_connection_is_lost_anywhere_is_done_once(
     stored: Memory, fresh_postgres: str, change: Call, how: str
 ) -> None:
-    expected = change(stored, 0)
+    expected, at = change(stored, 0), 0
     for at in count():
         with losing(stored, fresh_postgres, at, how=how) as lost:
             assert change(stored, at + 1) == expected
