@@ -15,6 +15,7 @@ from agentkit_memory import (
     IngestOptions,
     InvalidArgument,
     Memory,
+    RecallFilter,
     RecallPolicy,
     StoreError,
 )
@@ -249,3 +250,19 @@ def test_the_folder_of_nobody_is_a_folder_like_others(tmp_path: Path, monkeypatc
     with Memory.open("~nobody-of-that-name") as memory:
         assert "~nobody-else" in str(memory.ingest("~nobody-else/a.md").errors[0])
     assert (tmp_path / "~nobody-of-that-name" / "memory.db").exists()
+
+
+@pytest.mark.parametrize("name", ["\0", "\ud800"])
+def test_names_that_no_database_holds_are_refused_or_found_nowhere(either: Memory, name: str) -> None:
+    either.documents.add("The heron is a bird.", source="heron.txt")
+    either.worker().drain()
+    for ask in (
+        lambda: either.sessions(name=name),
+        lambda: either.sessions(after=name),
+        lambda: either.sessions(limit=0),
+    ):
+        with pytest.raises(InvalidArgument, match="sessions"):
+            ask()
+    assert either.documents.get(name) is None
+    assert isinstance(either.documents.list(after=name), tuple)
+    assert len(either.recall("heron", where=RecallFilter(sources=[name]))) == 0
