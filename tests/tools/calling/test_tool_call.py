@@ -856,7 +856,7 @@ async def test_a_thread_that_is_killed_is_no_longer_counted_and_answers_for_the_
     begun.call = None  # taken by the thread
     pool.threads = 2
     pool._replace(tool_threads._Worker(begun))
-    _, error = await asyncio.wait_for(future, 10)
+    _, error = await asyncio.wait_for(future, LONG)
     assert isinstance(error, RuntimeError)
     idle = tool_threads._Worker(begun)
     idle.job = None
