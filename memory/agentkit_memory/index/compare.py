@@ -17,6 +17,7 @@ from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
 from agentkit_memory.store.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import Verification
+from agentkit_memory.store.spaces import find_space, no_longer_read
 from agentkit_memory.store.tables import items, vector_state
 
 __all__ = ["compare"]
@@ -72,7 +73,11 @@ class _Difference(NamedTuple):
 
 
 def compare(database: Database, index: VectorIndex, space: str, now: float, *, repairing: bool = False) -> Verification:
-    """Return how the index of a space compares with SQL; with `repairing`, queue what is wrong in the outbox."""
+    """Return how the index of a space compares with SQL; with `repairing`, queue what is wrong in the outbox.
+
+    Raises:
+        StoreClosed: The model was changed meanwhile, and the space is no longer read: nothing is queued for it.
+    """
     counts = {"missing": 0, "stale": 0, "orphan": 0}
     examples: dict[str, tuple[str, ...]] = {}
     with database.read() as connection:
@@ -85,7 +90,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
     examples["missing"] = tuple(unqueued[:_EXAMPLES])
     if repairing and unqueued:
         with database.write() as connection:
-            hold_spaces(connection)
+            _hold(connection, database, space)
             backfill(connection, space, now)
     differences = _differences(database, index, space, set(unqueued))
     while some := list(islice(differences, _PAGE)):
@@ -97,6 +102,7 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
                 examples[each.kind] = (*known, each.id)
         if repairing and certain:
             with database.write() as connection:
+                _hold(connection, database, space)
                 _queue(connection, space, certain)
     if repairing:
         failpoint("repair.queued")
@@ -112,6 +118,14 @@ def compare(database: Database, index: VectorIndex, space: str, now: float, *, r
         examples={kind: ids for kind, ids in examples.items() if ids},
         problems=problems,
     )
+
+
+def _hold(connection: Connection, database: Database, space: str) -> None:
+    """Keep the model from being changed until the transaction ends. Rows of a space that was dropped would stay."""
+    hold_spaces(connection)
+    known = find_space(connection, space)
+    if known is None or known.state == "retired":
+        raise no_longer_read(database.where, space)
 
 
 def _rows(database: Database, space: str) -> Iterator[_Row]:

@@ -29,6 +29,7 @@ from agentkit_memory.store.spaces import (
     forget_space,
     index_writes,
     known_spaces,
+    no_longer_read,
 )
 from agentkit_memory.store.tables import vector_state
 
@@ -297,9 +298,7 @@ class Indexes:
             hold_spaces(connection, change=True)
             known = find_space(connection, space.name)
             if known.state == "retired" if known is not None else known_spaces(connection):
-                raise StoreClosed(
-                    f"{self.database.where}: space {space.name!r} is no longer read: the model was changed; ask again"
-                )
+                raise no_longer_read(self.database.where, space.name)
             ahead = 0 if known is None else self._ahead(connection, known, index)
             if known is not None and known.index_id == index.id and ahead <= 0:
                 if not index.shared:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, tuple_, update
 
 from agentkit_memory.checks import MAX_DIMENSIONS, is_whole
-from agentkit_memory.errors import StoreCorrupt
+from agentkit_memory.errors import StoreClosed, StoreCorrupt
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
@@ -24,6 +24,7 @@ __all__ = [
     "forget_space",
     "index_writes",
     "known_spaces",
+    "no_longer_read",
     "space_name",
 ]
 
@@ -88,6 +89,11 @@ def _space(row: Row[Any]) -> Space:
 
 def _damaged(name: object) -> StoreCorrupt:
     return StoreCorrupt(f"the row of the space {name!r:.80} is damaged; restore a backup")
+
+
+def no_longer_read(where: str, name: str) -> StoreClosed:
+    """Return the error of who uses the index of a space that was retired meanwhile."""
+    return StoreClosed(f"{where}: space {name!r} is no longer read: the model was changed; ask again")
 
 
 def index_writes(connection: Connection, name: str) -> int:

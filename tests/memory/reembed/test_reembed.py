@@ -18,8 +18,10 @@ import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import func, select, text
 
-from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, Scope
+from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, Scope, StoreClosed
 from agentkit_memory.embedders.encoder import Encoder
+from agentkit_memory.index.compare import compare
+from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon, establish
@@ -137,6 +139,23 @@ def test_a_store_that_was_never_indexed_can_change_too(either: Memory) -> None:
     either.worker().drain()
     assert "Zeppelin" in either.recall("heron", policy="dense")[0].text
     whole(either, "words-1")
+
+
+def test_a_comparison_that_outlasts_a_change_of_the_model_queues_nothing_for_the_space_that_was_dropped(
+    filled: Memory, tmp_path: Path
+) -> None:
+    store = filled._store
+    filled.recall("heron")
+    old = store.indexes.active()
+    assert filled.admin.reembed(Words()).flipped
+    until(lambda: not filled.admin.reembed(Words()).left)
+    index = EdgeIndex(tmp_path / "old", 0)
+    try:
+        with pytest.raises(StoreClosed, match="no longer read: the model was changed"):
+            compare(store.database, index, old.name, store.database.clock(), repairing=True)
+    finally:
+        index.close()
+    whole(filled, "words-1")
 
 
 def test_a_space_that_is_read_is_never_forgotten(filled: Memory) -> None:
