@@ -245,23 +245,24 @@ def read_newest(
 ) -> list[StoredItem]:
     """Return the newest items of some scopes that meet the conditions, at most so many; see `read_items`.
 
-    Without conditions, twice as many are looked at of each scope, however many it has; with some, all of them.
+    Without conditions, those of each scope are found by an index, however many it has; with some, all are looked at.
     """
     bound: dict[str, object] = {"scopes": required(scope_ids), "now": now, "most": most}
     if not scope_ids:
         return []
-    which = _OF_SCOPES.where(*where)
+    which = _OF_SCOPES.where(*where, *_VALID)
     if not where:
-        recent = union_all(*[select(_newest_of(scope, 2 * most).c.id) for scope in scope_ids]).subquery("recent")
+        recent = union_all(*[select(_newest_of(scope, most).c.id) for scope in scope_ids]).subquery("recent")
         which = _ITEM.join(recent, recent.c.id == items.c.id)
-    newest = which.where(*_VALID).order_by(*_NEWEST_FIRST).limit(bindparam("most"))
+    newest = which.order_by(*_NEWEST_FIRST).limit(bindparam("most"))
     return _readable(connection, newest, bound, unreadable)
 
 
 def _newest_of(scope: int, most: int) -> Subquery:
-    """Return the ids of the newest items of a scope, valid or not; its index has them in order."""
-    its = items.alias()
-    return select(its.c.id).where(its.c.scope_id == scope).order_by(its.c.created_at.desc()).limit(most).subquery()
+    """Return the ids of the newest items of a scope that are valid and shown; its index has them in order."""
+    shown = select(items.c.id).select_from(items).outerjoin(documents, documents.c.id == items.c.document_id)
+    newest = shown.where(items.c.scope_id == scope, *_VALID).order_by(items.c.created_at.desc())
+    return newest.limit(most).subquery()
 
 
 def _readable(

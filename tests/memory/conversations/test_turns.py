@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,14 +194,14 @@ def test_a_turn_that_becomes_an_item_as_its_conversation_is_given_an_end_ends_wi
     either: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = either._store.database
-    write = database.write
+    change = database.change
     either.session("s").append(Message("user", "the code word is Xanadu"))
 
-    def late(*, wait: bool = True) -> AbstractContextManager[Connection]:
-        monkeypatch.setattr(database, "write", write)
+    def late(act: Callable[[Connection], Any], **options: Any) -> Any:
+        monkeypatch.setattr(database, "change", change)
         either.session("s", expires_at=2000.0)  # by somebody else, after it was seen that there is something to do
-        return write(wait=wait)
+        return change(act, **options)
 
-    monkeypatch.setattr(database, "write", late)
+    monkeypatch.setattr(database, "change", late)
     assert all_of(either) == 1
     assert rows(either, "valid_to") == [2000.0]

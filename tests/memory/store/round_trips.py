@@ -14,7 +14,7 @@ __all__ = ["Proxy", "proxied"]
 
 
 class Proxy:
-    """Forwards bytes. A round trip is an answer to what the client sent."""
+    """Forwards bytes. A round trip ends with the message that says that the server waits for the next one."""
 
     def __init__(self, server: str, delay: float = 0.0) -> None:
         self.delay = delay
@@ -49,23 +49,39 @@ class Proxy:
                 client, _ = self._listening.accept()
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 server = self._connect()
-                asked = threading.Event()
                 for source, target, is_client in ((client, server, True), (server, client, False)):
-                    threading.Thread(target=self._pump, args=(source, target, is_client, asked), daemon=True).start()
+                    threading.Thread(target=self._pump, args=(source, target, is_client), daemon=True).start()
 
-    def _pump(self, source: socket.socket, target: socket.socket, is_client: bool, asked: threading.Event) -> None:
+    def _pump(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
+        kept = b""
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
-                if is_client:
-                    asked.set()
-                elif asked.is_set():
-                    asked.clear()
-                    self.trips += 1
-                    time.sleep(self.delay)
+                if not is_client:
+                    ready, kept = _ready(kept + data)
+                    self.trips += ready
+                    time.sleep(self.delay * ready)
                 target.sendall(data)
         for each in (source, target):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+
+
+def _ready(data: bytes) -> tuple[int, bytes]:
+    """Return how many messages `ReadyForQuery` there are in what a server wrote, and the message that is not all there.
+
+    Each is a letter and its length. Before the first there may be single letters, which refuse to encrypt.
+    """
+    count, at = 0, 0
+    while at + 5 <= len(data):
+        if data[at : at + 1] == b"N" and data[at + 1 : at + 2] in (b"N", b"R"):
+            at += 1
+            continue
+        end = at + 1 + int.from_bytes(data[at + 1 : at + 5], "big")
+        if end > len(data):
+            break
+        count += data[at : at + 1] == b"Z"
+        at = end
+    return count, data[at:]
 
 
 @contextlib.contextmanager
