@@ -56,8 +56,12 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
         if (left := sample - len(rows) - len(damaged)) > 0:
             below, others = readable_rows(connection, _BELOW, start | {"most": left}, "id")
             rows, damaged = rows + below, damaged + others
-    whole = [row for row in rows if isinstance(row.scope_id, int) and isinstance(row.text, str)]
-    missed = damaged + [row.id for row in rows if row not in whole]  # a damaged row is in no index
+    whole, missed = [], damaged
+    for row in rows:
+        if isinstance(row.scope_id, int) and isinstance(row.text, str):
+            whole.append(row)
+        else:  # a damaged row is in no index
+            missed.append(row.id)
     vectors = _vectors(database, space, whole)
     missed += [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
     still: set[str] = set()

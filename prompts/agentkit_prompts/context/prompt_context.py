@@ -242,28 +242,8 @@ class PromptContext(_WithNonce):
             kept_kwargs = read_names(kept_kwargs, "kept_kwargs", problems)
         if problems:
             raise ContextError("PromptContext", problems)
-        nonce = None
-        if session_key is not None:
-            nonce = nonce_of(session_key)
-            written: tuple[Any, ...] = (
-                user_input,
-                conversation,
-                recalled,
-                documents,
-                knowledge,
-                summary,
-                tools,
-                examples,
-                intermediate,
-            )
-            user_input, conversation, recalled, documents, knowledge, summary, tools, examples, intermediate = [
-                without_nonce(value, nonce) for value in written
-            ]
-            locale = without_nonce(locale, nonce)
         _put(self, "__class__", _Unfrozen)
         made: Any = self
-        if nonce is not None:
-            made._nonce = nonce
         made.user_input = user_input
         made.conversation = conversation
         made.recalled = recalled
@@ -279,6 +259,10 @@ class PromptContext(_WithNonce):
         made.session_key = session_key
         made.selections = selections
         made.kept_kwargs = kept_kwargs
+        if session_key is not None:
+            made._nonce = nonce = nonce_of(session_key)
+            for name in _UNTRUSTED:
+                setattr(made, name, without_nonce(getattr(made, name), nonce))
         made.__class__ = PromptContext
 
     @property

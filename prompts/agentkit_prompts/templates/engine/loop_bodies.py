@@ -75,7 +75,7 @@ def fields_read(loop: nodes.For) -> list[str]:
 
 
 def _fields_of(name: str, node: nodes.Node) -> list[str]:
-    """Return the fields that a node reads off a name; a method that is called is none."""
+    """Return the fields that a node reads off a name; not the methods that it calls."""
     fields: list[str] = []
     stack = [node]
     while stack:
