@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import Dialect, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection, ExecutionContext
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -23,10 +23,11 @@ _RETRY = 0.1
 
 _OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
 _OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
-"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks."""
+"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks.
 
-_GONE = ("08", "57P")
-"""Beginnings of the states of errors that end a connection."""
+The driver's pipelines end with a message behind which the server does not count the time of an idle transaction:
+statements are not sent in one. The driver itself uses one for many rows of a statement, until the next statement.
+"""
 
 _HELLO = text("SELECT 0")
 
@@ -54,7 +55,6 @@ class PostgresServer:
         """Whether it was reached before: then it is waited for up to the time limit, as it restarts."""
         self._timeout = timeout
         event.listen(self.engine, "do_connect", self._connect)
-        event.listen(self.engine, "do_execute", _execute)
         # Each statement by itself: a transaction would take another round trip.
         self._reads = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
@@ -138,29 +138,6 @@ def _begun(engine: Engine) -> Connection:
             if is_last or not (isinstance(error, DBAPIError) and error.connection_invalidated):
                 raise
     raise AssertionError("the second time it was returned or raised")
-
-
-def _execute(cursor: Any, statement: str, parameters: Any, context: ExecutionContext | None) -> bool:
-    """Execute a statement in one round trip, with what the driver puts in front of it.
-
-    That is the beginning of a transaction and, now and then, that the statement is prepared and others are dropped.
-    """
-    if getattr(cursor, "name", None) is not None:  # a cursor of the server, which takes several trips anyway
-        return False
-    connection, failed = cursor.connection, None
-    try:
-        with connection.pipeline():
-            try:
-                cursor.execute(statement, parameters)
-            except connection.Error as error:  # raised here, it would have the driver log what else is wrong then
-                failed = error
-        if failed is not None:
-            raise failed
-    except connection.OperationalError as error:
-        if (error.sqlstate or _GONE[0]).startswith(_GONE):
-            connection.close()  # it may not look closed yet, and cannot be used any more
-        raise
-    return True
 
 
 def _engine(address: str, timeout: float) -> Engine:
