@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from operator import add
 
 from agentkit_prompts.ranking.bm25 import BM25
 
@@ -58,7 +60,8 @@ class Okapi(BM25):
         super().__init__(texts, tokenize=tokenize)
         counts = {term: len(found) for term, found in self._postings.items()}
         idf = {term: math.log(self.size - n + 0.5) - math.log(n + 0.5) for term, n in counts.items()}
-        floor = _FLOOR * sum(idf.values()) / len(idf) if idf else 0.0
+        total = reduce(add, idf.values(), 0.0)  # `sum` is more exact from Python 3.12 on, the original is not
+        floor = _FLOOR * total / len(idf) if idf else 0.0
         self._idf_of = {term: floor if value < 0 else value for term, value in idf.items()}
 
     def scores(self, query: str) -> list[float]:
