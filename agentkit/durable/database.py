@@ -12,7 +12,7 @@ from sqlalchemy import event, exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
 from agentkit.durable.run_tables import RunTables, engine_url
-from agentkit.durable.workflow_rows import lenient_text
+from agentkit.durable.sqlite_connection import prepare
 from agentkit_memory.process.private_files import private_file, private_folder
 
 __all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
@@ -103,7 +103,7 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
             retry_connection_errors=False,  # without an end: whoever asks shall know
         )
         if tables.is_sqlite:
-            event.listen(client._sys_db.engine, "connect", _read_leniently)
+            event.listen(client._sys_db.engine, "connect", _prepare)
             client._sys_db.engine.dispose()  # what is open already
     except BaseException:
         tables.close()
@@ -111,8 +111,8 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
     return client, tables
 
 
-def _read_leniently(connection: Any, _: object) -> None:
-    connection.text_factory = lenient_text
+def _prepare(connection: Any, _: object) -> None:
+    prepare(connection)
 
 
 def shown_url(url: sa.URL) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from agentkit.durable.workflow_rows import lenient_text
+from agentkit.durable.sqlite_connection import prepare
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
 __all__ = ["AskedCall", "RunTables", "WorkerRow", "call_of", "engine_url", "stored_call", "stored_text"]
@@ -308,7 +308,7 @@ def engine_url(url: sa.URL) -> sa.URL:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.text_factory = lenient_text
+    prepare(connection)
     connection.isolation_level = "IMMEDIATE"
     connection.execute("PRAGMA busy_timeout=30000")
     connection.execute("PRAGMA journal_mode=WAL")  # of the file: DBOS has it too

@@ -25,7 +25,7 @@ from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW, Durab
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
-from agentkit.durable.workflow_rows import LenientConnection
+from agentkit.durable.sqlite_connection import SQLiteConnection
 from agentkit.threads import in_thread
 from agentkit_memory.process.daemon_threads import DaemonThreads
 from agentkit_memory.process.file_locks import locked, unlock
@@ -188,7 +188,7 @@ class Worker:
             "scheduler_polling_interval_sec": _SECONDS_SCHEDULES,
         }
         if tables.is_sqlite:
-            config["db_engine_kwargs"] = {"connect_args": {"factory": LenientConnection}}
+            config["db_engine_kwargs"] = {"connect_args": {"factory": SQLiteConnection}}
         self._dbos = DBOS(config=config)
         queues = {name: limits for one in added for name, limits in self._queues(one.queue).items()}
         DBOS.listen_queues([*queues])

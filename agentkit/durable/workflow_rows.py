@@ -7,22 +7,18 @@ here is JSON, and nothing else is read.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 __all__ = [
-    "LenientConnection",
     "StepRow",
     "WorkflowRow",
     "WorkflowRows",
     "can_be_stored",
     "delete_rows",
-    "lenient_text",
     "read_json",
 ]
 
@@ -34,17 +30,6 @@ _COLUMNS = (
     "workflow_uuid", "name", "status", "parent_workflow_id", "executor_id", "created_at", "updated_at",
     "recovery_attempts",
 )  # fmt: skip
-
-lenient_text = partial(str, encoding="utf-8", errors="replace")
-"""How the driver of SQLite reads text, so that bytes that are no UTF-8 end no statement."""
-
-
-class LenientConnection(sqlite3.Connection):
-    """A connection to a SQLite file that reads text leniently, for engines that DBOS makes."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.text_factory = lenient_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import gc
 import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from agentkit import Runs
 from agentkit.cli.app import app
 from agentkit.durable import DurableError
 from agentkit.durable.run_tables import RunTables
+from agentkit.durable.sqlite_connection import SQLiteConnection
 
 
 @pytest.mark.long
@@ -38,6 +40,12 @@ def test_lists_of_ids_of_every_length_do_not_stay_in_memory(runs: Runs) -> None:
 def test_what_a_sqlite_address_says_beside_its_file_is_an_error(rest: str) -> None:
     with pytest.raises(DurableError, match="takes a file and nothing else"):
         assert Runs(f"sqlite{rest}").store.tables
+
+
+def test_the_time_that_dbos_asks_for_is_known_whatever_sqlite_a_python_was_built_with(runs: Runs) -> None:
+    asked = sa.text("SELECT typeof(unixepoch('subsec')), unixepoch('subsec') > 1700000000")
+    with runs.store.client._sys_db.engine.connect() as connection, closing(SQLiteConnection(":memory:")) as other:
+        assert connection.execute(asked).one() == other.execute(asked.text).fetchone() == ("real", 1)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
