@@ -147,7 +147,7 @@ def main() -> None:
                 show(str(conversation["conversation"]), table(of_this))
     rows = table(measured)
     if not options.json:
-        show(f"policy {options.policy}, {'words' if model is None else 'words and meaning'}", rows)
+        show(f"policy {options.policy}, {'BM25' if model is None else 'BM25 and dense'}", rows)
     print(json.dumps({name: round(value, 4) for name, value in zip(FIGURES, rows[ALL], strict=True)}))
 
 
