@@ -183,20 +183,31 @@ class EdgeIndex:
                 self._note(set(), len(ids))
                 self._update(operation)
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit)
+        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit, among)
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, _RESCORED)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, among, _RESCORED)
 
     def _query(
-        self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
+        self,
+        query: edge.Query,
+        scope_ids: Sequence[int],
+        limit: int,
+        among: Sequence[str] | None,
+        params: edge.SearchParams | None = None,
     ) -> list[Hit]:
+        if among is not None and not among:
+            return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
         try:  # as `_using` does, in half the time
@@ -212,6 +223,9 @@ class EdgeIndex:
                 within = None
                 if self._removed <= _MAX_REMOVED * self._points:
                     over_them = None
+            if among is not None:
+                named = edge.HasIdCondition(set(among))
+                within = edge.Filter(must=[named] if within is None else [named, within])
             request = edge.QueryRequest(
                 limit=limit, query=query, filter=within, params=params or over_them, with_payload=False
             )

@@ -78,12 +78,22 @@ class VectorIndex(Protocol):
         """Remove points; unknown ids are fine."""
         ...
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
-        """Return the best points of the given scopes, weighing terms by their frequency in these scopes only."""
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
+        """Return the best points of the given scopes, weighing terms by their frequency in these scopes only.
+
+        With `among` of the points with these ids only, with the same scores.
+        """
         ...
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
-        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score."""
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
+        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score.
+
+        With `among` of the points with these ids only.
+        """
         ...
 
     def versions(self) -> Iterator[tuple[str, int]]:

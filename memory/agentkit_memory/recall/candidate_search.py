@@ -26,7 +26,7 @@ from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_ids, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.stored_item import StoredItem
@@ -91,8 +91,10 @@ class CandidateSearch:
     """Texts of the candidates, where copies of one are left out."""
     copies: int = 0
     """Hits that were left out as copies."""
+    among: Sequence[str] | None = None
+    """Ids of the items that meet the filter, where they are few and the best hits of the index mostly do not."""
     is_rare: bool = False
-    """Whether what may be recalled is rare among the best hits of the index."""
+    """Whether what may be recalled is rare among the best hits of the index, and not few."""
     is_full: bool = False
     """Whether there may be more hits than were considered."""
     may_widen: bool = False
@@ -285,13 +287,14 @@ class CandidateSearch:
             self.view.scope_ids,
             self.view.space.name if self.view.pending or self.view.behind else None,
         )
+        is_first = True
         while True:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             if unknown:
                 # With the neighbours of the best, which mostly are those that will be asked for.
-                is_first = not self.read or not self.may_widen
-                seeds = unknown[: self.policy.around] if settled_in is None and is_first else []
+                may_be_asked = not self.read or not self.may_widen
+                seeds = unknown[: self.policy.around] if settled_in is None and may_be_asked else []
                 confirmed = read_items(
                     connection,
                     unknown,
@@ -316,9 +319,16 @@ class CandidateSearch:
             if len(hits) < most or 2 * usable >= wanted:
                 self.is_full = self.is_full or len(hits) >= most
                 return found if self.roles is not None else found[:wanted]
-            if self.where is not None and most >= MAX_ROWS:
-                self.is_rare = True
-                return found
+            if self.where is not None and self.among is None:
+                if is_first:
+                    is_first = False
+                    rows, by_scope = self.where.rows(), self.where.sources is None
+                    self.among = read_ids(connection, scope_ids, MAX_ROWS, rows, by_scope=by_scope)
+                    if self.among is not None:
+                        continue
+                if most >= MAX_ROWS:
+                    self.is_rare = True
+                    return found
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
@@ -329,7 +339,7 @@ class CandidateSearch:
 
     def _by_terms(self, index: VectorIndex, sparse: SparseVector, most: int) -> list[Hit]:
         with self.turn.away() if index.shared else nullcontext():
-            return index.query_sparse(sparse, self.view.scope_ids, most)
+            return index.query_sparse(sparse, self.view.scope_ids, most, self.among)
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of the terms in items as the index has them; none where it may hold another version."""
@@ -364,7 +374,7 @@ class CandidateSearch:
             if self.index is None:
                 return []
             with self.turn.away() if self.index.shared else nullcontext():
-                return self.index.query_dense(vector, self.view.scope_ids, most)
+                return self.index.query_dense(vector, self.view.scope_ids, most, self.among)
         except StoreClosed:
             raise
         except Exception as error:
