@@ -287,7 +287,6 @@ class CandidateSearch:
             self.view.scope_ids,
             self.view.space.name if self.view.pending or self.view.behind else None,
         )
-        is_first = True
         while True:
             hits = propose(most)
             unknown = [hit.id for hit in hits if hit.id not in self.read]
@@ -320,8 +319,7 @@ class CandidateSearch:
                 self.is_full = self.is_full or len(hits) >= most
                 return found if self.roles is not None else found[:wanted]
             if self.where is not None and self.among is None:
-                if is_first:
-                    is_first = False
+                if most == wanted:
                     rows, by_scope = self.where.rows(), self.where.sources is None
                     self.among = read_ids(connection, scope_ids, MAX_ROWS, rows, by_scope=by_scope)
                     if self.among is not None:
