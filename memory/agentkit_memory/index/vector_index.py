@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
@@ -20,10 +21,14 @@ __all__ = [
     "Point",
     "VectorIndex",
     "as_floats",
+    "is_point_id",
 ]
 
 SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 """Names of the vectors and of the payload of a point in Qdrant."""
+
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,11 @@ class KeepsTerms(Protocol):
     def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
         """Return the weights of these terms in those of the points that it holds."""
         ...
+
+
+def is_point_id(item: object) -> bool:
+    """Return whether this is the id of a point; of an item it may be something else where the database is damaged."""
+    return isinstance(item, str) and _UUID.fullmatch(item) is not None
 
 
 def as_floats(vector: Sequence[float]) -> list[float]:

@@ -18,7 +18,7 @@ from agentkit_memory.conversations.turns import read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.vector_index import Hit, VectorIndex
+from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
@@ -321,8 +321,9 @@ class CandidateSearch:
             if self.where is not None and self.among is None:
                 if most == wanted:
                     rows, by_scope = self.where.rows(), self.where.sources is None
-                    self.among = read_ids(connection, scope_ids, MAX_ROWS, rows, by_scope=by_scope)
-                    if self.among is not None:
+                    few = read_ids(connection, scope_ids, MAX_ROWS, rows, by_scope=by_scope)
+                    if few is not None:
+                        self.among = [*filter(is_point_id, few)]
                         continue
                 if most >= MAX_ROWS:
                     self.is_rare = True

@@ -267,13 +267,20 @@ def read_ids(
     *,
     by_scope: bool = True,
 ) -> list[str] | None:
-    """Return the ids of all items of some scopes that meet the conditions, valid or not; None if there are more.
+    """Return the ids of all items of some scopes that meet the conditions, valid or not.
+
+    None if there are more, or one of them is so damaged that the driver cannot read it.
 
     Without `by_scope` the conditions find few rows by an index of theirs, in place of the whole scope by its own.
     """
     scope = items.c.scope_id if by_scope else items.c.scope_id + 0
     ids = select(items.c.id).where(scope.in_(bindparam("scopes", expanding=True)), *where).limit(most + 1)
-    found = [*connection.scalars(ids, {"scopes": required(scope_ids)})]
+    try:
+        found = [*connection.scalars(ids, {"scopes": required(scope_ids)})]
+    except (OperationalError, SQLiteError) as error:
+        if not is_undecodable(error):
+            raise
+        return None
     return found if len(found) <= most else None
 
 
