@@ -28,9 +28,9 @@ from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
 from agentkit.durable.takeover import Takeover
 from agentkit.durable.workflow_rows import LenientConnection
 from agentkit.threads import in_thread
-from agentkit_memory.process.daemon_threads import DaemonThreads
-from agentkit_memory.process.file_locks import locked, unlock
-from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["Worker"]
 

@@ -14,12 +14,12 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
-from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.process.private_files import keep_private, private_file, private_folder
 from agentkit_memory.terms.bm25_vectors import SparseVector
+from agentkit_prompts.system.private_files import keep_private, private_file, private_folder
 
 if TYPE_CHECKING:
     import qdrant_edge as edge

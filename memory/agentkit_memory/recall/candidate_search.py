@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress
+from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, cast
 
@@ -24,7 +22,8 @@ from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
-from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
+from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_ids, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
@@ -42,8 +41,6 @@ Place = tuple[int, int, int]
 
 _REACH = 2
 _STEPS = range(-_REACH, _REACH + 1)
-_MAX_SAMPLE = 24
-"""Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
 _UNASKED: Sequence[float] = ()
 """In the place of the vector of a question that no model was asked for yet."""
 _NOTHING = ReadView(None, (), Space(SPACE), pending=False, behind=False)
@@ -203,7 +200,12 @@ class CandidateSearch:
             waiting = waiting + self._rare(connection)
         waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
         held = [(item, self.question.held_by(item)) for item in waiting]
-        weights = self._weights(found, [terms for _, terms in held])
+        best = found[:MAX_SAMPLE] if any(terms for _, terms in held) else []
+        weights = weights_outside_of_index(
+            [hit.score for hit, _ in best],
+            [self.question.held_by(item) for _, item in best],
+            [terms for _, terms in held],
+        )
         more = [
             (Hit(item.id, sum([weights[term] * value for term, value in terms.items()])), item)
             for item, terms in held
@@ -259,22 +261,6 @@ class CandidateSearch:
                 f"{MAX_CANDIDATES:,} items of its kinds, sources and times; narrow these"
             )
         return found
-
-    def _weights(
-        self, found: Sequence[tuple[Hit, StoredItem]], held: Sequence[Mapping[int, float]]
-    ) -> dict[int, float]:
-        """Return the weights of terms: those of the index or, where it does not hold them, by how rare they are."""
-        if not any(held):
-            return {}
-        spread = Counter(chain.from_iterable(held))
-        weights = {term: math.log1p((len(held) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
-        if found:
-            best = found[:_MAX_SAMPLE]
-            texts = [self.question.held_by(item) for _, item in best]
-            indexed = term_weights([hit.score for hit, _ in best], texts)
-            rarest = max(indexed.values(), default=0.0)
-            weights = {term: indexed.get(term, max(weight, rarest)) for term, weight in weights.items()}
-        return weights
 
     def _confirmed(self, connection: Connection, propose: Callable[[int], list[Hit]]) -> list[tuple[Hit, StoredItem]]:
         """Return the best hits that SQL confirms, at most as many as are to be considered.
