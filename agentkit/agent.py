@@ -307,9 +307,9 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         return overridden(self).but(**{name: options[name] for name in CHANGES.intersection(options)})
 
     def _begin(self, user_input: Input | None, options: Mapping[str, Any]) -> Coroutine[Any, Any, RunResult[Output]]:
-        import agentkit.run.start  # what only runs need is imported by the first one; `from` takes three times as long
+        import agentkit.run.begin_or_resume  # only runs need it; `from` takes three times as long
 
-        return agentkit.run.start.begin_run(self, self._equipment, self._ask, user_input, options)
+        return agentkit.run.begin_or_resume.begin_run(self, self._equipment, self._ask, user_input, options)
 
     async def resume(
         self, journal: Journal | Path | str, /, **options: Unpack[ResumeOptions[Deps, Output]]
@@ -333,7 +333,7 @@ class Agent(Startable[Output], Generic[Deps, Output]):
     def _go_on(
         self, journal: Journal | Path | str, options: Mapping[str, Any]
     ) -> Coroutine[Any, Any, RunResult[Output]]:
-        from agentkit.run.start import resume_run
+        from agentkit.run.begin_or_resume import resume_run
 
         return resume_run(self, self._equipment, self._ask, journal, options)
 

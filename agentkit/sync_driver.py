@@ -18,7 +18,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from agentkit_memory.process.daemon_threads import DaemonThreads
+from agentkit_prompts.system.daemon_threads import DaemonThreads
 
 __all__ = ["close_idle", "run_blocking", "streamed"]
 

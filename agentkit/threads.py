@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from agentkit_memory.process.daemon_threads import DaemonThreads
+from agentkit_prompts.system.daemon_threads import DaemonThreads
 
 __all__ = ["begin_in_thread", "ended", "in_thread"]
 

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentkit_prompts.errors import brief, nearest
-from agentkit_prompts.regular_files import read_regular
 from agentkit_prompts.strict_yaml import strict_loader
+from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["IMPORT", "Place", "Problem", "YamlFile", "listed", "read_yaml"]
 

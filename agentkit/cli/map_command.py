@@ -18,7 +18,7 @@ from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapOptions, all_made
 from agentkit.sync_driver import run_blocking
 from agentkit_prompts.context.prompt_context import UserInput
-from agentkit_prompts.regular_files import read_regular
+from agentkit_prompts.system.regular_files import read_regular
 
 __all__ = ["map_"]
 

@@ -158,7 +158,7 @@ def token(
     Example: agentkit token ci --tenant acme --scope run --scope read
     """
     from agentkit.server.access import ALL_PERMISSIONS, add_token
-    from agentkit_memory.process.private_files import private_folder
+    from agentkit_prompts.system.private_files import private_folder
 
     scopes = tuple(scope or ("run", "read"))
     if unknown := [one for one in scopes if one not in ALL_PERMISSIONS]:

@@ -18,9 +18,9 @@ from agentkit.cli.training_rows import training_rows
 from agentkit.server.served_runs.event_form import message_form
 from agentkit_memory import Memory
 from agentkit_memory.conversations.stored_session import StoredSession
-from agentkit_memory.process.private_files import private_file
 from agentkit_memory.store.records import SessionInfo
 from agentkit_prompts.context.wire.write_openai_chat import openai_message
+from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["export_rows", "sessions_app"]
 

@@ -13,7 +13,7 @@ from sqlalchemy import event, exc
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
 from agentkit.durable.run_tables import RunTables, engine_url
 from agentkit.durable.sqlite_connection import prepare
-from agentkit_memory.process.private_files import private_file, private_folder
+from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
 

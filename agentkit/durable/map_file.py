@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit_memory.process.file_locks import locked, unlock
-from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["MapFile"]
 

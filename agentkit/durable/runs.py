@@ -27,7 +27,7 @@ from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_n
 from agentkit.durable.worker import Worker
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
-from agentkit.run.begin import new_journal
+from agentkit.run.beginning import new_journal
 from agentkit.session import checked_session
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names

@@ -26,15 +26,14 @@ from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
 from agentkit.durable.sqlite_connection import SQLiteConnection
+from agentkit.durable.takeover import Takeover
 from agentkit.threads import in_thread
-from agentkit_memory.process.daemon_threads import DaemonThreads
-from agentkit_memory.process.file_locks import locked, unlock
-from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["Worker"]
 
-_MIN_SECONDS_ORPHANED = 5.0
-"""How long a run of this worker may be on its way from the queue to its attempt: its lease, and not less than this."""
 _SECONDS_KEPT = 86_400.0
 """How long a worker that ended is listed."""
 _SECONDS_LEFT = 10.0
@@ -46,7 +45,6 @@ _SECONDS_SCHEDULES = 5.0
 _MIN_LEASE, _MIN_POLL = 1.0, 0.001
 _MAX_SECONDS, _MAX_RUNS = 31_536_000, 1_000_000
 """A year, and more runs at once than a process can do."""
-_INTERNAL_QUEUE = "_dbos_internal_queue"
 _log = logging.getLogger("agentkit")
 _current: Worker | None = None
 """DBOS is one instance per process, and so is a worker."""
@@ -101,8 +99,7 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
         """Unique: no two workers ever have the same."""
         self._attempts: dict[str, Attempt] = {}
-        self._watched: dict[str, tuple[int, float]] = {}
-        self._orphans: dict[str, float] = {}
+        self._takeover = Takeover(store, self.id, lease)
         self._lease: Lease | None = None
         self._is_stopping, self._has_stopped = threading.Event(), threading.Event()
         self._caring: threading.Thread | None = None
@@ -235,7 +232,7 @@ class Worker:
             self._lease.end()
         if not self.is_lost:
             try:
-                self._hand_over([self.id])
+                self._takeover.hand_over([self.id])
                 self._store.tables.end_worker(self.id, "stopped")
             except SQLAlchemyError as error:
                 _log.warning("worker %s: nothing is handed over, others wait for its lease to end: %s", self.id, error)
@@ -300,8 +297,8 @@ class Worker:
         self._leave_cancelled()
         if self._is_stopping.is_set():
             return
-        self._bury()
-        self._find_orphans()
+        self._takeover.from_dead_workers()
+        self._takeover.own_orphans(self._attempts.keys())
         tables = self._store.tables
         pause_damaged(self._store)
         tables.expire()
@@ -319,40 +316,6 @@ class Worker:
                     attempt.leave(is_taken=True)
             for attempt in attempts.values():
                 attempt.leave(is_taken=True)
-
-    def _bury(self) -> None:
-        """Go on with the runs of workers whose lease has ended."""
-        tables, now = self._store.tables, seconds_now()
-        ended: list[str] = []
-        for worker in tables.workers():
-            if worker.state == "alive":
-                if self._watched.get(worker.id, (None,))[0] != worker.beat:
-                    self._watched[worker.id] = worker.beat, now
-                silent = now - self._watched[worker.id][1]
-                beat = None if worker.beat < 0 else worker.beat
-                if worker.id != self.id and silent > worker.lease and tables.end_worker(worker.id, "dead", beat):
-                    _log.warning("worker %s: silent for %.0f s, others go on with its runs", worker.id, silent)
-                    ended.append(worker.id)
-            elif worker.id != self.id:  # this one will hear of its own end, and begins nothing anew
-                ended.append(worker.id)
-        self._hand_over(ended)
-
-    def _hand_over(self, workers: list[str]) -> None:
-        """Put the runs of workers that ended back into their queues; each only once, whoever does it."""
-        if not workers:
-            return
-        for status in self._store.workflows.listed([WORKFLOW, SCHEDULED], statuses=["PENDING"], executors=workers):
-            self._store.client._sys_db.reenqueue_for_recovery(status.workflow_id, workers, _INTERNAL_QUEUE)
-
-    def _find_orphans(self) -> None:
-        """Begin again with runs of this worker that nobody does, as where a step could not be stored."""
-        client, now = self._store.client, seconds_now()
-        found = self._store.workflows.listed([WORKFLOW], statuses=["PENDING"], executors=[self.id])
-        own = {status.workflow_id for status in found} - self._attempts.keys()
-        self._orphans = {run_id: self._orphans.get(run_id, now) for run_id in own}
-        for run_id, since in self._orphans.items():
-            if now - since > max(self._seconds, _MIN_SECONDS_ORPHANED) and run_id not in self._attempts:
-                client._sys_db.reenqueue_for_recovery(run_id, [self.id], _INTERNAL_QUEUE)
 
     # One worker per SQLite file
 

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 from pydantic_core import from_json, to_json
 
-from agentkit_memory.process.file_locks import locked, unlock
-from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.regular_files import check_regular
+from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.regular_files import check_regular
 
 __all__ = ["AnswerFile", "Answered", "Key", "as_json"]
 

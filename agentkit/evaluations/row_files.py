@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.regular_files import is_folder, read_regular_text
+from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
 __all__ = ["load_rows"]
 

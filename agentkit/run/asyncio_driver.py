@@ -20,7 +20,7 @@ from agentkit.models.model_errors import ModelReplyError
 from agentkit.output.checking import checked_output
 from agentkit.recaller import Found
 from agentkit.run import events
-from agentkit.run.begin import beginning
+from agentkit.run.beginning import beginning
 from agentkit.run.decisions import Decision, decision
 from agentkit.run.effects import (
     Append,

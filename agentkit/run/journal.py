@@ -20,7 +20,7 @@ from agentkit.run.decisions import Decision, decision_data, read_decision
 from agentkit.run.trace import SentLayers, TraceSpan, trace
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, ToolSpec
-from agentkit_prompts.regular_files import read_regular
+from agentkit_prompts.system.regular_files import read_regular
 from agentkit_tools.calling.result_content import Content
 from agentkit_tools.calling.tool_result import ToolResult, ToolStatus
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 from agentkit.errors import JournalError, RunBusy
 from agentkit.run.journal import Journal, inner_line
 from agentkit.threads import begin_in_thread, ended, in_thread
-from agentkit_memory.process.file_locks import locked, unlock
-from agentkit_prompts.regular_files import check_regular
+from agentkit_prompts.system.file_locks import locked, unlock
+from agentkit_prompts.system.regular_files import check_regular
 from agentkit_tools.errors import describe_error
 
 __all__ = ["Keep", "Keeper", "keeping"]
@@ -143,7 +143,7 @@ async def keeping(journal: Journal, keep: Keep, known: Journal | None = None) ->
 
 def _opened(keep: Path | str, known: Journal | None) -> Keeper:
     """Open the file of a journal, and have it to oneself."""
-    from agentkit_memory.process.private_files import private_file
+    from agentkit_prompts.system.private_files import private_file
 
     goes_on = known is not None and known.file is not None
     if not goes_on:

@@ -20,9 +20,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from agentkit.agent_files.yaml_lines import Problem, listed, read_yaml
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.server_errors import AccessDenied, AccessFileError, Unauthenticated
-from agentkit_memory.process.private_files import private_file
 from agentkit_prompts.errors import check_types
-from agentkit_prompts.regular_files import read_regular_text
+from agentkit_prompts.system.private_files import private_file
+from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ALL_PERMISSIONS", "Access", "Caller", "Permission", "add_token", "token_hash"]
 

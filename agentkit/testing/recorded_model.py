@@ -22,7 +22,7 @@ from agentkit.models.offline.scripted_model import speak
 from agentkit.models.prices import Price, price_of
 from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.credentials import spellings
-from agentkit_prompts.regular_files import read_regular
+from agentkit_prompts.system.regular_files import read_regular
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition

@@ -56,9 +56,9 @@ from agentkit.server.served_runs.run_records import (
     WaitingCall,
 )
 from agentkit.server.server_errors import UnknownResource
-from agentkit_memory.process.file_locks import locked
-from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_prompts.errors import check_types
+from agentkit_prompts.system.file_locks import locked
+from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["MAX_KEPT", "StoredRuns", "StoredRunsError"]
 

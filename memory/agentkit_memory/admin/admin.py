@@ -26,7 +26,7 @@ from agentkit_prompts.ranking.embedder import Embedder
 if TYPE_CHECKING:
     from agentkit_memory.open_store import OpenStore
     from agentkit_memory.scope import Scope
-from agentkit_prompts.regular_files import open_regular
+from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["Admin"]
 

@@ -17,7 +17,7 @@ from agentkit_memory.admin.table_rows import fill, read_rows
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
-from agentkit_prompts.regular_files import open_regular
+from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["BACKUP_START", "opened_backup", "write_backup"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreUnavailable
-from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.store.engine import Database
 
 __all__ = ["copy_folder", "remove_copy"]

@@ -24,7 +24,7 @@ from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.migrate import REVISION
 from agentkit_memory.store.tables import METADATA
-from agentkit_prompts.regular_files import open_regular
+from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["EXPORT_START", "exported_rows", "write_export"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentkit_memory.checks import expanded
 from agentkit_memory.errors import InvalidArgument, StoreError, StoreUnavailable
-from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.system.private_files import private_file
 
 __all__ = ["file_named", "file_problem", "new_file"]
 

@@ -7,7 +7,6 @@ the items again, since it may have overwritten a newer version.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete,
 
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
-from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex
+from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex, is_point_id
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_ID = "it is damaged: its id is not a UUID, and no index takes it"
 
 _state = vector_state.c
@@ -162,8 +160,8 @@ class Worker:
         taken = self._take(started)
         if not taken:
             return 0
-        damaged = [task for task in taken if not _is_id(task.item)]  # what is to be removed of them is in no index
-        tasks = [task for task in taken if _is_id(task.item)] if damaged else taken
+        damaged = [task for task in taken if not is_point_id(task.item)]  # what is to be removed of them is in no index
+        tasks = [task for task in taken if is_point_id(task.item)] if damaged else taken
         try:
             failpoint("worker.leased")
             self._vectorise(tasks)
@@ -206,7 +204,7 @@ class Worker:
                 indexed_text(title, text) if want > 0 and isinstance(text, str) and isinstance(scope, int) else None,
                 scope,
                 document if kind == IMAGE else "",
-                problem="" if want < 0 or _is_id(item) else _NO_ID,
+                problem="" if want < 0 or is_point_id(item) else _NO_ID,
             )
             for item, want, attempts, title, text, scope, kind, document in map(tuple, rows)
         ]
@@ -313,10 +311,6 @@ class Worker:
             "have": version,
             "scope_id": task.scope_id,
         }
-
-
-def _is_id(item: object) -> bool:
-    return isinstance(item, str) and _UUID.fullmatch(item) is not None
 
 
 def _embed(encoder: Encoder, tasks: Sequence[_Task], contents: Sequence[str | Image]) -> None:

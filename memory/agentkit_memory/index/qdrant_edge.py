@@ -14,12 +14,12 @@ from threading import RLock
 from typing import TYPE_CHECKING
 
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreUnavailable
-from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.index.vector_index import DENSE, SCOPE, SPARSE, VERSION, Hit, Point, as_floats
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.process.private_files import keep_private, private_file, private_folder
 from agentkit_memory.terms.bm25_vectors import SparseVector
+from agentkit_prompts.system.private_files import keep_private, private_file, private_folder
 
 if TYPE_CHECKING:
     import qdrant_edge as edge
@@ -183,20 +183,31 @@ class EdgeIndex:
                 self._note(set(), len(ids))
                 self._update(operation)
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
         wanted = edge.SparseVector(indices=vector.indices, values=vector.values)
-        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit)
+        return self._query(edge.Query.Nearest(wanted, using=SPARSE), scope_ids, limit, among)
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, _RESCORED)
+        return self._query(edge.Query.Nearest(as_floats(vector), using=DENSE), scope_ids, limit, among, _RESCORED)
 
     def _query(
-        self, query: edge.Query, scope_ids: Sequence[int], limit: int, params: edge.SearchParams | None = None
+        self,
+        query: edge.Query,
+        scope_ids: Sequence[int],
+        limit: int,
+        among: Sequence[str] | None,
+        params: edge.SearchParams | None = None,
     ) -> list[Hit]:
+        if among is not None and not among:
+            return []
         if not self._mutex.acquire(timeout=_MAX_WAIT):
             raise self._busy()
         try:  # as `_using` does, in half the time
@@ -212,6 +223,9 @@ class EdgeIndex:
                 within = None
                 if self._removed <= _MAX_REMOVED * self._points:
                     over_them = None
+            if among is not None:
+                named = edge.HasIdCondition(set(among))
+                within = edge.Filter(must=[named] if within is None else [named, within])
             request = edge.QueryRequest(
                 limit=limit, query=query, filter=within, params=params or over_them, with_payload=False
             )

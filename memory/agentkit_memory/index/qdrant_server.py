@@ -107,19 +107,23 @@ class QdrantIndex:
             with self._using() as server:
                 server.delete(self.collection, models.PointIdsList(points=list(ids)), wait=True)
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not vector.indices or not scope_ids:
             return []
         scopes = _within(scope_ids)
         wanted = models.SparseVector(indices=vector.indices, values=vector.values)
         # Term weights are computed over these scopes only, so that others have no influence.
         params = models.SearchParams(idf=models.IdfCorpusParams(corpus=scopes))
-        return self._query(wanted, SPARSE, scopes, params, limit)
+        return self._query(wanted, SPARSE, _among(scopes, among), params, limit)
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         if not self.dimensions or not scope_ids:
             return []
-        return self._query(as_floats(vector), DENSE, _within(scope_ids), None, limit)
+        return self._query(as_floats(vector), DENSE, _among(_within(scope_ids), among), None, limit)
 
     def versions(self) -> Iterator[tuple[str, int]]:
         offset: str | int | uuid.UUID | None = None
@@ -262,3 +266,7 @@ class QdrantIndex:
 
 def _within(scope_ids: Sequence[int]) -> models.Filter:
     return models.Filter(must=[models.FieldCondition(key=SCOPE, match=models.MatchAny(any=list(scope_ids)))])
+
+
+def _among(scopes: models.Filter, ids: Sequence[str] | None) -> models.Filter:
+    return scopes if ids is None else models.Filter(must=[models.HasIdCondition(has_id=list(ids)), scopes])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
@@ -20,10 +21,14 @@ __all__ = [
     "Point",
     "VectorIndex",
     "as_floats",
+    "is_point_id",
 ]
 
 SPARSE, DENSE, SCOPE, VERSION = "bm25", "dense", "scope", "version"
 """Names of the vectors and of the payload of a point in Qdrant."""
+
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +83,22 @@ class VectorIndex(Protocol):
         """Remove points; unknown ids are fine."""
         ...
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
-        """Return the best points of the given scopes, weighing terms by their frequency in these scopes only."""
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
+        """Return the best points of the given scopes, weighing terms by their frequency in these scopes only.
+
+        With `among` of the points with these ids only, with the same scores.
+        """
         ...
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
-        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score."""
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
+        """Return the points of the given scopes whose dense vectors are nearest by cosine, which is the score.
+
+        With `among` of the points with these ids only.
+        """
         ...
 
     def versions(self) -> Iterator[tuple[str, int]]:
@@ -134,6 +149,11 @@ class KeepsTerms(Protocol):
     def term_weights(self, ids: Sequence[str], terms: Set[int]) -> dict[str, dict[int, float]]:
         """Return the weights of these terms in those of the points that it holds."""
         ...
+
+
+def is_point_id(item: object) -> bool:
+    """Return whether this is the id of a point; of an item it may be something else where the database is damaged."""
+    return isinstance(item, str) and _UUID.fullmatch(item) is not None
 
 
 def as_floats(vector: Sequence[float]) -> list[float]:

@@ -10,8 +10,8 @@ from threading import Lock, Thread
 from typing import Any, ParamSpec, TypeVar
 
 from agentkit_memory.errors import StoreClosed
-from agentkit_memory.process.daemon_threads import DaemonThreads
 from agentkit_memory.process.forks import keep, track
+from agentkit_prompts.system.daemon_threads import DaemonThreads
 
 __all__ = ["LoopThread", "Threads"]
 

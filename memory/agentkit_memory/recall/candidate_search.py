@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, compress
+from itertools import compress
 from operator import not_
 from typing import TYPE_CHECKING, cast
 
@@ -18,15 +16,16 @@ from agentkit_memory.conversations.turns import read_new_turns
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreClosed, StoreError
 from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.index.vector_index import Hit, VectorIndex
+from agentkit_memory.index.vector_index import Hit, VectorIndex, is_point_id
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidates import Pool, ScoredItem
 from agentkit_memory.recall.question import Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
-from agentkit_memory.recall.retrievers import DENSE, SPARSE, term_weights
+from agentkit_memory.recall.retrievers import DENSE, SPARSE
+from agentkit_memory.recall.term_weights import MAX_SAMPLE, weights_outside_of_index
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_items, read_newest, read_pending
+from agentkit_memory.store.item_rows import IMAGE, TURN, read_around, read_ids, read_items, read_newest, read_pending
 from agentkit_memory.store.read_view import MAX_BEHIND, ReadView, read_view
 from agentkit_memory.store.spaces import Space
 from agentkit_memory.store.stored_item import StoredItem
@@ -42,8 +41,6 @@ Place = tuple[int, int, int]
 
 _REACH = 2
 _STEPS = range(-_REACH, _REACH + 1)
-_MAX_SAMPLE = 24
-"""Hits of the index from which the weights of terms are estimated, for items that it does not hold."""
 _UNASKED: Sequence[float] = ()
 """In the place of the vector of a question that no model was asked for yet."""
 _NOTHING = ReadView(None, (), Space(SPACE), pending=False, behind=False)
@@ -91,8 +88,10 @@ class CandidateSearch:
     """Texts of the candidates, where copies of one are left out."""
     copies: int = 0
     """Hits that were left out as copies."""
+    among: Sequence[str] | None = None
+    """Ids of the items that meet the filter, where they are few and the best hits of the index mostly do not."""
     is_rare: bool = False
-    """Whether what may be recalled is rare among the best hits of the index."""
+    """Whether what may be recalled is rare among the best hits of the index, and not few."""
     is_full: bool = False
     """Whether there may be more hits than were considered."""
     may_widen: bool = False
@@ -201,7 +200,12 @@ class CandidateSearch:
             waiting = waiting + self._rare(connection)
         waiting = list({item.id: item for item in waiting if self._is_allowed(item)}.values())
         held = [(item, self.question.held_by(item)) for item in waiting]
-        weights = self._weights(found, [terms for _, terms in held])
+        best = found[:MAX_SAMPLE] if any(terms for _, terms in held) else []
+        weights = weights_outside_of_index(
+            [hit.score for hit, _ in best],
+            [self.question.held_by(item) for _, item in best],
+            [terms for _, terms in held],
+        )
         more = [
             (Hit(item.id, sum([weights[term] * value for term, value in terms.items()])), item)
             for item, terms in held
@@ -258,22 +262,6 @@ class CandidateSearch:
             )
         return found
 
-    def _weights(
-        self, found: Sequence[tuple[Hit, StoredItem]], held: Sequence[Mapping[int, float]]
-    ) -> dict[int, float]:
-        """Return the weights of terms: those of the index or, where it does not hold them, by how rare they are."""
-        if not any(held):
-            return {}
-        spread = Counter(chain.from_iterable(held))
-        weights = {term: math.log1p((len(held) - texts + 0.5) / (texts + 0.5)) for term, texts in spread.items()}
-        if found:
-            best = found[:_MAX_SAMPLE]
-            texts = [self.question.held_by(item) for _, item in best]
-            indexed = term_weights([hit.score for hit, _ in best], texts)
-            rarest = max(indexed.values(), default=0.0)
-            weights = {term: indexed.get(term, max(weight, rarest)) for term, weight in weights.items()}
-        return weights
-
     def _confirmed(self, connection: Connection, propose: Callable[[int], list[Hit]]) -> list[tuple[Hit, StoredItem]]:
         """Return the best hits that SQL confirms, at most as many as are to be considered.
 
@@ -290,8 +278,8 @@ class CandidateSearch:
             unknown = [hit.id for hit in hits if hit.id not in self.read]
             if unknown:
                 # With the neighbours of the best, which mostly are those that will be asked for.
-                is_first = not self.read or not self.may_widen
-                seeds = unknown[: self.policy.around] if settled_in is None and is_first else []
+                may_be_asked = not self.read or not self.may_widen
+                seeds = unknown[: self.policy.around] if settled_in is None and may_be_asked else []
                 confirmed = read_items(
                     connection,
                     unknown,
@@ -316,9 +304,16 @@ class CandidateSearch:
             if len(hits) < most or 2 * usable >= wanted:
                 self.is_full = self.is_full or len(hits) >= most
                 return found if self.roles is not None else found[:wanted]
-            if self.where is not None and most >= MAX_ROWS:
-                self.is_rare = True
-                return found
+            if self.where is not None and self.among is None:
+                if most == wanted:
+                    rows, by_scope = self.where.rows(), self.where.sources is None
+                    few = read_ids(connection, scope_ids, MAX_ROWS, rows, by_scope=by_scope)
+                    if few is not None:
+                        self.among = [*filter(is_point_id, few)]
+                        continue
+                if most >= MAX_ROWS:
+                    self.is_rare = True
+                    return found
             if most >= MAX_CANDIDATES:
                 self.degraded.append(
                     f"of the best {most} hits {len(found)} are valid, the others have ended or are not shown yet, and "
@@ -329,7 +324,7 @@ class CandidateSearch:
 
     def _by_terms(self, index: VectorIndex, sparse: SparseVector, most: int) -> list[Hit]:
         with self.turn.away() if index.shared else nullcontext():
-            return index.query_sparse(sparse, self.view.scope_ids, most)
+            return index.query_sparse(sparse, self.view.scope_ids, most, self.among)
 
     def _stored_weights(self, ids: Sequence[str]) -> Mapping[str, Mapping[int, float]]:
         """Return the weights of the terms in items as the index has them; none where it may hold another version."""
@@ -364,7 +359,7 @@ class CandidateSearch:
             if self.index is None:
                 return []
             with self.turn.away() if self.index.shared else nullcontext():
-                return self.index.query_dense(vector, self.view.scope_ids, most)
+                return self.index.query_dense(vector, self.view.scope_ids, most, self.among)
         except StoreClosed:
             raise
         except Exception as error:

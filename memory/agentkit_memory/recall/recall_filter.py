@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, func, or_
+from sqlalchemy import BindParameter, ColumnElement, bindparam, func, or_, select
 
 from agentkit_memory.checks import is_time
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
-from agentkit_memory.store.tables import conversations, documents, items
+from agentkit_memory.store.tables import branches, conversations, documents, items
 from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
@@ -91,14 +91,17 @@ class RecallFilter:
         return all(_meets(stored, name, condition) for name, condition in self.metadata.items())
 
     def rows(self) -> list[ColumnElement[bool]]:
-        """Return the conditions that SQL can check: all but those on metadata."""
+        """Return the conditions that SQL can check, given `scopes`: all but those on metadata."""
         conditions: list[ColumnElement[bool]] = []
         if self.kinds is not None:
             conditions.append(items.c.kind.in_([*self.kinds]))
         if self.sources is not None:
-            names = [*map(storable, self.sources)]
-            turns = and_(items.c.kind == TURN, conversations.c.name.in_(names))
-            conditions.append(or_(turns, and_(items.c.kind != TURN, documents.c.source.in_(names))))
+            names: list[str] = [*map(storable, self.sources)]
+            scopes: BindParameter[int] = bindparam("scopes", expanding=True)
+            of_them = select(branches.c.id).join(conversations).where(conversations.c.name.in_(names))
+            turns = items.c.branch_id.in_(of_them.where(conversations.c.scope_id.in_(scopes)))
+            these = select(documents.c.id).where(documents.c.source.in_(names), documents.c.scope_id.in_(scopes))
+            conditions.append(or_(turns, items.c.document_id.in_(these)))
         at = func.coalesce(items.c.said_at, items.c.created_at)
         if self.since is not None:
             conditions.append(at >= seconds(self.since))

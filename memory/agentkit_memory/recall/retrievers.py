@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol, TypeAlias
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.term_weights import MAX_SAMPLE, term_weights
 from agentkit_prompts.errors import brief
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "Retriever",
     "Scores",
     "spread",
-    "term_weights",
     "z_scores",
 ]
 
@@ -36,11 +36,6 @@ DENSE = "dense"
 _MAX_NUMBER = 1e6
 _MIN_DEVIATION = 1e-12
 """A smaller standard deviation counts as 0."""
-_MAX_SWEEPS = 16
-_MIN_STEP = 1e-2
-"""Of the average weight of a term: once no term moves by more, the sweeps end."""
-_MAX_SAMPLE = 24
-"""Hits from which the weights of terms are estimated."""
 
 _NOTHING: Mapping[int, float] = MappingProxyType({})
 
@@ -101,7 +96,7 @@ class BM25Retriever(PolicyPart):
         if not self.share:
             return own, lent
         best = [n for n, each in enumerate(pool.candidates) if SPARSE in each.retrieved]
-        best = sorted(best, key=own.__getitem__, reverse=True)[:_MAX_SAMPLE]
+        best = sorted(best, key=own.__getitem__, reverse=True)[:MAX_SAMPLE]
         named = len(question.terms) < len(question.asked)
         beside = [n for n, near in enumerate(pool.near) if near]
         if not named and not beside:
@@ -178,41 +173,6 @@ def z_scores(values: Sequence[float]) -> list[float]:
     """Return the values in standard deviations above their mean; all 0.0 where they do not differ."""
     mean, deviation = spread(values)
     return [(value - mean) / deviation if deviation else 0.0 for value in values]
-
-
-def term_weights(scores: Sequence[float], held: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Estimate the weight of each term from the scores of texts: score = sum of (held times weight).
-
-    An index returns the score of a text, not its parts: how rare a term is in the scope is not known here, but each
-    score is an equation in it. Solved by coordinate descent; terms that always occur together share their weight.
-    """
-    columns: dict[int, list[tuple[int, float]]] = {}
-    for row, terms in enumerate(held):
-        for term, value in terms.items():
-            columns.setdefault(term, []).append((row, value))
-    ordered = sorted(columns.items(), key=lambda each: (-len(each[1]), each[0]))  # so that equal texts count equally
-    totals = [sum(terms.values()) for terms in held]
-    total = sum(totals)
-    start = sum(scores) / total if total else 0.0
-    weights = dict.fromkeys(columns, start)
-    left = [score - start * own for score, own in zip(scores, totals, strict=True)]
-    squares = {term: sum([value * value for _, value in column]) for term, column in ordered}
-    for _ in range(_MAX_SWEEPS):
-        furthest = 0.0
-        for term, column in ordered:
-            step = sum([value * left[row] for row, value in column]) / squares[term]
-            if step < -weights[term]:
-                step = -weights[term]
-            if not step:
-                continue
-            weights[term] += step
-            if abs(step) > furthest:
-                furthest = abs(step)
-            for row, value in column:
-                left[row] -= step * value
-        if furthest <= _MIN_STEP * start:
-            break
-    return weights
 
 
 def _shares(share: float) -> dict[int, float]:

@@ -25,7 +25,6 @@ from agentkit_memory.errors import (
 )
 from agentkit_memory.process.few_at_once import FewAtOnce
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.process.private_files import private_file, private_folder
 from agentkit_memory.process.store_threads import Threads
 from agentkit_memory.store.deferred_writes import DeferredWrites
 from agentkit_memory.store.driver_errors import code_of, translate
@@ -33,6 +32,7 @@ from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.postgres import PostgresServer
 from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
+from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["Database", "upserts"]
 

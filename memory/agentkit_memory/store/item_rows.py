@@ -62,6 +62,7 @@ __all__ = [
     "in_batches",
     "lasting",
     "read_around",
+    "read_ids",
     "read_items",
     "read_newest",
     "read_pending",
@@ -256,6 +257,31 @@ def read_newest(
         which = _ITEM.join(recent, recent.c.id == items.c.id)
     newest = which.order_by(*_NEWEST_FIRST).limit(bindparam("most"))
     return _readable(connection, newest, bound, unreadable)
+
+
+def read_ids(
+    connection: Connection,
+    scope_ids: Sequence[int],
+    most: int,
+    where: Sequence[ColumnElement[bool]],
+    *,
+    by_scope: bool = True,
+) -> list[str] | None:
+    """Return the ids of all items of some scopes that meet the conditions, valid or not.
+
+    None if there are more, or one of them is so damaged that the driver cannot read it.
+
+    Without `by_scope` the conditions find few rows by an index of theirs, in place of the whole scope by its own.
+    """
+    scope = items.c.scope_id if by_scope else items.c.scope_id + 0
+    ids = select(items.c.id).where(scope.in_(bindparam("scopes", expanding=True)), *where).limit(most + 1)
+    try:
+        found = [*connection.scalars(ids, {"scopes": required(scope_ids)})]
+    except (OperationalError, SQLiteError) as error:
+        if not is_undecodable(error):
+            raise
+        return None
+    return found if len(found) <= most else None
 
 
 def _newest_of(scope: int, most: int) -> Subquery:

@@ -12,7 +12,7 @@ from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, Capabilit
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate
 from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields, unknown_fields
-from agentkit_prompts.regular_files import read_regular_text
+from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["ChatTemplateConfig"]
 

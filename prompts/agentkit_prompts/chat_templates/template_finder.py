@@ -14,7 +14,7 @@ from agentkit_prompts.errors import ChatTemplateError, check_types, similar
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
-from agentkit_prompts.regular_files import read_regular_text
+from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["GivenTemplate", "find_chat_template"]
 

@@ -22,7 +22,7 @@ from pydantic_core import CoreSchema, Url, core_schema
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, brief, check_types
-from agentkit_prompts.regular_files import open_regular
+from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = [
     "MARKER",

@@ -14,8 +14,8 @@ from agentkit_prompts.evaluation.config_code import Interpreter
 from agentkit_prompts.evaluation.config_scope import Unread
 from agentkit_prompts.evaluation.config_sizes import Problem, apart, weigh
 from agentkit_prompts.evaluation.config_values import Imported
-from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.strict_yaml import strict_loader
+from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["load_config", "load_datasets", "root_of"]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, PromptFilesError, TemplateError, brief, check_types
 from agentkit_prompts.prompt_files.prompt_file import SUFFIX, Entry, PromptFile, content_hash, entries_of
-from agentkit_prompts.regular_files import open_inside
+from agentkit_prompts.system.regular_files import open_inside
 from agentkit_prompts.tree.layers import PLACES, Layers
 from agentkit_prompts.tree.prompt import BasePrompt
 

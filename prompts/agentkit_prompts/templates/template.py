@@ -15,7 +15,6 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
-from agentkit_prompts.regular_files import read_regular_text
 from agentkit_prompts.schemas.check import Problem
 from agentkit_prompts.schemas.params import (
     JsonSchema,
@@ -24,6 +23,7 @@ from agentkit_prompts.schemas.params import (
     params_checker,
     to_json_schema,
 )
+from agentkit_prompts.system.regular_files import read_regular_text
 from agentkit_prompts.templates.engine import Program, Syntax, compile_program
 from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
 

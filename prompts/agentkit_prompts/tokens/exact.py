@@ -12,7 +12,7 @@ from agentkit_prompts.errors import PromptError, brief, check_types, nearest
 if TYPE_CHECKING:
     import tiktoken
     from tokenizers import Tokenizer
-from agentkit_prompts.regular_files import read_regular_text
+from agentkit_prompts.system.regular_files import read_regular_text
 
 __all__ = ["TiktokenCounter", "TokenizersCounter"]
 

@@ -29,7 +29,7 @@ from agentkit_memory import (
     StoreError,
 )
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.index.lock import FolderLock
+from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog

@@ -199,6 +199,27 @@ def test_scores_say_nothing_of_other_scopes(opener: IndexOpener) -> None:
     index.close()
 
 
+def test_points_that_are_named_have_the_scores_they_have_among_all(opener: IndexOpener) -> None:
+    index = opener("space", 2)
+    ids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(40)]
+    index.upsert(
+        [
+            Point(each, 1, 1 + number % 2, document_vector("zebra " * (1 + number % 5)), [1.0, number / 10])
+            for number, each in enumerate(ids)
+        ]
+    )
+    named = [ids[number] for number in (3, 4, 8, 30)]
+    for scopes in ([1], [1, 2]):
+        for ask, asked in ((index.query_sparse, query_vector("zebra")), (index.query_dense, [1.0, 0.0])):
+            among_all = {hit.id: hit.score for hit in ask(asked, scopes, 40)}  # type: ignore[operator]
+            found = ask(asked, scopes, 40, named)  # type: ignore[operator]
+            assert {hit.id for hit in found} == {each for each in named if each in among_all}
+            assert [hit.score for hit in found] == pytest.approx([among_all[hit.id] for hit in found])
+            assert [hit.id for hit in ask(asked, scopes, 1, named)] == [found[0].id]  # type: ignore[operator]
+            assert ask(asked, scopes, 40, []) == []  # type: ignore[operator]
+    index.close()
+
+
 def test_the_server_is_asked_to_weigh_terms_over_the_scopes_that_are_read(server: Server) -> None:
     index = QdrantIndex(connect(server.address), "c")
     index.query_sparse(query_vector("zebra"), [7, 9], 3)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from agentkit.memory import Gate, IngestOptions, Memory
+from agentkit.memory import Gate, IngestOptions, Memory, RecallFilter
 from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.item_text import ITEM_TEXT
@@ -75,6 +75,18 @@ def test_a_damaged_row_hurts_no_other(home: Path, column: str, value: str) -> No
         assert [fact.text for fact in found.knowledge] == ["zebra fact"]
         (trouble,) = [each for each in found.degraded if "damaged items" in each]
         assert trouble.startswith("3 damaged items were left out, such as ")
+
+
+@pytest.mark.parametrize("id_", ["'no id'", "'ZEBRA' || id", "x'ff'", "CAST(x'ff' AS TEXT)"])
+def test_an_id_that_is_none_keeps_nothing_else_from_a_recall_with_a_filter(home: Path, id_: str) -> None:
+    with Memory.open(home) as memory:
+        memory.session("many").append(*[Message("user", "zebra")] * 300)
+        memory.worker().drain()
+    alter(home, f"UPDATE items SET id = {id_} WHERE text = 'zebra poison fact'")
+    with Memory.open(home) as memory:
+        assert [fact.text for fact in memory.facts.search("zebra")] == ["zebra fact"]
+        found = memory.recall("zebra", where=RecallFilter(kinds=["chunk"]))
+        assert {document.text for document in found} == {"zebra of a file", "zebra poison"}
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,14 @@ class Failing:
     def __getattr__(self, name: str) -> object:
         return getattr(self._index, name)
 
-    def query_sparse(self, vector: SparseVector, scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_sparse(
+        self, vector: SparseVector, scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         raise self._error
 
-    def query_dense(self, vector: Sequence[float], scope_ids: Sequence[int], limit: int) -> list[Hit]:
+    def query_dense(
+        self, vector: Sequence[float], scope_ids: Sequence[int], limit: int, among: Sequence[str] | None = None
+    ) -> list[Hit]:
         raise self._error
 
 

@@ -91,6 +91,26 @@ def test_what_is_rare_is_found_among_many_that_fit_better(memory: Memory) -> Non
         assert [text[:22] for text in found(memory, **conditions)] == ["The zebra is far down."]
 
 
+def test_what_is_rare_is_found_whole_and_scored_as_it_is_among_all(either: Memory) -> None:
+    """Hundreds of messages fit the question better than any of what the filter allows."""
+    for name in ("s", "t", "u"):
+        either.session(name).append(*[Message("user", "zebra " * (1 + number % 7)) for number in range(150)])
+    quiet = either.session("quiet")
+    quiet.append(*[Message("user", f"A zebra, and {number} more words about it.") for number in range(9)])
+    facts = {f"The zebra number {number} of the herd has some stripes." for number in range(7)}
+    for fact in facts:
+        either.facts.add(fact)
+    either.worker().drain()
+    assert {fact.text for fact in either.facts.search("zebra", limit=20)} == facts
+    said = {message.content for message in quiet.conversation}
+    assert found(either, sources=["quiet"]) == said
+    both = RecallFilter(sources=["quiet"], kinds=["turn"])
+    recall = either.recall("zebra", limit=3, where=both)
+    assert len(recall) == 3 and {each.text for each in recall} <= said and recall.degraded == ()
+    quiet.append(Message("user", "One more zebra."))  # which the index does not hold yet
+    assert {"One more zebra."} < {each.text for each in either.recall("zebra", limit=20, where=both)}
+
+
 @pytest.mark.parametrize(
     ("conditions", "problems"),
     [

@@ -16,8 +16,9 @@ from agentkit_memory import InvalidArgument, Memory
 from agentkit_memory.recall.candidates import Pool
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_policy import POLICIES
-from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever, term_weights
+from agentkit_memory.recall.retrievers import BM25Retriever, DenseRetriever
 from agentkit_memory.recall.scorers import RecencyScorer
+from agentkit_memory.recall.term_weights import term_weights
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.tokens.counter import ESTIMATE
 

@@ -35,7 +35,7 @@ from agentkit.prompts import (
     UserInputPrompt,
     compose,
 )
-from agentkit_prompts.regular_files import read_regular_text
+from agentkit_prompts.system.regular_files import read_regular_text
 from tests.prompts.laws import law
 
 

@@ -14,7 +14,7 @@ from typing import BinaryIO, Self, cast
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.find_files import SourceFile, is_inside, reason
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_prompts.regular_files import open_inside, open_regular
+from agentkit_prompts.system.regular_files import open_inside, open_regular
 
 __all__ = ["PIECE", "FileStream", "GivenStream"]
 

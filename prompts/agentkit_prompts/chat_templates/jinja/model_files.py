@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.regular_files import is_folder, read_regular_text
+from agentkit_prompts.system.regular_files import is_folder, read_regular_text
 
 __all__ = ["read_files"]
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentkit_memory.errors import IndexBroken, IndexUnavailable
-from agentkit_memory.process.file_locks import lock
 from agentkit_memory.process.forks import track
-from agentkit_memory.process.private_files import private_folder
+from agentkit_prompts.system.file_locks import lock
+from agentkit_prompts.system.private_files import private_folder
 
 __all__ = ["FolderLock"]
 

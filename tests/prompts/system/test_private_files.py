@@ -11,7 +11,7 @@ import pytest
 
 from agentkit.memory import Memory
 from agentkit.prompts import Message
-from agentkit_memory.process.private_files import private_file
+from agentkit_prompts.system.private_files import private_file
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="rights of files are those of POSIX")
 
