@@ -271,7 +271,23 @@ class PromptContext(_WithNonce):
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
-            view = MappingProxyType(dict(zip(_SEEN, _seen(self), strict=True)))
+            view = MappingProxyType(
+                {
+                    "user_input": self.user_input,
+                    "conversation": self.conversation,
+                    "recalled": self.recalled,
+                    "documents": self.documents,
+                    "knowledge": self.knowledge,
+                    "summary": self.summary,
+                    "tools": self.tools,
+                    "examples": self.examples,
+                    "intermediate": self.intermediate,
+                    "locale": self.locale,
+                    "now": self.now,
+                    "extra": self.extra,
+                    "additional_kwargs": self.user_input.additional_kwargs,
+                }
+            )
             _put(self, "_derived", view)
         return view
 
