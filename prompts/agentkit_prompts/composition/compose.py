@@ -126,7 +126,7 @@ def compose(
             plan.fixed[slot] = (inputs, section)  # it holds nothing of the context
         sections[slot] = section
     declared = memo.declarations(ctx.tools if declares_tools else (), output_schema)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens=text_tokens)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens)
     if budget is None and not plan.has_maximum:
         return composition
     if type(budget) is int:
