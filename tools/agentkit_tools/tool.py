@@ -272,6 +272,7 @@ class Tool(Generic[P, R]):
             other.spec = replace(spec, name=wire_name(name) if name else spec.name, description=text)
         if policy:
             other._adopt(self.policy.but(**policy))
+        if "timeout" in policy:
             other.spec = replace(other.spec, timeout=other.policy.time_limit)
         return other
 
