@@ -44,7 +44,7 @@ from agentkit_tools.schemas.deps_type import fits, name_of_type
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
+    from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, LateReader
 
 __all__ = ["Tool", "tool"]
 
@@ -92,7 +92,7 @@ class Tool(Generic[P, R]):
         self,
         spec: ToolSpec,
         function: Callable[P, R],
-        reader: ArgumentReader,
+        reader: ArgumentReader | LateReader,
         runner: FunctionRunner,
         policy: ToolPolicy,
         *,
@@ -109,7 +109,7 @@ class Tool(Generic[P, R]):
         self._adopt(policy)
 
     def _adopt(self, policy: ToolPolicy) -> None:
-        self.policy, self.spec = policy, policy.applied_to(self.spec)
+        self.policy = policy
         self._semaphores = None if policy.is_plain else Semaphores()
         self.sees_context = self._semaphores is not None or self._runner.bind is not None
 
@@ -156,12 +156,14 @@ class Tool(Generic[P, R]):
         else:
             takes = read_signature(raw(function), text.parameters, tool=name, skip_first=is_unbound_method(function))
         returns = getattr(inner, "__annotations__", {}).get("return")
+        shown = text.text if description is None else description
+        rules = _PLAIN.but(**policy)
         return cls(
-            ToolSpec(wire_name(name), text.text if description is None else description, takes.parameters),
+            ToolSpec(wire_name(name), shown, takes.parameters, timeout=rules.time_limit),
             function,
             named_reader(takes.reader, takes.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "done" if returns in (None, "None") else "null"),
-            _PLAIN.but(**policy),
+            rules,
             original_name=name,
             deps_types=takes.deps_types,
         )
@@ -197,37 +199,38 @@ class Tool(Generic[P, R]):
         Raises:
             ToolDefinitionError: It is not a schema, describes something else than an object, or is nested too deeply.
         """
-        from agentkit_tools.schemas.argument_reader import late_reader, named_reader
-        from agentkit_tools.schemas.argument_validator import validator_for
+        from agentkit_tools.schemas.argument_reader import LateReader, named_reader
         from agentkit_tools.schemas.function_schema import context_parameters
         from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
 
+        rules = _PLAIN.but(**policy)
         try:
             schema = normalise({"type": "object", "properties": {}} if parameters is None else parameters)
             if isinstance(schema, bool):
                 raise SchemaError(f"the parameters of a tool are an object, not {schema}")
             if schema.get("type", "object") != "object":
                 raise SchemaError(f"the parameters of a tool are an object, not {schema['type']}")
-            spec = ToolSpec(wire_name(name), description, {"type": "object", **schema}, trust=trust)
+            object_schema = {"type": "object", **schema}
+            spec = ToolSpec(wire_name(name), description, object_schema, trust=trust, timeout=rules.time_limit)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
                 f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
             ) from error
         inner = inner_function(function)
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
-        reader = late_reader(partial(validator_for, spec.parameters))
+        reader: ArgumentReader | LateReader = LateReader(spec.parameters)
         if checks_all:
             from agentkit_tools.schemas.whole_schema import whole_reader
 
             if trust == "untrusted":
                 raise ToolDefinitionError(f"tool {name}: checks_all takes time without end on schemas of others")
-            reader = whole_reader(reader, spec.parameters, tool=name)
+            reader = whole_reader(spec.parameters, tool=name)
         return cls(
             spec,
             function,
             named_reader(reader, spec.parameters),
             FunctionRunner(mode_of(inner), takes.binding, "null"),
-            _PLAIN.but(**policy),
+            rules,
             original_name=name,
             deps_types=takes.deps_types,
         )
@@ -269,6 +272,8 @@ class Tool(Generic[P, R]):
             other.spec = replace(spec, name=wire_name(name) if name else spec.name, description=text)
         if policy:
             other._adopt(self.policy.but(**policy))
+        if "timeout" in policy:
+            other.spec = replace(other.spec, timeout=other.policy.time_limit)
         return other
 
     @property
@@ -366,16 +371,13 @@ class Tool(Generic[P, R]):
                 `SystemExit` or what an engine for durable execution controls its flow with.
         """
         text, reader = call.arguments or "{}", self._reader
-        if self._semaphores is not None or len(text) > reader.max_chars:
-            return self._call_under_policy(call, text, context)
-        try:  # like `_read_at_once`: most calls
-            arguments = reader.at_once(text)
-        except BaseException as error:
-            if ends_run(error):
-                raise
-            return self._call_under_policy(call, text, context)
-        policy = self.policy
-        return self._runner.run(self.function, call, arguments, context, policy, policy.timeout)
+        if self._semaphores is None and len(text) <= reader.max_chars:
+            try:  # like `_read_at_once`: most calls
+                return self._runner.run(self.function, call, reader.at_once(text), context, self.policy)
+            except BaseException as error:
+                if ends_run(error):
+                    raise
+        return self._call_under_policy(call, text, context)
 
     async def _call_under_policy(self, call: ToolCall, text: str, context: ToolContext[Any]) -> ToolResult:
         """Answer a call that has to wait, or is counted: one of a tool that is not available any more is refused."""
@@ -396,7 +398,8 @@ class Tool(Generic[P, R]):
         except DeadlineError as error:
             return failed(call, error, self.policy)
         if self._semaphores is None:
-            return await self._attempt(call, arguments, context, perf_counter() - start)
+            spent = perf_counter() - start
+            return await self._runner.run(self.function, call, arguments, context, self.policy, spent)
 
         async def again() -> Arguments:
             found = self._read_at_once(text)
@@ -422,13 +425,9 @@ class Tool(Generic[P, R]):
         except Exception:
             return True  # the predicate failed: better to ask
 
-    async def _attempt(
-        self, call: ToolCall, arguments: Arguments, context: ToolContext[Any], spent: float = 0.0
-    ) -> ToolResult:
-        """Call the function once; `spent` are the seconds of its time limit that reading the arguments took."""
-        policy = self.policy
-        limit = None if policy.timeout is None else max(policy.timeout - spent, 0.0)
-        return await self._runner.run(self.function, call, arguments, context, policy, limit)
+    async def _attempt(self, call: ToolCall, arguments: Arguments, context: ToolContext[Any]) -> ToolResult:
+        """Call the function once."""
+        return await self._runner.run(self.function, call, arguments, context, self.policy)
 
     def __repr__(self) -> str:
         return f"Tool({', '.join([self.name, *self.spec.parameters.get('properties', ())])})"

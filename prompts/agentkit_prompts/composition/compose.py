@@ -101,6 +101,7 @@ def compose(
     plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)
+    is_kept = memo is not None
     memo = memo or Memo()
     known = memo.sections(plan)
     sections = [_EMPTY, _EMPTY, _EMPTY]
@@ -114,17 +115,18 @@ def compose(
                 sections[slot] = remembered[1]
                 continue
         try:
-            section = _render(block, ctx, remembered[1] if remembered is not None else None)
+            section = _render(block, ctx, remembered[1] if remembered is not None else None, is_kept)
         except PromptError as error:
             if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise
-        known[slot] = (_lasting(inputs) if inputs else inputs, section)
+        if is_kept:
+            known[slot] = (_lasting(inputs) if inputs else inputs, section)
         if inputs == () and all(type(fragment[2]) is Plain for fragment in section.fragments):
-            plan.fixed[slot] = known[slot]  # it holds nothing of the context
+            plan.fixed[slot] = (inputs, section)  # it holds nothing of the context
         sections[slot] = section
     declared = memo.declarations(ctx.tools if declares_tools else (), output_schema)
-    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens=text_tokens)
+    composition = Composition(ctx, layers, sections, tokenizer or ESTIMATE, declared, text_tokens)
     if budget is None and not plan.has_maximum:
         return composition
     if type(budget) is int:
@@ -146,13 +148,16 @@ def _budget(limit: int) -> Budget:
     return Budget(limit)
 
 
-def _render(block: Block, ctx: PromptContext, before: Section | None) -> Section:
-    """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change."""
+def _render(block: Block, ctx: PromptContext, before: Section | None, is_kept: bool) -> Section:
+    """Render the prompts of one message, reusing those fragments of `before` whose inputs did not change.
+
+    One that is kept is given the inputs by which the next turn knows them.
+    """
     fragments: list[Fragment] = []
     known: Iterable[Fragment | None] = _NONE if before is None else before.fragments
     for (path, prompt, reads, rendered), fragment in zip(block.steps, known):  # noqa: B905
         inputs = None
-        if reads is not None:
+        if is_kept and reads is not None:
             inputs = reads(ctx)
             if fragment is not None and _same(inputs, fragment[3]):
                 fragments.append(fragment)

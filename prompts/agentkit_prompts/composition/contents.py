@@ -93,12 +93,12 @@ class Contents:
         sections: Sequence[Section],
         counter: TokenCounter,
         declarations: Declarations,
+        text_tokens: TextTokens | None = None,
         *,
         conversation: Conversation | None = None,
         intermediate: Conversation | None = None,
         trims: Mapping[str, Trim] = _NO_TRIMS,
         budget: Budget | None = None,
-        text_tokens: TextTokens | None = None,
     ) -> None:
         self.context = context
         self.layers = layers

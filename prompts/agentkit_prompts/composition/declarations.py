@@ -51,6 +51,7 @@ class Declarations(Deriving):
         self.given = tools
         self.output = output
         self.tools = tools if output is None or output.tool is None else (*tools, output.tool)
+        self._derived = {}
 
     @property
     def schema(self) -> JsonSchema | None:

@@ -52,11 +52,11 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
             whole.sections,
             whole.counter,
             whole.declarations,
+            whole.text_tokens,
             conversation=history.keep(steps),
             intermediate=whole.intermediate,
             trims={**whole.trims, "conversation": Trim(steps, turns, f"{share}: {why}")},
             budget=whole.budget,
-            text_tokens=whole.text_tokens,
         )
 
     fixed = whole.own_tokens() - history.tokens(units)
@@ -172,11 +172,11 @@ class Fitting:
             self.sections(given),
             whole.counter,
             whole.declarations,
+            whole.text_tokens,
             conversation=self.history.keep(given[self.at_history]),
             intermediate=self.traffic.keep(given[self.at_traffic]),
             trims=trims,
             budget=self.budget,
-            text_tokens=whole.text_tokens,
         )
 
     def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:

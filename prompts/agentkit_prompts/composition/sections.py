@@ -40,6 +40,7 @@ class Section(Rendered):
                     self.media += rendered.media
         self.text = SEPARATOR.join(texts)
         self._is_defused = False  # no media marker can form across a blank line
+        self._derived = {}  # filled at once: its tokens are counted, and its message is written
 
     @property
     def is_trusted(self) -> bool:

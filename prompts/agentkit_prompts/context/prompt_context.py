@@ -271,7 +271,22 @@ class PromptContext(_WithNonce):
         try:
             view: MappingProxyType[str, Any] = self._derived
         except AttributeError:
-            view = MappingProxyType(dict(zip(_SEEN, _seen(self), strict=True)))
+            names = {
+                "user_input": self.user_input,
+                "conversation": self.conversation,
+                "recalled": self.recalled,
+                "documents": self.documents,
+                "knowledge": self.knowledge,
+                "summary": self.summary,
+                "tools": self.tools,
+                "examples": self.examples,
+                "intermediate": self.intermediate,
+                "locale": self.locale,
+                "now": self.now,
+                "extra": self.extra,
+                "additional_kwargs": self.user_input.additional_kwargs,
+            }
+            view = MappingProxyType(names)
             _put(self, "_derived", view)
         return view
 
@@ -379,5 +394,3 @@ CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}
 """The names every template can read."""
 _PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}
 _values: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*CONTEXT_FIELDS)
-_SEEN = [*[name for name in CONTEXT_FIELDS if name in CONTEXT_NAMES], "additional_kwargs"]
-_seen: Callable[[PromptContext], tuple[Any, ...]] = attrgetter(*_SEEN[:-1], "user_input.additional_kwargs")

@@ -118,7 +118,7 @@ def warn_of_columns(
             continue
         for text in _prompts(template):
             found |= dict.fromkeys(
-                f"{where}: {problem}" for problem in _misspelt(text, known, asked, _tokens(template))
+                f"{where}: {problem}" for problem in _misspelt(text, known, asked, getattr(template, "tokens", ()))
             )
     if found:
         listed = [*found]
@@ -148,11 +148,6 @@ def _misspelt(text: str, columns: set[str], asked: Sequence[str], tokens: Sequen
 
 def _folded(name: str, names: set[str]) -> str | None:
     return next((other for other in sorted(names) if other.casefold() == name.casefold()), None)
-
-
-def _tokens(template: Any) -> Sequence[tuple[str, str]]:
-    """Return the other spellings of columns: (token, column)."""
-    return getattr(template, "tokens", ())
 
 
 def _prompts(template: Any) -> Iterator[str]:

@@ -98,7 +98,7 @@ class AdditionalInfoPrompt(BasePrompt):
         """
         kwargs = ctx.user_input.additional_kwargs
         places = {name: f"additional_kwargs.{name}" for name in self.template.names if name not in CONTEXT_NAMES}
-        if self.template.params_schema is not None or not all(map(kwargs.__contains__, places)):
+        if self.template.params_schema is not None or not places.keys() <= kwargs.keys():
             problems = self.kwargs_problems(kwargs)
             if problems:
                 raise KwargsError({name: (what, ()) for name, what in problems})

@@ -44,6 +44,7 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.example_selectors import KeywordSelector
 from agentkit.testing import strategies as some
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from tests.prompts.laws import law
 
 CONTEXTS: TypeAdapter[PromptContext] = TypeAdapter(PromptContext)
@@ -143,6 +144,11 @@ def test_copy_replace() -> None:
     replaced = copy.replace(FULL, locale="de")  # type: ignore[attr-defined,unused-ignore]
     assert replaced == FULL.evolve(locale="de")
     assert copy.replace(FULL.user_input, input="x").text == "x"  # type: ignore[attr-defined,unused-ignore]
+
+
+def test_a_template_can_read_each_field_that_is_not_hidden() -> None:
+    assert FULL.view.keys() == CONTEXT_NAMES
+    assert all(FULL.view[name] is getattr(FULL, name) for name in CONTEXT_NAMES - {"additional_kwargs"})
 
 
 def test_what_differs_is_unequal() -> None:

@@ -49,9 +49,9 @@ class FunctionRunner:
         arguments: Arguments,
         context: ToolContext[Any],
         policy: ToolPolicy,
-        limit: float | None,
+        spent: float = 0.0,
     ) -> ToolResult:
-        """Call the function, for `limit` seconds at most; return its result.
+        """Call the function; return its result. `spent` are the seconds of its time limit that are over already.
 
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
@@ -69,7 +69,8 @@ class FunctionRunner:
             if ends_run(error):
                 raise
             return failed(call, error, policy)
-        value, failure = await finish(work, waiting, limit)
+        limit = policy.timeout
+        value, failure = await finish(work, waiting, None if limit is None else max(limit - spent, 0.0))
         if failure is not None:
             return failed(call, failure, policy)
         if self.mode.startswith("sync"):

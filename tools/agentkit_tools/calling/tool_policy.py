@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
-from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool_context import ToolContext
@@ -94,10 +93,10 @@ class ToolPolicy:
             raise ToolDefinitionError("tool policy: " + "; ".join(problems))
         return replace(self, **options) if options else self
 
-    def applied_to(self, spec: ToolSpec) -> ToolSpec:
-        """Return a spec with the time limit, which the layer table shows."""
-        timeout = self.timeout or inf
-        return spec if spec.timeout == timeout else replace(spec, timeout=timeout)
+    @property
+    def time_limit(self) -> float:
+        """Seconds that a call may take, `inf` for any, as a spec has them for the layer table."""
+        return self.timeout or inf
 
     @property
     def is_plain(self) -> bool:

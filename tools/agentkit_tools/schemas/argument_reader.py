@@ -20,7 +20,7 @@ from agentkit_tools.schemas.validation_cost import (
     validation_cost,
 )
 
-__all__ = ["ArgumentReader", "Arguments", "ModelArguments", "late_reader", "named_reader", "reader_of"]
+__all__ = ["ArgumentReader", "Arguments", "LateReader", "ModelArguments", "named_reader", "reader_of"]
 
 Arguments: TypeAlias = dict[str, Any]
 """Validated arguments by parameter name; those the model left out are absent."""
@@ -66,7 +66,7 @@ class ArgumentReader:
     """
 
 
-def named_reader(reader: ArgumentReader, parameters: Mapping[str, Any]) -> ArgumentReader:
+def named_reader(reader: ArgumentReader | LateReader, parameters: Mapping[str, Any]) -> ArgumentReader | LateReader:
     """Return a reader that takes the names that providers are sent in place of those they refuse, too."""
     names = original_names(parameters)
     if not names:
@@ -96,31 +96,34 @@ def reader_of(validate: Validate, schema: CoreSchema) -> ArgumentReader:
     return ArgumentReader(at_once, max_chars, partial(_where_few, max_values, in_time, required))
 
 
-def late_reader(make: Callable[[], Validate]) -> ArgumentReader:
-    """Return what reads with a validator that takes steps by itself, and is made when the tool is called first.
+class LateReader:
+    """Reads with a validator of a JSON Schema, which takes steps by itself, and is made when the tool is called first.
 
     Of ten thousand tools a server offers, a run calls a few, and a validator takes more time and memory than all the
     rest of a tool. Making it may take long too, so the first call is not for `at_once`.
     """
-    late = _LateValidator(make)
-    return ArgumentReader(late.at_once, _QUICK_CHARS, late.thoroughly)
 
+    __slots__ = ("_parameters", "_validate")
 
-class _LateValidator:
-    __slots__ = ("_make", "_validate")
+    max_chars = _QUICK_CHARS
+    own_names = None
 
-    def __init__(self, make: Callable[[], Validate]) -> None:
-        self._make = make
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        self._parameters = parameters
         self._validate: Validate | None = None
 
     def at_once(self, text: str) -> Arguments:
+        """Read it, if the validator is made."""
         if self._validate is None:
             raise StepsExceeded("not made yet")
         return within(_QUICK_STEPS, self._validate, text)
 
     def thoroughly(self, text: str) -> Arguments:
+        """Read it with more steps; make the validator if need be."""
         if self._validate is None:
-            self._validate = self._make()
+            from agentkit_tools.schemas.argument_validator import validator_for
+
+            self._validate = validator_for(self._parameters)
         return _where_few(_MAX_VALUES, partial(within, _MAX_STEPS, self._validate), 0, text)
 
 

@@ -12,17 +12,17 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agentkit_prompts.context.frozen import thawed
 from agentkit_tools.errors import ToolDefinitionError
-from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments
+from agentkit_tools.schemas.argument_reader import ArgumentReader, Arguments, LateReader
 
 __all__ = ["whole_reader"]
 
 _MAX_PROBLEMS = 50
 
 
-def whole_reader(reader: ArgumentReader, parameters: Mapping[str, Any], *, tool: str) -> ArgumentReader:
-    """Return a reader that holds every keyword of `parameters`, formats too, against what `reader` accepts.
+def whole_reader(parameters: Mapping[str, Any], *, tool: str) -> ArgumentReader:
+    """Return a reader that holds every keyword of `parameters`, formats too, against what a `LateReader` accepts.
 
-    It always reads in a thread. Patterns are left to `reader`, which matches them in linear time.
+    It always reads in a thread. Patterns are left to that other reader, which matches them in linear time.
 
     Raises:
         ToolDefinitionError: The extra `jsonschema` is not installed.
@@ -32,13 +32,15 @@ def whole_reader(reader: ArgumentReader, parameters: Mapping[str, Any], *, tool:
             f"tool {tool}: checks_all needs the extra `jsonschema`: pip install 'agentkit-prompt-tree[jsonschema]'"
         )
 
+    reader = LateReader(parameters)
+
     def thoroughly(text: str) -> Arguments:
         arguments = reader.thoroughly(text)
         if problems := list(islice(_validator(parameters)(arguments), _MAX_PROBLEMS)):
             raise ValidationError.from_exception_data(tool, problems)
         return arguments
 
-    return ArgumentReader(reader.at_once, -1, thoroughly, reader.own_names)
+    return ArgumentReader(reader.at_once, -1, thoroughly)
 
 
 def _validator(parameters: Mapping[str, Any]) -> Callable[[Arguments], Any]:

@@ -70,7 +70,9 @@ def _without_roles(rendered: Rendered) -> str:
     lines = text.splitlines()
     if not (MESSAGE.begin_any(lines) or ("[" in text and CALL.begin_any(lines))):
         return text
-    segments = CALL.broken_in(MESSAGE.broken_in(list(rendered.segments())))
+    segments = MESSAGE.broken_in(list(rendered.segments()))
+    if "[" in text:
+        segments = CALL.broken_in(segments)
     return "".join([segment.text if segment.media is None else segment.media.alt for segment in segments])
 
 

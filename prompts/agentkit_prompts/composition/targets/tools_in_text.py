@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +95,7 @@ def calls_as_text(message: Message) -> Message:
     kept = message.opaque.get(_PROVIDER, {})
     text = kept.get("text") if kept.get("of") == _digest(message) else None
     if text is None:
-        text = "\n".join([*_texts(message.text), *map(_call, message.tool_calls)])
+        text = "\n".join(filter(None, [message.text, *map(_call, message.tool_calls)]))
     return replace(message, content=text, tool_calls=())
 
 
@@ -111,10 +110,6 @@ def with_written(message: Message, text: str) -> Message:
 def _digest(message: Message) -> str:
     parts = [message.text, *(part for call in message.tool_calls for part in (call.name, call.arguments))]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
-
-
-def _texts(text: str) -> Iterable[str]:
-    return [text] if text else []
 
 
 def _call(call: ToolCall) -> str:

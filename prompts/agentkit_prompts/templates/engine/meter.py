@@ -65,7 +65,7 @@ class Meter:
         self.gate = limits.steps - _STEPS_BETWEEN_CLOCKS if limits.steps > _STEPS_BETWEEN_CLOCKS else 0
         self.end = 0.0
         self.depth = 0
-        self.look_at = monotonic() + _SECONDS_BETWEEN_CLOCKS
+        self.look_at = 0.0
         self.levels: dict[int, tuple[int, object]] = {}
 
     def charge(self, steps: int) -> None:

@@ -130,12 +130,15 @@ def emit(trace: Trace, number: int, index: _Index, values: tuple[Any, ...]) -> N
     meter.charge(30 + 20 * len(values))
     group = trace.groups[number]
     mark = ~number if index is None else (number, index)
+    given = iter(values)
     if _PLAIN.issuperset(map(type, values)):
-        shown = iter([value if type(value) is str else number_text(meter, value) for value in values])
-        trace.texts.extend([entry if type(entry) is str else next(shown) for entry in group])
+        for entry in group:
+            if type(entry) is not str:
+                value = next(given)
+                entry = value if type(value) is str else number_text(meter, value)
+            trace.texts.append(entry)
         trace.marks.append(mark)
         return
-    given = iter(values)
     texts: list[str] = []
     marks: list[Piece] = []
     plain = True
