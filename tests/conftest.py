@@ -66,10 +66,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         items.sort(key=lambda item: item.get_closest_marker("long") is None)
         return
-    long = [item for item in items if item.get_closest_marker("long")]
+    long = {item: None for item in items if item.get_closest_marker("long")}
     if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+        config.hook.pytest_deselected(items=[*long])
+        items[:] = [item for item in items if item not in long]
 
 
 def pytest_collection_finish() -> None:

@@ -23,6 +23,7 @@ from agentkit.prompts.chat_templates import (
 )
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
+from tests.effort import paired
 from tests.paths import CONFORMANCE
 
 PARAMETERS: dict[str, Any] = {
@@ -495,10 +496,10 @@ HOSTILE = [
     '<tool_call>[{"a": "',
     "<|start|>",
 ]
+TAILS = ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 1000 + "!"]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-@pytest.mark.parametrize("tail", ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 1000 + "!"])
+@pytest.mark.parametrize(("unit", "tail"), paired(HOSTILE, TAILS))
 def test_hostile_text_takes_time_that_grows_with_its_length(unit: str, tail: str) -> None:
     def seconds(size: int) -> float:
         text = unit * (size // len(unit)) + tail * max(1, size // 12_500)
