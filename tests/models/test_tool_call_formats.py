@@ -23,7 +23,7 @@ from agentkit.prompts.chat_templates import (
 )
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
-from tests.effort import paired
+from tests.effort import paired, tries
 from tests.paths import CONFORMANCE
 
 PARAMETERS: dict[str, Any] = {
@@ -474,7 +474,7 @@ PIECES = st.sampled_from(
     st.integers(1, 20),
     st.sampled_from([None, *TOOL_CALL_FORMATS]),
 )
-@settings(max_examples=300)
+@settings(max_examples=tries(150, 300))
 def test_the_pieces_in_which_a_reply_arrives_make_no_difference(text: str, size: int, format: str | None) -> None:
     assert read(text, format, size) == read(text, format)
 

@@ -150,15 +150,16 @@ def test_a_request_that_goes_on_is_told(
     assert "stopped; what was stored stays" in log and "Traceback" not in log
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/runs", "/inspector/api/compose"])
-def test_a_request_that_has_not_arrived_is_told(tmp_path: Path, path: str) -> None:
+def test_requests_that_have_not_arrived_are_told(tmp_path: Path) -> None:
     with _served(tmp_path, "silent", "0.1") as server:
-        connection = server.begin(path, _chat("silent", stream=False), missing=5)
-        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # it has begun by now
+        paths = ("/v1/chat/completions", "/runs", "/inspector/api/compose")
+        connections = [server.begin(path, _chat("silent", stream=False), missing=5) for path in paths]
+        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # they have begun by now
         log = server.stop()
-        answer = _read(connection)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+        answers = [_read(connection) for connection in connections]
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
     assert "stopped; what was stored stays" in log and "Traceback" not in log
 
 
