@@ -1,4 +1,4 @@
-"""What a representation shows of long values: all up to a length, and the two ends, the first items or the size beyond."""
+"""What a representation shows of long values: all up to a length; beyond it both ends, the first items, or the size."""
 
 from __future__ import annotations
 
