@@ -48,7 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ENDPOINT_VARIABLES:  # a developer's own keys never reach a test
         os.environ.pop(name, None)
     os.environ["NO_PROXY"] = os.environ["no_proxy"] = "localhost,127.0.0.1,::1"  # no loopback server through a proxy
-    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(25, 40))
+    common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=tries(15, 40))
     settings.register_profile("fresh", common)
     settings.register_profile("same", common, derandomize=True, database=None)
     settings.load_profile("fresh" if config.getoption("--fresh") else "same")
@@ -66,10 +66,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--all") or any("::" in argument for argument in config.args):
         items.sort(key=lambda item: item.get_closest_marker("long") is None)
         return
-    long = [item for item in items if item.get_closest_marker("long")]
+    long = {item: None for item in items if item.get_closest_marker("long")}
     if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+        config.hook.pytest_deselected(items=[*long])
+        items[:] = [item for item in items if item not in long]
 
 
 def pytest_collection_finish() -> None:

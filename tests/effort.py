@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -23,5 +23,14 @@ def spread(values: Iterable[Any], every: int) -> list[Any]:
     ]
 
 
+def paired(first: Iterable[Any], second: Sequence[Any], of: int = 1) -> list[Any]:
+    """Return every pair of two lists: by default each of the first is tried with `of` of the second, in turn."""
+    return [
+        pytest.param(*_each(one), *_each(other), marks=[] if (at - beside) % len(second) < of else pytest.mark.long)
+        for at, one in enumerate(first)
+        for beside, other in enumerate(second)
+    ]
+
+
 def _each(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+    return value if type(value) is tuple else (value,)

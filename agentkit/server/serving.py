@@ -24,8 +24,8 @@ _BACKLOG = 2048
 class _TimedProtocol(H11Protocol):
     """HTTP/1.1 that closes a connection whose request does not arrive, or whose answer is not taken."""
 
-    header_seconds = 10.0
-    write_seconds = 30.0
+    header_seconds: float
+    write_seconds: float
     _waiting: asyncio.TimerHandle | None = None
     _writing: asyncio.TimerHandle | None = None
 

@@ -17,6 +17,7 @@ from agentkit.prompts import File, Message, Text
 from agentkit_memory.index.vector_index import Point
 from agentkit_memory.terms.bm25_vectors import document_vector
 from tests.cli.conftest import Run, Start
+from tests.effort import paired
 
 
 def table(text: str) -> dict[str, list[str]]:
@@ -314,11 +315,14 @@ def packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("recall", "barn owl"), ("ingest", "docs"), ("compose", "owls"), ("memory", "repair")]
+    ("command", "model"),
+    paired(
+        [["recall", "barn owl"], ["ingest", "docs"], ["compose", "owls"], ["memory", "repair"]],
+        ["sentence-transformers:weights", "sentence-transformers:./weights", "fastembed:own"],
+    ),
 )
-@pytest.mark.parametrize("model", ["sentence-transformers:weights", "sentence-transformers:./weights", "fastembed:own"])
 def test_the_model_that_a_store_names_is_not_loaded(
-    run: Run, folder: Path, packages: None, model: str, command: tuple[str, ...]
+    run: Run, folder: Path, packages: None, command: list[str], model: str
 ) -> None:
     with Memory.open(folder / ".agentkit", embedder=Letters(model)) as memory:
         memory.ingest("docs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +31,17 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with all tables: making them takes longer than many a test."""
+    path = tmp_path_factory.mktemp("made") / "store"
+    Memory.open(path).close()
+    return path
+
+
 @pytest.fixture
-def memory(home: Path) -> Iterator[Memory]:
-    with Memory.open(home) as opened:
+def memory(empty_store: Path, home: Path) -> Iterator[Memory]:
+    with Memory.open(shutil.copytree(empty_store, home)) as opened:
         yield opened
 
 
@@ -70,10 +79,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+def either(request: pytest.FixtureRequest, empty_store: Path, tmp_path: Path) -> Iterator[Memory]:
     """A memory on SQLite, then one on PostgreSQL."""
     if request.param == "sqlite":
-        opened = Memory.open(tmp_path / "store")
+        opened = Memory.open(shutil.copytree(empty_store, tmp_path / "store"))
     else:
         opened = Memory.open(request.getfixturevalue("fresh_postgres"), index=tmp_path / "index")
     with opened:

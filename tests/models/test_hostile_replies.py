@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from agentkit import Agent, InMemorySession, ModelError, tool
 from agentkit.models.http.error_reply import ErrorReply
 from agentkit.models.http.reply_reader import IncompleteCall, ProtocolError, Reader
+from tests.effort import paired
 from tests.models.asking import KEY, NOTHING_LEFT_OPEN
 from tests.models.test_model_secrets import everything
-from tests.models.wires import COMPLETION, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
+from tests.models.wires import COMPLETION, FORMS, WIRES, Wire, as_event, every_form, every_wire, model_of, speaks
 from tests.servers import ChatServer, in_turn, sends, streams
 
 pytestmark = NOTHING_LEFT_OPEN
@@ -133,8 +134,7 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
     }
 
 
-@every_form
-@pytest.mark.parametrize("name", [*bad_streams(WIRES[0])])
+@pytest.mark.parametrize(("name", "wire"), paired([*bad_streams(WIRES[0])], FORMS, of=2))
 def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer, wire: Wire, name: str) -> None:
     async def main(cut: bytes | None) -> str:
         bad = streams(*bad_streams(wire)[name], cut=cut, done=False)
@@ -158,8 +158,7 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@every_form
-@pytest.mark.parametrize("body", WHOLE, ids=lambda body: str(body[:12]))
+@pytest.mark.parametrize(("body", "wire"), paired(WHOLE, FORMS, of=2), ids=lambda one: str(one)[:12])
 def test_a_bad_body_is_a_typed_error(server: ChatServer, wire: Wire, body: bytes) -> None:
     async def main() -> None:
         from tests.models.asking import composed

@@ -253,15 +253,20 @@ def test_a_listener_that_takes_its_time_is_not_the_server_being_late(server: Cha
     assert asyncio.run(main()) == "xxx"
 
 
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    return gzip.compress(b'{"error": "' + b" " * (200 << 20) + b'"}', compresslevel=1)
+
+
 @both
 @pytest.mark.parametrize("status", [200, 400, 500])
-def test_a_compressed_bomb_is_refused_in_bounded_memory(server: ChatServer, status: int, stream: bool) -> None:
+def test_a_compressed_bomb_is_refused_in_bounded_memory(
+    server: ChatServer, status: int, stream: bool, bomb: bytes
+) -> None:
     import tracemalloc
 
-    bomb = gzip.compress(b'{"error": "' + b" " * (200 << 20) + b'"}', compresslevel=1)
     name = server.on(f"bomb-{status}", sends(bomb, status, headers={"content-encoding": "gzip"}))
     model = model_for(server, name)
-    del bomb
     tracemalloc.start()
     error = failure(model, stream=stream)
     _, peak = tracemalloc.get_traced_memory()

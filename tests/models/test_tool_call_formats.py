@@ -23,6 +23,7 @@ from agentkit.prompts.chat_templates import (
 )
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, forms_of
 from agentkit_prompts.chat_templates.tool_calls.tagged_calls import typed
+from tests.effort import paired, tries
 from tests.paths import CONFORMANCE
 
 PARAMETERS: dict[str, Any] = {
@@ -473,7 +474,7 @@ PIECES = st.sampled_from(
     st.integers(1, 20),
     st.sampled_from([None, *TOOL_CALL_FORMATS]),
 )
-@settings(max_examples=300)
+@settings(max_examples=tries(150, 300))
 def test_the_pieces_in_which_a_reply_arrives_make_no_difference(text: str, size: int, format: str | None) -> None:
     assert read(text, format, size) == read(text, format)
 
@@ -495,10 +496,10 @@ HOSTILE = [
     '<tool_call>[{"a": "',
     "<|start|>",
 ]
+TAILS = ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 1000 + "!"]
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-@pytest.mark.parametrize("tail", ["", " <", "</parameter>" + "<parameter=y>1</parameter>" * 1000 + "!"])
+@pytest.mark.parametrize(("unit", "tail"), paired(HOSTILE, TAILS))
 def test_hostile_text_takes_time_that_grows_with_its_length(unit: str, tail: str) -> None:
     def seconds(size: int) -> float:
         text = unit * (size // len(unit)) + tail * max(1, size // 12_500)

@@ -18,7 +18,7 @@ from tests.models.raw import ChatML
 from tests.servers import USAGE, Asked, ChatServer, Handler, chunk, completion, sends, streams
 from tests.servers import calls as chat_calls
 
-__all__ = ["COMPLETION", "WIRES", "Wire", "every_form", "every_wire", "model_of", "speaks"]
+__all__ = ["COMPLETION", "FORMS", "WIRES", "Wire", "every_form", "every_wire", "model_of", "speaks"]
 
 Calls = Sequence[tuple[str, str, str]]
 
@@ -218,7 +218,8 @@ COMPLETION = Wire(
     "completion", _raw_model, _raw_reader, _raw_whole, _raw_events, True, _thoughts_of_chat
 )  # calls and thoughts are text of the model
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.name)
-every_form = pytest.mark.parametrize("wire", [*WIRES, COMPLETION], ids=lambda wire: wire.name)
+FORMS = [*WIRES, COMPLETION]
+every_form = pytest.mark.parametrize("wire", FORMS, ids=lambda wire: wire.name)
 """Raw completions too: for what any server may send."""
 
 

@@ -37,6 +37,7 @@ from agentkit.models.abilities import OutputMode
 from agentkit.output.json_in_text import json_spans
 from agentkit.prompts import Layers, TextPrompt
 from agentkit.testing import CutOff, assert_effects
+from tests.effort import paired
 from tests.runtime.scripts import calling, roles, valid
 
 MODES: list[OutputMode] = ["native", "tool", "prompted"]
@@ -306,11 +307,11 @@ def test_what_is_wrong_is_named(text: str, what: str) -> None:
     assert caught.value.text == text
 
 
-@pytest.mark.parametrize("head", ["", "[" * 900, '["' * 900])
-@pytest.mark.parametrize(
-    "unit", ["{", "1,", '{"a":', "[[1],", "{}", '{"a": "', "<think>", "```json\n", "</think>{", '["', '[",["', "[ \n"]
-)
-def test_hostile_text_takes_time_that_grows_with_its_length(head: str, unit: str) -> None:
+HOSTILE = ["{", "1,", '{"a":', "[[1],", "{}", '{"a": "', "<think>", "```json\n", "</think>{", '["', '[",["', "[ \n"]
+
+
+@pytest.mark.parametrize(("unit", "head"), paired(HOSTILE, ["", "[" * 900, '["' * 900], of=2))
+def test_hostile_text_takes_time_that_grows_with_its_length(unit: str, head: str) -> None:
     def seconds(text: str) -> float:
         start = time.process_time()
         json_spans(text)

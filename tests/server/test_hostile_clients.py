@@ -47,7 +47,7 @@ def raw(client: Client, data: bytes) -> bytes:
         try:
             while piece := connection.recv(65536):
                 found += piece
-        except (TimeoutError, ConnectionError):
+        except ConnectionError:
             pass
         return found
 
@@ -226,6 +226,17 @@ def test_a_request_that_does_not_arrive_is_given_up(hasty: Client) -> None:
     answer = raw(hasty, head.encode() + b'{"agent"')
     assert status(answer) == 400 and b"did not arrive" in answer
     assert hasty.get("/healthz").status_code == 200
+
+
+def test_a_connection_on_which_no_request_begins_or_the_second_stays_half_is_closed(hasty: Client) -> None:
+    one = f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\n\r\n".encode()
+    for sent, answers in ((b"", 0), (one, 1), (one + one[:20], 1)):
+        with socket.create_connection(("127.0.0.1", hasty.port), timeout=LONG) as connection:
+            connection.sendall(sent[: len(one)])
+            answer = connection.recv(65536) if sent else b""
+            connection.sendall(sent[len(one) :])
+            answer += b"".join(iter(lambda at=connection: at.recv(65536), b""))
+        assert answer.count(b"HTTP/1.1 200") == answers
 
 
 def test_a_client_that_leaves_stops_its_run() -> None:

@@ -21,6 +21,7 @@ import pytest
 from agentkit import Agent, ScriptedModel
 from agentkit.models.offline.scripted_model import Delayed
 from agentkit.server.http_app import Server
+from tests.effort import paired, spread
 from tests.waiting import LONG
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")
@@ -132,9 +133,9 @@ def _ask(url: str, agent: str, *, stream: bool) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(
-    ("agent", "stream", "status"), [("silent", False, 503), ("silent", True, 503), ("slow", True, 200)]
+    ("agent", "stream", "status", "times", "grace"),
+    paired([("silent", False, 503), ("silent", True, 503), ("slow", True, 200)], [(1, "1"), (2, "300")]),
 )
-@pytest.mark.parametrize(("times", "grace"), [(1, "1"), (2, "300")])
 def test_a_request_that_goes_on_is_told(
     tmp_path: Path, agent: str, stream: bool, status: int, times: int, grace: str
 ) -> None:
@@ -149,15 +150,16 @@ def test_a_request_that_goes_on_is_told(
     assert "stopped; what was stored stays" in log and "Traceback" not in log
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/runs", "/inspector/api/compose"])
-def test_a_request_that_has_not_arrived_is_told(tmp_path: Path, path: str) -> None:
+def test_requests_that_have_not_arrived_are_told(tmp_path: Path) -> None:
     with _served(tmp_path, "silent", "0.1") as server:
-        connection = server.begin(path, _chat("silent", stream=False), missing=5)
-        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # it has begun by now
+        paths = ("/v1/chat/completions", "/runs", "/inspector/api/compose")
+        connections = [server.begin(path, _chat("silent", stream=False), missing=5) for path in paths]
+        assert httpx.get(f"{server.url}/healthz", timeout=LONG).status_code == 200  # they have begun by now
         log = server.stop()
-        answer = _read(connection)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
+        answers = [_read(connection) for connection in connections]
+    for answer in answers:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503") and "ask again" in json.loads(body)["error"]["message"]
     assert "stopped; what was stored stays" in log and "Traceback" not in log
 
 
@@ -173,7 +175,9 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
     assert log.strip() == "stopped; what was stored stays"
 
 
-@pytest.mark.parametrize(("stream", "times", "grace"), [(True, 1, "0.1"), (False, 1, "0.1"), (False, 2, "300")])
+@pytest.mark.parametrize(
+    ("stream", "times", "grace"), spread([(True, 1, "0.1"), (False, 1, "0.1"), (False, 2, "300")], every=2)
+)
 def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: bool, times: int, grace: str) -> None:
     with _served(tmp_path, "long", grace) as server, ThreadPoolExecutor(1) as threads:
         connection = server.begin("/v1/chat/completions", _chat("long", stream=stream))

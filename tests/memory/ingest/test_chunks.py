@@ -84,6 +84,20 @@ def test_what_looks_like_a_heading_is_none_in_code_front_matter_or_plain_text() 
     assert [chunk.title for chunk in cut("#hashtag\n")] == [""]
 
 
+@pytest.mark.parametrize(
+    ("opening", "size", "is_front_matter"),
+    [(4, 10_000, True), (4, 10_001, False), (999, 10_000, True), (1_000, 10_000, False)],
+)
+def test_front_matter_is_a_text_of_some_length_behind_a_rule(opening: int, size: int, is_front_matter: bool) -> None:
+    rule = f"{'---':{opening - 1}}\n"
+    lines = "# comment\n" + f"{'x' * 99}\n" * ((size - opening) // 100 - 1)
+    lines += "y" * (size - opening - len(lines) - 1) + "\n"
+    text = f"{rule}{lines}---\n# Real\n"
+    titles = [block.title for block in text_blocks([text], markdown=True) if block.kind == "heading"]
+    assert len(rule + lines) == size
+    assert titles == ([] if is_front_matter else ["comment"]) + ["Real"]
+
+
 def test_a_rule_after_a_paragraph_of_several_lines_is_no_heading() -> None:
     assert [chunk.title for chunk in cut("one\ntwo\n---\nthree\n")] == [""]
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import Memory
+from tests.effort import paired
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
 GENERATIONS = ["'x'", "x'ff'", NO_UTF_8, "1.5", "-2", "2147483647", "9223372036854775807"]
@@ -29,8 +30,7 @@ def found(memory: Memory) -> set[str]:
     return {each.text for each in memory.recall("zebra", limit=20)}
 
 
-@pytest.mark.parametrize("damage", CASES)
-@pytest.mark.parametrize("is_changed", [False, True])
+@pytest.mark.parametrize(("damage", "is_changed"), paired(CASES, [False, True]))
 def test_a_damaged_document_is_written_anew_from_its_file(
     home: Path, docs: Path, damage: str, is_changed: bool
 ) -> None:

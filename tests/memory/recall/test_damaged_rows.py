@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -33,17 +34,22 @@ def damage(home: Path, column: str, value: object) -> None:
     alter(home, f"UPDATE items SET {column} = {value} WHERE text LIKE '%poison%' OR {turn}")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    home = tmp_path / "home"
-    (tmp_path / "a.jsonl").write_text('{"text": "zebra poison"}\n{"text": "zebra of a file"}\n')
-    with Memory.open(home) as memory:
-        memory.ingest(tmp_path / "a.jsonl")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "a.jsonl").write_text('{"text": "zebra poison"}\n{"text": "zebra of a file"}\n')
+    with Memory.open(folder / "home") as memory:
+        memory.ingest(folder / "a.jsonl")
         memory.facts.add("zebra poison fact")
         memory.facts.add("zebra fact")
         memory.session("s").append(Message("user", "zebra turn"), Message("user", "zebra poison turn"))
         memory.worker().drain()
-    return home
+    return folder / "home"
+
+
+@pytest.fixture
+def home(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / "home")
 
 
 @pytest.mark.parametrize(

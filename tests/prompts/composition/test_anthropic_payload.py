@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from functools import cache
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -34,25 +35,29 @@ from agentkit.prompts import (
 )
 from tests.prompts.laws import law
 
-anthropic = pytest.importorskip("anthropic")
-types = anthropic.types
-
-MESSAGES = TypeAdapter(list[types.MessageParam])
-SYSTEM = TypeAdapter(list[types.TextBlockParam])
-TOOLS = TypeAdapter(list[types.ToolParam])
-CONFIG = TypeAdapter(types.OutputConfigParam)
-
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
 WEATHER = ToolSpec("weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+@cache
+def forms() -> dict[str, TypeAdapter[Any]]:
+    """What the SDK takes. To import it takes a second, which every process that only collects tests would pay."""
+    types = pytest.importorskip("anthropic").types
+    return {
+        "messages": TypeAdapter(list[types.MessageParam]),
+        "system": TypeAdapter(list[types.TextBlockParam]),
+        "tools": TypeAdapter(list[types.ToolParam]),
+        "output_config": TypeAdapter(types.OutputConfigParam),
+    }
 
 
 def payload(ctx: PromptContext | None = None, layers: Layers | None = None, **fields: Any) -> dict[str, Any]:
     """Compose, check that the SDK would take it and that turns alternate, and return plain data."""
     ctx = ctx or PromptContext(**{"user_input": "hello", **fields})
     made = compose(layers or Layers(), ctx).to_anthropic()
-    MESSAGES.validate_python(made["messages"], strict=True)
-    SYSTEM.validate_python(made.get("system", []), strict=True)
-    TOOLS.validate_python(made.get("tools", []), strict=True)
+    forms()["messages"].validate_python(made["messages"], strict=True)
+    forms()["system"].validate_python(made.get("system", []), strict=True)
+    forms()["tools"].validate_python(made.get("tools", []), strict=True)
     roles = [message["role"] for message in made["messages"]]
     assert roles == [("user", "assistant")[number % 2] for number in range(len(roles))]
     texts = [block["text"] for block in blocks(made) if block["type"] == "text"]
@@ -348,7 +353,7 @@ def test_a_tool_without_description_or_type_is_still_an_object() -> None:
 def test_an_output_schema_is_asked_for() -> None:
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}}
     made = compose(Layers(), PromptContext(user_input="6 x 7?"), output_schema=schema).to_anthropic()
-    CONFIG.validate_python(made["output_config"])
+    forms()["output_config"].validate_python(made["output_config"])
     assert made["output_config"] == {"format": {"type": "json_schema", "schema": schema}}
 
 
@@ -376,7 +381,7 @@ def test_a_cut_composition_is_still_a_valid_request() -> None:
     ctx = PromptContext(user_input="now", conversation=history)
     for budget in range(20, 400, 20):
         made = compose(Layers("S", history=Size(cut="items")), ctx, budget=budget).to_anthropic()
-        MESSAGES.validate_python(made["messages"], strict=True)
+        forms()["messages"].validate_python(made["messages"], strict=True)
         assert len(set(ids(made))) == len(ids(made))
 
 
@@ -417,7 +422,9 @@ def test_the_official_client_sends_it_as_it_is() -> None:
     made = compose(Layers("Help."), ctx, output_schema={"type": "object"}).to_anthropic()
     with HTTPServer(("127.0.0.1", 0), Endpoint) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        client = anthropic.Anthropic(api_key="none", base_url=f"http://127.0.0.1:{server.server_port}", max_retries=0)
+        client = pytest.importorskip("anthropic").Anthropic(
+            api_key="none", base_url=f"http://127.0.0.1:{server.server_port}", max_retries=0
+        )
         reply = client.messages.create(model="m", max_tokens=1, **made)
     assert reply.content[0].text == "yes"
     assert bodies == [{"model": "m", "max_tokens": 1, **json.loads(json.dumps(made))}]

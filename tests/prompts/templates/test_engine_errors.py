@@ -236,3 +236,10 @@ def test_fstring_sites_are_sites() -> None:
     assert dict(program.names) == {"x": 2, "y": 2}
     with pytest.raises(TemplateError, match="2,000 fields"):
         compile_program("{x}" * 2_001, syntax="fstring")
+
+
+def test_a_format_takes_a_thousand_values_by_position() -> None:
+    values = ", ".join(["0"] * 999 + ["'last'"])
+    assert compile_program(f"{{{{ '{{999}}'.format({values}) }}}}").trace({}).text == "last"
+    with pytest.raises(TemplateError, match="'1000', which it was not given"):
+        compile_program(f"{{{{ '{{1000}}'.format({values}, 1) }}}}").trace({})

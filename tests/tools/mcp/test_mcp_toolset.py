@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +45,31 @@ def named(tools: Toolset, name: str) -> Tool:
     return next(one for one in tools if one.original_name == name)
 
 
-@contextmanager
-def started(transport: str) -> Iterator[MCPToolset]:
-    if transport == "pipes":
-        with MCPToolset(command("honest")) as toolset:
-            yield toolset
-        return
-    with http_server("honest") as peer, MCPToolset(peer.url) as toolset:
-        yield toolset
+@pytest.fixture(scope="module")
+def kept_peer() -> Iterator[HTTPPeer]:
+    """One server for all tests that leave it as it was: to start one takes a second."""
+    with http_server("honest") as peer:
+        yield peer
 
 
 @pytest.fixture(params=["pipes", "http"], scope="module")
 def server(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
     """One server for all tests that leave it as it was."""
-    with started(request.param) as toolset:
+    source = command("honest") if request.param == "pipes" else request.getfixturevalue("kept_peer").url
+    with MCPToolset(source) as toolset:
+        yield toolset
+
+
+@pytest.fixture(scope="module")
+def paged() -> Iterator[MCPToolset]:
+    with MCPToolset(command("paged")) as toolset:
         yield toolset
 
 
 @pytest.fixture(params=["pipes", "http"])
 def fresh(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
-    with started(request.param) as toolset:
+    source = command("honest") if request.param == "pipes" else request.getfixturevalue("http_peer").url
+    with MCPToolset(source) as toolset:
         yield toolset
 
 
@@ -106,8 +110,8 @@ async def test_hints_become_policy(server: MCPToolset) -> None:
     assert (await ask(named(server, "wipe"))).status == "denied"
 
 
-async def test_what_the_developer_says_goes_before_the_hints(http_peer: HTTPPeer) -> None:
-    with MCPToolset(http_peer.url, approval="never", timeout=300) as server:
+async def test_what_the_developer_says_goes_before_the_hints(kept_peer: HTTPPeer) -> None:
+    with MCPToolset(kept_peer.url, approval="never", timeout=300) as server:
         assert (await ask(named(server, "wipe"))).content == "wiped"
         assert named(server, "wipe").policy.timeout == 300
 
@@ -125,8 +129,10 @@ async def test_it_composes_like_any_toolset(server: MCPToolset) -> None:
     assert len(server[1:3]) == 2 and "add" in server
 
 
-def test_two_servers_with_the_same_names_clash_where_they_are_put_together(server: MCPToolset) -> None:
-    with MCPToolset(command("honest")) as other:
+def test_two_servers_with_the_same_names_clash_where_they_are_put_together(
+    server: MCPToolset, kept_peer: HTTPPeer
+) -> None:
+    with MCPToolset(kept_peer.url) as other:
         with pytest.raises(ToolDefinitionError, match="add, files_read"):
             server + other
         assert len(server + other.prefixed("other_")) == 2 * len(server)
@@ -380,16 +386,14 @@ async def test_what_a_server_prints_stays_out_of_our_streams(capfd: pytest.Captu
     assert (out, err) == ("", "")
 
 
-async def test_every_call_carries_its_idempotency_key() -> None:
-    async with MCPToolset(command("paged")) as server:
-        result = await ask(server[0])
+async def test_every_call_carries_its_idempotency_key(paged: MCPToolset) -> None:
+    result = await ask(paged[0])
 
     assert result.content == ToolContext(None, "run_1", "call_1").idempotency_key
 
 
-async def test_a_list_in_pages_is_read_to_its_end() -> None:
-    async with MCPToolset(command("paged")) as server:
-        assert [one.name for one in server] == [f"tool_{page}" for page in range(5)]
+def test_a_list_in_pages_is_read_to_its_end(paged: MCPToolset) -> None:
+    assert [one.name for one in paged] == [f"tool_{page}" for page in range(5)]
 
 
 async def test_a_server_of_an_older_protocol_is_spoken_to_in_it() -> None:
@@ -409,8 +413,8 @@ async def test_the_environment_of_a_command_is_not_ours_but_what_was_given(monke
     assert where.content == "/"
 
 
-async def test_headers_reach_the_server_and_appear_in_no_message(http_peer: HTTPPeer) -> None:
-    async with MCPToolset(http_peer.url, headers={"X-Token": "s3cret"}) as server:
+async def test_headers_reach_the_server_and_appear_in_no_message(kept_peer: HTTPPeer) -> None:
+    async with MCPToolset(kept_peer.url, headers={"X-Token": "s3cret"}) as server:
         assert (await ask(named(server, "header"), name="x-token")).content == "s3cret"
         assert "s3cret" not in repr(server)
 

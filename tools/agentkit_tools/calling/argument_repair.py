@@ -63,7 +63,7 @@ def _load(text: str) -> Any:
 def _unfenced(text: str) -> str:
     """Return the text inside a code fence that is all there is."""
     inner = text.strip()
-    if len(inner) < 6 or not (inner.startswith("```") and inner.endswith("```")):
+    if not (inner.startswith("```") and inner.endswith("```")):
         return text
     opening, line, rest = inner[3:-3].partition("\n")
     return rest.strip() if line and opening.strip() in ("", "json") else text
