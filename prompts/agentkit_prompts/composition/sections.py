@@ -34,8 +34,8 @@ class Section(Rendered):
         texts: list[str] = []
         self.media = ()
         for _, _, rendered, _ in fragments:
-            if rendered.text:
-                texts.append(rendered.text)
+            if text := rendered.text:
+                texts.append(text)
                 if rendered.media:
                     self.media += rendered.media
         self.text = SEPARATOR.join(texts)

@@ -166,7 +166,7 @@ class Around(Rendered):
         self._child = child
         self._after = after
         self._name = name
-        text = before + child.text + after
+        text = f"{before}{child.text}{after}"
         if "<" in text:
             self._set(text, child.media)
         else:
