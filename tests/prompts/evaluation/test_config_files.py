@@ -288,6 +288,11 @@ def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pyt
         read(tmp_path, loops.format(300))["x"]
 
 
+def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: Path) -> None:
+    with pytest.raises(InContextError, match="line 2: cannot be read: a list of more than 1,000,000"):
+        read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]
+
+
 def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
     held = read(tmp_path, "a = [n * (2**61 - 1) for n in range(101)]\nx = {*a[1:], 5}\ny = {*a, 5}")
     assert len(held["x"]) == 101
