@@ -147,7 +147,9 @@ def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
     assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root=here").exit_code == 0
     assert "root here" in run("compose", "Hi", "--agent", f"{shop}:kwargs", "-k", "root=here", "--text").stdout
     assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root").exit_code == 2
-    assert run("schema", "--agent", f"{shop}:kwargs").stdout == "root: string, required, for before_input[0]\n"
+    asked, none = run("schema", "--agent", f"{shop}:kwargs"), run("schema", "--agent", f"{shop}:hello")
+    assert (asked.stdout, asked.stderr) == ("root: string, required, for before_input[0]\n", "")
+    assert (none.stdout, none.stderr) == ("", "its prompts require no additional kwargs\n")
     assert json.loads(run("schema", "--agent", f"{shop}:kwargs", "--json").stdout)["required"] == ["root"]
 
 
