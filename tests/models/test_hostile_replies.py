@@ -134,7 +134,7 @@ def bad_streams(wire: Wire) -> dict[str, list[Any]]:
     }
 
 
-@pytest.mark.parametrize(("name", "wire"), paired([*bad_streams(WIRES[0])], FORMS, of=2))
+@pytest.mark.parametrize(("name", "wire"), paired([*bad_streams(WIRES[0])], FORMS))
 def test_a_bad_stream_ends_typed_and_the_history_can_go_on(server: ChatServer, wire: Wire, name: str) -> None:
     async def main(cut: bytes | None) -> str:
         bad = streams(*bad_streams(wire)[name], cut=cut, done=False)

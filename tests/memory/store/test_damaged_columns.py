@@ -70,21 +70,21 @@ ITS = "(SELECT id FROM scopes WHERE tenant = 'bad')"
 TALK = f"(SELECT id FROM conversations WHERE name = 's' AND scope_id = {ITS})"
 MAIN = f"(SELECT id FROM branches WHERE conversation_id = {TALK})"
 FILE = f"source = 'a.md' AND scope_id = {ITS}"
-LONG = pytest.mark.long  # another damage of a table that is among the others
+LONG = pytest.mark.long  # another damage of a table that is among the others, or one with tests of its own
 CASES = [
     ("scopes", f"tenant = {NO_UTF_8}", f"id = {ITS}"),
     pytest.param("scopes", "session = x'ff'", f"id = {ITS}", marks=LONG),
-    ("scopes", "id = -1", f"id = {ITS}"),
+    pytest.param("scopes", "id = -1", f"id = {ITS}", marks=LONG),
     ("conversations", f"name = {NO_UTF_8}", f"id = {TALK}"),
     ("branches", "head_seq = 'x'", f"id = {MAIN}"),
     ("messages", f"body = {NO_UTF_8}", f"branch_id = {MAIN} AND seq = 2"),
     pytest.param("messages", "format = 'x'", f"branch_id = {MAIN} AND seq = 2", marks=LONG),
-    ("documents", f"uri = {NO_UTF_8}", FILE),
+    pytest.param("documents", f"uri = {NO_UTF_8}", FILE, marks=LONG),
     ("images", f"content = {NO_UTF_8}", f"document_id IN (SELECT id FROM documents WHERE scope_id = {ITS})"),
     ("items", f"scope_id = {NO_UTF_8}", f"kind = 'fact' AND scope_id = {ITS}"),
     pytest.param("items", "id = x'ff'", f"kind = 'fact' AND text = 'zebra fact' AND scope_id = {ITS}", marks=LONG),
     ("chunk_moves", f"position = {NO_UTF_8}", "true"),
-    ("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}"),
+    pytest.param("recall_logs", f"query = {NO_UTF_8}", f"scope_id = {ITS}", marks=LONG),
     ("embeddings", "vector = 9223372036854775807", "true"),
 ]
 

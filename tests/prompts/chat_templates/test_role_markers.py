@@ -52,6 +52,13 @@ def test_a_system_message_takes_the_place_of_the_default_one() -> None:
     assert Tags().render(messages) == "<S>be brief</S><U>one</U><A>two</A>|<U>three</U><A>"
 
 
+def test_messages_without_a_marker_between_them_stand_on_lines_of_their_own() -> None:
+    messages = [{"role": "system", "content": "be brief"}, *TALK]
+    assert RoleMarkerTemplate(system="<S>").render(messages[:2]) == "<S>be brief\none"
+    made = RoleMarkerTemplate(eosys="</S>", assistant="<A>").render(messages)
+    assert made == "be brief</S>one<A>two\nthree<A>"
+
+
 def test_no_default_system_message_and_an_empty_one_are_two_things() -> None:
     assert Tags(meta_instruction=None).render(TALK[:1]) == "<U>one</U><A>"
     assert Tags(meta_instruction="").render(TALK[:1]) == "<S></S><U>one</U><A>"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
+from agentkit_prompts.evaluation import config_code
 
 SHIPPED = '''
 from mmengine.config import read_base
@@ -227,7 +228,7 @@ def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyP
         "x = 2\nfor _ in range(60):\n    x = x * x",
         "import itertools\nx = itertools.product(range(10**4), range(10**4))",
         "x = int('9' * 5000)",
-        "x = []\nfor a in [0] * 5000:\n    for b in [0] * 5000:\n        pass",
+        pytest.param("x = []\nfor a in [0] * 5000:\n    for b in [0] * 5000:\n        pass", marks=pytest.mark.long),
         "x = 1\nwhile True:\n    pass\nx = y",
         "import copy\nx = [1]\nfor _ in range(60):\n    x = [x, x]\nx = copy.deepcopy(x)",
         "x = ()\nfor _ in range(10**5):\n    x = (x,)",
@@ -277,6 +278,19 @@ def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyP
 def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> None:
     with pytest.raises(InContextError):
         read(tmp_path, source)["x"]
+
+
+def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_code, "_MAX_STEPS", 20_000)
+    loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        pass\nx = 1"
+    assert read(tmp_path, loops.format(30))["x"] == 1
+    with pytest.raises(InContextError, match="more than 20,000 steps"):
+        read(tmp_path, loops.format(300))["x"]
+
+
+def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: Path) -> None:
+    with pytest.raises(InContextError, match="line 2: cannot be read: a list of more than 1,000,000"):
+        read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]
 
 
 def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
