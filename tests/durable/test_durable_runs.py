@@ -182,7 +182,7 @@ async def test_decisions_about_runs_that_were_cancelled_or_are_gone_keep_no_othe
 async def test_a_database_that_does_not_answer_fails_no_run_and_it_is_begun_with_again(
     working: Working, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.5)
+    monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.5)
     agent = Agent(ScriptedModel.repeat("ok"), "Be quick.", name="quick")
     working(agent, worker={"lease": 1.0})
     database = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)

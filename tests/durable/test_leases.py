@@ -81,7 +81,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
 async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_made_again(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     calls, ended = list[str](), list[str]()
 
     @tool(timeout=600)

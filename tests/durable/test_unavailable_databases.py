@@ -102,7 +102,7 @@ async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
-    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     acts, attempts, goes_on = dict[str, str](), list[str](), threading.Event()
 
     @tool
@@ -145,7 +145,7 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
     from tests.server.serving_agents import served
 
     monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
-    monkeypatch.setattr("agentkit.durable.worker._MIN_SECONDS_ORPHANED", 0.1)
+    monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     goes_on = threading.Event()
 
     @tool(timeout=600)

@@ -177,11 +177,12 @@ def _kind(row: _Row, version: int) -> _Kind | None:
 def _certain(
     database: Database, index: VectorIndex, space: str, differences: Sequence[_Difference]
 ) -> list[_Difference]:
-    """Leave out what changed during the comparison, in SQL or in the index."""
+    """Leave out what changed during the comparison, in SQL or in the index.
+
+    A worker writes a point before it acknowledges its row, and removes one before it deletes its row.
+    """
     doubtful = {each.id: each for each in differences if each.kind != "orphan"}
-    if (
-        doubtful
-    ):  # a worker may have written a point after its page was read, and acknowledged it before that of its row
+    if doubtful:  # the point may have been written after its page was read, and acknowledged before that of its row
         held = {item: version for item, version in index.versions() if item in doubtful}
         settled = {item for item, each in doubtful.items() if each.row is not None and held.get(item) == each.row.want}
         differences = [each for each in differences if each.id not in settled]
@@ -190,7 +191,11 @@ def _certain(
             connection, _LOOK_AGAIN, {"this": space, "ids": [each.id for each in differences]}, "item_id"
         )
         now = {row.item_id: row for row in found}
-    return [each for each in differences if now.get(each.id) == each.row]
+    certain = [each for each in differences if now.get(each.id) == each.row]
+    if without_row := {each.id for each in certain if each.row is None}:  # whose points may have been removed since
+        held = {item: version for item, version in index.versions() if item in without_row}
+        certain = [each for each in certain if each.row is not None or each.id in held]
+    return certain
 
 
 def _queue(connection: Connection, space: str, differences: Sequence[_Difference]) -> None:

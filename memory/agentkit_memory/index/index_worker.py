@@ -86,8 +86,10 @@ _COUNT_ON = (
     update(vector_spaces)
     .where(vector_spaces.c.space == bindparam("this"), vector_spaces.c.index_id == bindparam("index"))
     .values(writes=vector_spaces.c.writes + 1)
-    .returning(vector_spaces.c.writes)
+    .returning(vector_spaces.c.writes, vector_spaces.c.state)
 )
+_STATE = select(vector_spaces.c.state).where(vector_spaces.c.space == bindparam("this")).with_for_update(read=True)
+"""Of the space, which keeps it until the transaction ends."""
 _REWRITE = {"want": case((_state.want > 0, _state.want + 1), else_=_state.want - 1)}
 _AGAIN = upserts(vector_state, _REWRITE)
 _held_rows = select(_state.item_id).where(
@@ -269,7 +271,8 @@ class Worker:
 
         def acknowledge(connection: Connection) -> int | None:
             # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
-            writes: int | None = connection.scalar(_COUNT_ON, {"this": self._space, "index": self._index.id})
+            counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self._index.id}).first()
+            state = connection.scalar(_STATE, {"this": self._space}) if counted is None else counted.state
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
             unchanged = []  # names of the vectors that are kept: not those of items that were erased meanwhile
@@ -291,12 +294,14 @@ class Worker:
             for statement, rows in ((DONE, done + gone), (_FORGET, gone), (FAILED, failed)):
                 if rows:
                     connection.execute(statement, rows)
-            if lost:  # it may have overwritten something newer: queued again, or for a deleted item, its removal
+            # It may have overwritten something newer: queued again, or for a deleted item, its removal. Where the model
+            # was changed, the index is dropped, and so are its rows.
+            if lost and state not in (None, "retired"):
                 connection.execute(_AGAIN[connection.dialect.name], [self._rewritten(task) for task in lost])
             if unchanged and self._encoder is not None:
                 self._encoder().keep(connection, unchanged)
             failpoint("worker.unacknowledged")
-            return writes
+            return None if counted is None else counted.writes
 
         writes = self._database.change(acknowledge)
         if writes is not None and isinstance(self._index, CountsWrites):

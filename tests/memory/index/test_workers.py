@@ -15,6 +15,7 @@ from sqlalchemy import delete, insert, select, update
 
 from agentkit_memory import HeadMoved, IndexBroken, IndexUnavailable, Memory
 from agentkit_memory.embedders.store_embedders import Embedders
+from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
@@ -199,6 +200,51 @@ def test_what_a_stalled_worker_held_is_taken_over_and_its_late_write_undone(
     assert other.run_once() == 2
     assert (found(index, database, "old"), found(index, database, "new")) == (set(), {uuid(1)})
     assert (indexes.verify().ok, indexes.verify().pending) == (True, 0)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_worker_that_ends_after_its_model_was_changed_queues_nothing(
+    database: Database, indexes: Indexes, gone: bool
+) -> None:
+    index = indexes.get()
+    late = Worker(database, index, SPACE, lease=60)
+    write(database, 1, 2)
+    tasks = late._take(database.clock())
+    with database.write() as connection:
+        connection.execute(update(vector_spaces).values(state="retired"))
+        connection.execute(delete(vector_state))
+        if gone:
+            connection.execute(delete(vector_spaces))
+    late._write(tasks)
+    late._acknowledge(tasks)
+    with database.read() as connection:
+        assert connection.execute(select(vector_state)).all() == []
+
+
+def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
+    database: Database, indexes: Indexes
+) -> None:
+    index, worker = indexes.get(), indexes.worker()
+    write(database, 1, 2, 3)
+    worker.run_once()
+
+    class Read:
+        """The index, whose points are read just before another worker removes one."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(index, name)
+
+        def versions(self) -> Iterator[tuple[str, int]]:
+            read = [*index.versions()]
+            remove(database, 2)
+            worker.run_once()
+            return iter(read)
+
+    found: Any = compare(database, Read(), SPACE, database.clock())  # type: ignore[arg-type]
+    assert (found.ok, found.orphans, found.points) == (True, 0, 2)
+    index.upsert([Point(uuid(9), 1, 1, query_vector("zebra"))])
+    left = indexes.verify()
+    assert (left.ok, left.orphans, left.examples) == (False, 1, {"orphan": (uuid(9),)})
 
 
 def test_a_worker_that_was_slow_writes_only_what_it_still_holds(database: Database, indexes: Indexes) -> None:
