@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -210,13 +211,13 @@ def test_points_that_are_named_have_the_scores_they_have_among_all(opener: Index
     )
     named = [ids[number] for number in (3, 4, 8, 30)]
     for scopes in ([1], [1, 2]):
-        for ask, asked in ((index.query_sparse, query_vector("zebra")), (index.query_dense, [1.0, 0.0])):
-            among_all = {hit.id: hit.score for hit in ask(asked, scopes, 40)}  # type: ignore[operator]
-            found = ask(asked, scopes, 40, named)  # type: ignore[operator]
+        for ask in (partial(index.query_sparse, query_vector("zebra")), partial(index.query_dense, [1.0, 0.0])):
+            among_all = {hit.id: hit.score for hit in ask(scopes, 40)}
+            found = ask(scopes, 40, named)
             assert {hit.id for hit in found} == {each for each in named if each in among_all}
             assert [hit.score for hit in found] == pytest.approx([among_all[hit.id] for hit in found])
-            assert [hit.id for hit in ask(asked, scopes, 1, named)] == [found[0].id]  # type: ignore[operator]
-            assert ask(asked, scopes, 40, []) == []  # type: ignore[operator]
+            assert [hit.id for hit in ask(scopes, 1, named)] == [found[0].id]
+            assert ask(scopes, 40, []) == []
     index.close()
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from qdrant_client import QdrantClient
@@ -240,7 +240,7 @@ def test_a_point_that_is_removed_while_both_sides_are_compared_is_no_difference(
             worker.run_once()
             return iter(read)
 
-    found: Any = compare(database, Read(), SPACE, database.clock())  # type: ignore[arg-type]
+    found = compare(database, cast("VectorIndex", Read()), SPACE, database.clock())
     assert (found.ok, found.orphans, found.points) == (True, 0, 2)
     index.upsert([Point(uuid(9), 1, 1, query_vector("zebra"))])
     left = indexes.verify()

@@ -150,14 +150,14 @@ def test_a_long_table_is_cut_between_its_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"<div>" * 100_000,
-        b"<ul><li>" * 30_000,
-        b"<table><tr><td>" * 20_000,
-        b"<font><b>" * 30_000 + b"x",
-        b"<" * 200_000,
-        b"&amp;" * 100_000,
-        b"<a " + b" ".join(b"a%d=1" % number for number in range(50_000)) + b">x</a>",
-        b"<script>" + b"x < y;" * 100_000,
+        b"<div>" * 300_000,
+        b"<ul><li>" * 100_000,
+        b"<table><tr><td>" * 50_000,
+        b"<font><b>" * 100_000 + b"x",
+        b"<" * 500_000,
+        b"&amp;" * 200_000,
+        b"<a " + b" ".join(b"a%d=1" % number for number in range(100_000)) + b">x</a>",
+        b"<script>" + b"x < y;" * 200_000,
     ],
     ids=["deep", "lists", "tables", "formatting", "brackets", "entities", "attributes", "script"],
 )
