@@ -59,7 +59,7 @@ def working(runs: Runs) -> Iterator[Working]:
         def start(*agents: Any, worker: dict[str, Any] | None = None, **added: Any) -> Runs:
             for agent in agents:
                 runs.add(agent, **added)
-            stack.enter_context(runs.worker(**{"poll": 0.02, "grace": 0, **(worker or {})}))
+            stack.enter_context(runs.worker(**{"poll": 0.1, "grace": 0, **(worker or {})}))
             return runs
 
         yield start

@@ -41,14 +41,14 @@ def damage(url: str, table: str, change: str, run_id: str) -> None:
 async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, table: str, change: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         for name in ("bad", "good"):
             await (await agent.start("Hi.", run_id=name)).result(timeout=LONG)
     damage(url, table, change, "bad")
     listed = {one.run_id: one for one in await runs.list_runs()}
     assert listed.keys() == {"bad", "good"} and listed["good"].error is None
     assert "good" in {one.name for one in await runs.costs(by="run")}
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         report = await agent.map(["a"], name="m", out=Path(url.removeprefix("sqlite:///")).with_name("out.jsonl"))
         assert report.finished == 1
     assert await runs.delete_ended(timedelta(0)) == 3
@@ -66,7 +66,7 @@ async def test_a_run_that_waits_with_a_damaged_row_keeps_no_other_from_a_worker(
     for name in ("bad", "good"):
         await agent.start("Hi.", run_id=name)
     damage(url, "workflow_status", change, "bad")
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         assert (await runs.handle("good").result(timeout=LONG)).output == "x"
         assert (await (await agent.start("Hi.")).result(timeout=LONG)).output == "x"
 
@@ -74,7 +74,7 @@ async def test_a_run_that_waits_with_a_damaged_row_keeps_no_other_from_a_worker(
 async def test_a_finished_run_whose_answer_is_damaged_failed_for_whoever_asks(runs: Runs, url: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         await (await agent.start("Hi.", run_id="bad")).result(timeout=LONG)
     damage(url, "workflow_output", 'output = \'{"state": "finished"}\'', "bad")
     with pytest.raises(RunFailed, match="what is stored of its answer is damaged"):
@@ -91,7 +91,7 @@ async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs
     runs.store.tables.add_worker("dead-1", [], 1.0, "host", 1)
     alter(url, f"UPDATE agentkit_workers SET {change}")
     assert [one.id for one in await runs.workers()] == ["dead-1"]
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         assert (await runs.handle("taken").result(timeout=LONG)).output == "x"
 
 
@@ -103,7 +103,7 @@ async def test_a_damaged_schedule_hides_no_other(runs: Runs, url: str, change: s
         await runs.schedule(agent, "Hi.", name=name, cron="0 6 * * *")
     alter(url, f"UPDATE workflow_schedules SET {change} WHERE schedule_name = 'bad'")
     assert "good" in [one.name for one in await runs.schedules()]
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         await runs.schedule(agent, "Hi.", name="new", cron="* * * * * *")
         await eventually(lambda: [one for one in runs.store.listed(None, {}, 9, 0) if one.run_id.startswith("new/")])
     await runs.unschedule("bad")
@@ -121,7 +121,7 @@ class Opened:
 async def test_nothing_of_a_run_is_unpickled_where_it_is_read(runs: Runs, url: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         await (await agent.start("Hi.", run_id="bad")).result(timeout=LONG)
     pickled = base64.b64encode(pickle.dumps(Opened())).decode()
     damage(url, "workflow_status", "serialization = 'py_pickle'", "bad")

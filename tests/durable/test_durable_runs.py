@@ -392,7 +392,7 @@ async def test_runs_of_one_session_keep_their_order_where_the_clocks_of_those_wh
             if number % 2 == 0:
                 clock.setattr(time, "time", lambda: now() + 100)
             handles.append(await (ahead, runs)[number % 2].start(agent, str(number), session=session))
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         for handle in handles:
             await handle.result(timeout=LONG)
     assert [message.text for message in session.conversation if message.role == "user"] == ["0", "1", "2", "3"]
@@ -425,7 +425,7 @@ async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cann
     handle = await old.start("Hello")
     elsewhere = Runs(url)
     elsewhere.add(new)
-    with elsewhere.worker(poll=0.02, grace=0):
+    with elsewhere.worker(poll=0.1, grace=0):
         fresh = await new.start("Hello")
         assert (await fresh.result(timeout=LONG)).output == "new"
         info = await handle.info()
@@ -433,7 +433,7 @@ async def test_a_run_goes_on_with_the_version_it_began_with_or_says_that_it_cann
         assert info.problem is not None and f"no worker has version {info.version!r} of agent 'a'" in info.problem
         with pytest.raises(TimeoutError):
             await handle.result(timeout=0.2)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         assert (await handle.result(timeout=LONG)).output == "old"
     elsewhere.close()
 

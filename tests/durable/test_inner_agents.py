@@ -166,7 +166,7 @@ async def test_a_run_is_deleted_with_the_agents_inside(working: Working, url: st
 async def test_what_another_attempt_owns_is_refused_at_any_depth(runs: Runs, url: str) -> None:
     firm = Firm(approval="always")
     runs.add(firm.boss)
-    with runs.worker(poll=0.02, grace=0), pytest.raises(Paused):
+    with runs.worker(poll=0.1, grace=0), pytest.raises(Paused):
         await (await firm.boss.start("Pay.", run_id="r")).result(timeout=LONG)
     stored = journal_rows(runs.store.workflows, ["r"])["r"]
     assert sorted(len(row.calls) for row in stored) == [0, 1, 1, 2, 2]
@@ -284,7 +284,7 @@ async def test_agents_inside_are_stored_whatever_they_and_their_calls_are_called
     firm, runs = Firm(approval="always", clerk="clerk \0\ud800"), Runs(postgres_url)
     runs.add(firm.boss)
     handle = runs.handle(f"inside-{os.getpid()}")
-    with closing(runs), runs.worker(poll=0.02, grace=0):
+    with closing(runs), runs.worker(poll=0.1, grace=0):
         await firm.boss.start("Pay.", run_id=handle.run_id)
         with pytest.raises(Paused):
             await handle.result(timeout=LONG)

@@ -61,7 +61,7 @@ async def test_a_call_goes_on_while_the_database_is_locked_for_longer_than_the_l
     script = [Message("assistant", tool_calls=(ToolCall("a", "hold", "{}"),)), "held"]
     agent, runs = Agent(ScriptedModel(script), tools=[hold], name="holder"), Runs(url)
     runs.add(agent)
-    with runs.worker(lease=lease, poll=0.02, grace=0):
+    with runs.worker(lease=lease, poll=0.1, grace=0):
         handle = await agent.start("Go.", run_id=f"held-{os.getpid()}")
         await eventually(lambda: calls)
         (before,) = [one.beat for one in runs.store.tables.workers() if one.state == "alive"]
@@ -97,7 +97,7 @@ async def test_calls_end_before_the_lease_while_it_cannot_be_renewed_and_are_mad
     script = [Message("assistant", tool_calls=(ToolCall("a", "linger", "{}"),)), "ended"]
     agent, runs = Agent(ScriptedModel(script), tools=[linger], name="lingers"), Runs(postgres_url)
     runs.add(agent)
-    with runs.worker(lease=3 * LEASE, poll=0.02, grace=0):
+    with runs.worker(lease=3 * LEASE, poll=0.1, grace=0):
         handle = await agent.start("Go.", run_id=f"left-{os.getpid()}")
         await eventually(lambda: calls)
         with locked(postgres_url, "agentkit_workers"):
@@ -123,7 +123,7 @@ async def test_a_call_that_waits_for_another_one_does_not_begin_once_the_others_
     script = ScriptedModel([Message("assistant", tool_calls=tuple(asked)), "All are paid."])
     agent = Agent(script, tools=[pay], name="payer")
     runs.add(agent)
-    worker = runs.worker(lease=LEASE, poll=0.02, grace=0)
+    worker = runs.worker(lease=LEASE, poll=0.1, grace=0)
     with worker:
         await agent.start("Pay both.")
         await eventually(lambda: worker.is_lost)

@@ -46,7 +46,7 @@ async def test_answers_and_errors_are_written_in_order_and_asking_again_does_not
 ) -> None:
     model, out, seen = Counting(), tmp_path / "out.jsonl", list[tuple[int, int]]()
     agent = Agent(model, "You answer.", name="mapper")
-    working(agent, worker={"poll": 0.02})
+    working(agent, worker={"poll": 0.1})
     inputs = [str(number) for number in range(12)]
     report = await agent.map(
         inputs, name="numbers", out=out, concurrency=3, on_progress=lambda done, total: seen.append((done, total))

@@ -34,7 +34,7 @@ async def test_runs_begin_by_their_priority_and_not_before_their_delay(runs: Run
         await agent.start("urgent", priority=1),
     ]
     assert [(await handle.info()).state for handle in handles] == ["queued"] * 4
-    with runs.worker(concurrency=1, poll=0.02, grace=0):
+    with runs.worker(concurrency=1, poll=0.1, grace=0):
         for handle in handles:
             await handle.result(timeout=LONG)
     assert [one for one in begun if one != "later"] == ["urgent", "first come", "last"]

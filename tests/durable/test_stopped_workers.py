@@ -23,7 +23,7 @@ async def test_a_run_whose_end_is_being_stored_when_its_worker_stops_is_finished
 
     agent = Agent(ScriptedModel(["Done."]), name="quick")
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=LONG) as worker:
+    with runs.worker(poll=0.1, grace=LONG) as worker:
         event.listen(worker._dbos._sys_db.engine, "before_cursor_execute", take_long)
         handle = await agent.start("Go.")
         await eventually(storing.is_set)

@@ -95,7 +95,7 @@ async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_
     till, agent = Agent(ScriptedModel(script), tools=[pay], name="till"), Agent(ScriptedModel(["x"]), name="a")
     runs.add(till)
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         await till.start("Pay.", run_id="waits")
         await eventually(lambda: runs.store.tables.waiting(1))
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
@@ -104,7 +104,7 @@ async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_
     assert [one.run_id for one in await runs.list_runs()] == ["waits"]
     assert [one.serves for one in await runs.workers()] == [()]
     assert (await runs.handle("waits").info()).waiting == ()
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         assert (await (await agent.start("Hi.")).result(timeout=LONG)).output == "x"
 
 
@@ -114,7 +114,7 @@ async def test_a_run_with_a_damaged_journal_is_reported_and_hurts_no_other(
 ) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)
-    with runs.worker(poll=0.02, grace=0):
+    with runs.worker(poll=0.1, grace=0):
         for name in ("bad", "good"):
             await (await agent.start("Hi.", run_id=name, tenant="acme")).result(timeout=LONG)
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:

@@ -122,7 +122,7 @@ async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     runs, agent = Runs(postgres_url), Agent(ScriptedModel.repeat(reply), tools=[act], name="mapper")
     runs.add(agent)
     inputs, out = [f"input {number}" for number in range(12)], tmp_path / "out.jsonl"
-    with runs.worker(lease=1, poll=0.02, grace=0):
+    with runs.worker(lease=1, poll=0.1, grace=0):
         mapping = asyncio.create_task(agent.map(inputs, name=f"away-{os.getpid()}", out=out, concurrency=2))
         await eventually(lambda: len(attempts) >= 4)
         with stopped(postgres_url):

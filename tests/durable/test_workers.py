@@ -202,7 +202,7 @@ def test_the_command_line_lists_decides_and_goes_on(url: str, agents: Callable[[
     async def end() -> str:
         return str((await module.runs.handle("refund-1").result(timeout=LONG)).output)
 
-    with module.runs.worker(poll=0.02, grace=0):
+    with module.runs.worker(poll=0.1, grace=0):
         asyncio.run(begin())
         (info,) = [json.loads(line) for line in command("list", "--json").stdout.splitlines()]
         assert (info["run_id"], info["state"], info["waiting"][0]["tool"]) == ("refund-1", "paused", "refund")
@@ -238,7 +238,7 @@ def test_what_models_and_users_write_neither_steers_a_terminal_nor_looks_like_a_
         with pytest.raises(Paused):
             await (await payer.start(evil, run_id="evil")).result(timeout=LONG)
 
-    with module.runs.worker(poll=0.02, grace=0):
+    with module.runs.worker(poll=0.1, grace=0):
         asyncio.run(begin())
     for words in (["list"], ["show", "evil"], ["approve", "evil", "--by", evil], ["show", "evil"], ["cancel", "evil"]):
         done = CliRunner().invoke(app, ["runs", *words, "--url", url])
