@@ -13,6 +13,7 @@ import pytest
 
 from agentkit import Agent, Runs, ScriptedModel
 from agentkit.durable import RunFailed
+from tests.effort import spread
 from tests.waiting import LONG, eventually
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
@@ -29,14 +30,17 @@ def damage(url: str, table: str, change: str, run_id: str) -> None:
 
 @pytest.mark.parametrize(
     ("table", "change"),
-    [
-        ("workflow_status", f"authenticated_user = {NO_UTF_8}"),
-        ("workflow_status", "authenticated_roles = 'x'"),
-        ("workflow_status", "updated_at = 'x'"),
-        ("workflow_status", "created_at = 9223372036854775807"),
-        ("workflow_input", 'inputs = \'{"positionalArgs": [{"agent": 1}]}\''),
-        ("workflow_output", "output = '[]'"),
-    ],
+    spread(
+        [
+            ("workflow_status", f"authenticated_user = {NO_UTF_8}"),
+            ("workflow_status", "authenticated_roles = 'x'"),
+            ("workflow_status", "updated_at = 'x'"),
+            ("workflow_status", "created_at = 9223372036854775807"),
+            ("workflow_input", 'inputs = \'{"positionalArgs": [{"agent": 1}]}\''),
+            ("workflow_output", "output = '[]'"),
+        ],
+        3,
+    ),
 )
 async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, table: str, change: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
@@ -56,7 +60,8 @@ async def test_a_run_with_a_damaged_row_hides_no_other(runs: Runs, url: str, tab
 
 
 @pytest.mark.parametrize(
-    "change", [f"priority = {NO_UTF_8}", f"workflow_uuid = {NO_UTF_8}", "attributes = '['", "created_at = x'ff'"]
+    "change",
+    spread([f"priority = {NO_UTF_8}", f"workflow_uuid = {NO_UTF_8}", "attributes = '['", "created_at = x'ff'"], 2),
 )
 async def test_a_run_that_waits_with_a_damaged_row_keeps_no_other_from_a_worker(
     runs: Runs, url: str, change: str
@@ -82,7 +87,9 @@ async def test_a_finished_run_whose_answer_is_damaged_failed_for_whoever_asks(ru
     assert (await runs.handle("bad").info()).error == "JournalError: what is stored of its answer is damaged"
 
 
-@pytest.mark.parametrize("change", ["lease = 'x'", f"beat = {NO_UTF_8}", f"pid = {NO_UTF_8}", "beat_at = 'x'"])
+@pytest.mark.parametrize(
+    "change", spread(["lease = 'x'", f"beat = {NO_UTF_8}", f"pid = {NO_UTF_8}", "beat_at = 'x'"], 2)
+)
 async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs, url: str, change: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)

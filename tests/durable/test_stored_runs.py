@@ -19,6 +19,7 @@ from agentkit.run.journal import Journal
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.run_records import RunsWanted
 from agentkit_prompts import Composition
+from tests.effort import spread
 from tests.waiting import LONG, eventually
 
 STORED = Path(__file__).parent / "stored"
@@ -87,7 +88,7 @@ def pay(amount: int) -> str:
 DAMAGED = ["''", "'null'", "'{\"a\": 1}'", "'[[1]]'", f"'{'[' * 20_000}'"]
 
 
-@pytest.mark.parametrize("damaged", DAMAGED)
+@pytest.mark.parametrize("damaged", spread(DAMAGED, 2))
 async def test_a_damaged_decision_or_worker_approves_nothing_and_hurts_no_other_run(
     runs: Runs, url: str, damaged: str
 ) -> None:

@@ -18,6 +18,7 @@ from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.tables import items, messages
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
+from tests.effort import spread
 
 
 def rows(memory: Memory, columns: str = "text") -> list[Any]:
@@ -70,7 +71,7 @@ def test_the_text_of_a_whole_message_is_stored_once(either: Memory) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["", "{", "x", '{"role":"user","content":"a', '{"role":"user","content":7}', "[" * 100_000]
+    "body", spread(["", "{", "x", '{"role":"user","content":"a', '{"role":"user","content":7}', "[" * 100_000], 2)
 )
 def test_a_message_that_is_damaged_once_it_is_an_item_keeps_nobody_from_the_others(either: Memory, body: str) -> None:
     either.session("s").append(Message("user", "zebra bad"), Message("user", "zebra good"))

@@ -36,6 +36,7 @@ from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.tables import embeddings, items
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
+from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
 
 MARKER = "Xanadu-4929"
@@ -303,7 +304,7 @@ POINTS = ["erasure.begun", "erasure.step:1", "erasure.step:2", "worker.deleted",
 @pytest.mark.parametrize(
     ("kind", "point"),
     [
-        *(("sqlite", point) for point in POINTS),
+        *spread([("sqlite", point) for point in POINTS], 2),
         ("postgresql", POINTS[0]),
         *(pytest.param("postgresql", point, marks=pytest.mark.long) for point in POINTS[1:]),
     ],

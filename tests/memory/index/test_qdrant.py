@@ -22,6 +22,7 @@ from agentkit_memory.index.opening import edge_indexes, qdrant_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex, connect
 from agentkit_memory.index.vector_index import IndexOpener, Point
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
+from tests.effort import spread
 from tests.memory.index.work_until import work_until
 from tests.waiting import until
 
@@ -261,13 +262,16 @@ def test_two_processes_share_a_server_and_each_indexes_what_the_other_wrote(
 
 @pytest.mark.parametrize(
     ("status", "kind", "said"),
-    [
-        (500, IndexUnavailable, "it answered 500"),
-        (503, IndexUnavailable, "it answered 503"),
-        (429, IndexUnavailable, "it answered 429"),
-        (403, IndexBroken, "refused .it answered 403"),
-        (404, IndexBroken, "if the collection is gone or damaged"),
-    ],
+    spread(
+        [
+            (500, IndexUnavailable, "it answered 500"),
+            (503, IndexUnavailable, "it answered 503"),
+            (429, IndexUnavailable, "it answered 429"),
+            (403, IndexBroken, "refused .it answered 403"),
+            (404, IndexBroken, "if the collection is gone or damaged"),
+        ],
+        2,
+    ),
 )
 def test_a_server_that_fails_leaves_everything_stored_and_queued(
     home: Path, docs: Path, server: Server, status: int, kind: type[Exception], said: str

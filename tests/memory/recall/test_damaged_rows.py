@@ -18,6 +18,7 @@ from agentkit.prompts import Message
 from agentkit_memory.errors import InvalidArgument, StoreCorrupt
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
+from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
 
 DEEP = "[" * 330 + "]" * 330
@@ -54,24 +55,27 @@ def home(made: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [
-        ("meta", f"""'{{"a": {DEEP}}}'"""),
-        ("meta", f"'{'[' * 200_000}'"),
-        ("meta", "'{'"),
-        ("meta", "'[1]'"),
-        ("meta", "''"),
-        ("meta", f"""'{{"a": {"9" * 5000}}}'"""),
-        ("meta", "x'ff'"),
-        ("meta", "CAST(x'22ff22' AS TEXT)"),
-        ("title", "CAST(x'ff' AS TEXT)"),
-        ("title", "x'00ff'"),
-        ("position", "'first'"),
-        ("said_at", "'yesterday'"),
-        ("line", "'one'"),
-        ("created_at", "x'ff'"),
-        ("text", "CAST(x'7a65627261ff' AS TEXT)"),
-        ("text", "x'7a65627261'"),
-    ],
+    spread(
+        [
+            ("meta", f"""'{{"a": {DEEP}}}'"""),
+            ("meta", f"'{'[' * 200_000}'"),
+            ("meta", "'{'"),
+            ("meta", "'[1]'"),
+            ("meta", "''"),
+            ("meta", f"""'{{"a": {"9" * 5000}}}'"""),
+            ("meta", "x'ff'"),
+            ("meta", "CAST(x'22ff22' AS TEXT)"),
+            ("title", "CAST(x'ff' AS TEXT)"),
+            ("title", "x'00ff'"),
+            ("position", "'first'"),
+            ("said_at", "'yesterday'"),
+            ("line", "'one'"),
+            ("created_at", "x'ff'"),
+            ("text", "CAST(x'7a65627261ff' AS TEXT)"),
+            ("text", "x'7a65627261'"),
+        ],
+        2,
+    ),
 )
 def test_a_damaged_row_hurts_no_other(home: Path, column: str, value: str) -> None:
     damage(home, column, value)
@@ -180,7 +184,7 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize(("column", "value"), DAMAGES)
+@pytest.mark.parametrize(("column", "value"), spread(DAMAGES, 3))
 def test_a_damaged_recall_log_is_returned_with_its_problem_beside_the_others(
     home: Path, column: str, value: str
 ) -> None:

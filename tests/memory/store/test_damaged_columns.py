@@ -14,6 +14,7 @@ import pytest
 from agentkit.memory import FactDraft, Memory, Scope
 from agentkit.prompts import Document, Image, Message
 from agentkit_memory.store.records import StoredFact
+from tests.effort import spread
 from tests.memory.embedders.word_embedder import Words
 
 NO_UTF_8 = "CAST(x'ff' AS TEXT)"
@@ -89,7 +90,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("table", "damage", "which"), CASES)
+@pytest.mark.parametrize(("table", "damage", "which"), spread(CASES, 2))
 def test_a_damaged_row_keeps_nobody_from_the_others(
     home: Path, tmp_path: Path, table: str, damage: str, which: str
 ) -> None:
@@ -148,13 +149,16 @@ def test_a_damaged_erasure_ends_no_other_and_no_opening(home: Path, damage: str)
 
 @pytest.mark.parametrize(
     "damage",
-    [
-        f"UPDATE branches SET id = 999999 WHERE id = {MAIN}",
-        f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
-        f"DELETE FROM conversations WHERE id = {TALK}",
-        "UPDATE chunk_moves SET document_id = 'x'",
-        "UPDATE images SET document_id = 'x' WHERE document_id = (SELECT min(document_id) FROM images)",
-    ],
+    spread(
+        [
+            f"UPDATE branches SET id = 999999 WHERE id = {MAIN}",
+            f"UPDATE messages SET branch_id = {NO_UTF_8} WHERE branch_id = {MAIN} AND seq = 2",
+            f"DELETE FROM conversations WHERE id = {TALK}",
+            "UPDATE chunk_moves SET document_id = 'x'",
+            "UPDATE images SET document_id = 'x' WHERE document_id = (SELECT min(document_id) FROM images)",
+        ],
+        2,
+    ),
 )
 def test_rows_without_an_owner_keep_no_erasure_from_being_complete(home: Path, damage: str) -> None:
     alter(home, MOVED, damage)

@@ -29,6 +29,7 @@ from agentkit_prompts.chat_templates.role_markers import Task
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_text import whole_text
 from agentkit_prompts.context.messages import Thinking
+from tests.effort import spread
 from tests.prompts.laws import law
 
 pytestmark = [
@@ -114,7 +115,7 @@ def outcome(work: Any) -> object:
         return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("name", list(TEMPLATES))
+@pytest.mark.parametrize("name", spread(list(TEMPLATES), 3))
 def test_what_is_written_by_message_is_what_is_written_as_a_whole(name: str) -> None:
     template = TEMPLATES[name]
 

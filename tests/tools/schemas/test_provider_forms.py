@@ -22,6 +22,7 @@ from agentkit_prompts.schemas.provider_rules import ANTHROPIC_STRICT, GEMINI, OP
 from agentkit_prompts.schemas.provider_schema import fitted
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import Tool, ToolContext, ToolDefinitionError, to_anthropic, to_gemini, to_openai, tool
+from tests.effort import spread
 from tests.tools.schemas.provider_checks import anthropic_faults, gemini_faults, openai_faults
 from tests.tools.schemas.test_tool_json_schema import SCHEMAS
 
@@ -324,16 +325,19 @@ def chained(inner: Any, count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "schema",
-    [
-        chained(lambda ref: {"type": "object", "properties": {"x": ref, "y": ref}}, 40),
-        chained(lambda ref: {"anyOf": [ref, ref]}, 40),
-        chained(lambda ref: {"allOf": [ref, ref]}, 40),
-        chained(lambda ref: ref, 2_000),
-        chained(lambda ref: {"type": "object", "properties": {"x": ref}}, 2_000),
-        {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}},
-        {"allOf": [{"$ref": "#"}], "anyOf": [{"$ref": "#"}]},
-        {"properties": {"a": {"enum": list(range(20_000))}}},
-    ],
+    spread(
+        [
+            chained(lambda ref: {"type": "object", "properties": {"x": ref, "y": ref}}, 40),
+            chained(lambda ref: {"anyOf": [ref, ref]}, 40),
+            chained(lambda ref: {"allOf": [ref, ref]}, 40),
+            chained(lambda ref: ref, 2_000),
+            chained(lambda ref: {"type": "object", "properties": {"x": ref}}, 2_000),
+            {"properties": {"a": {"allOf": [{"$ref": "#/properties/a"}]}}},
+            {"allOf": [{"$ref": "#"}], "anyOf": [{"$ref": "#"}]},
+            {"properties": {"a": {"enum": list(range(20_000))}}},
+        ],
+        2,
+    ),
     ids=["tree", "any", "all", "references", "deep", "itself", "root", "enum"],
 )
 def test_schemas_that_grow_when_they_are_written_out_end(schema: Any) -> None:
