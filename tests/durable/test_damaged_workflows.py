@@ -102,7 +102,7 @@ async def test_a_damaged_worker_is_listed_and_its_runs_are_taken_over(runs: Runs
         assert (await runs.handle("taken").result(timeout=LONG)).output == "x"
 
 
-@pytest.mark.parametrize("change", ["schedule = 'x'", f"context = {NO_UTF_8}"])
+@pytest.mark.parametrize("change", spread(["schedule = 'x'", f"context = {NO_UTF_8}"], 2))
 async def test_a_damaged_schedule_hides_no_other(runs: Runs, url: str, change: str) -> None:
     agent = Agent(ScriptedModel.repeat("x"), name="a")
     runs.add(agent)

@@ -563,6 +563,7 @@ async def test_answers_and_errors_that_no_database_holds_are_stored_without_what
         await (await agent.start("fail")).result(timeout=LONG)
 
 
+@pytest.mark.long
 async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working: Working) -> None:
     long = "x" * 5_000_000
     agent = Agent(ScriptedModel.repeat(long), name="long")

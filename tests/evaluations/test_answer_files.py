@@ -198,6 +198,7 @@ print(evaluation.run_sync(cfg(), rows, Slow([]), out=sys.argv[2], score="exact",
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 def test_killed_at_any_point_it_goes_on_without_asking_again(tmp_path: Path) -> None:
     out, asked = tmp_path / "answers.jsonl", tmp_path / "asked"

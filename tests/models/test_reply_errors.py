@@ -20,6 +20,7 @@ from agentkit.models import (
     ModelRequestError,
     ModelUnavailable,
 )
+from tests.effort import spread
 from tests.models.asking import ADD, NOTHING_LEFT_OPEN, ask, both, composed, failure, model_for
 from tests.servers import ChatServer, calls, chunk, completion, in_turn, says, sends, streams
 from tests.waiting import longer
@@ -259,7 +260,7 @@ def bomb() -> bytes:
 
 
 @both
-@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("status", spread([200, 400, 500], 3))
 def test_a_compressed_bomb_is_refused_in_bounded_memory(
     server: ChatServer, status: int, stream: bool, bomb: bytes
 ) -> None:

@@ -136,6 +136,7 @@ def test_reading_the_newest_items_costs_no_more_than_a_bound(memory: Memory, ste
     assert [fact.position for fact in facts] == [*range(33 * most - 1, 32 * most, -1)]
 
 
+@pytest.mark.long
 def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(
     memory: Memory, steps: list[int]
 ) -> None:
@@ -148,7 +149,7 @@ def test_new_conversations_of_other_tenants_cost_a_recall_no_more_than_a_bound(
     assert len(recall) == 1 and "conversations of all tenants have new messages" in recall.degraded[0]
 
 
-@pytest.mark.parametrize(("count", "each"), [(1, MAX_ROWS), (400, 10)])
+@pytest.mark.parametrize(("count", "each"), [(1, MAX_ROWS), pytest.param(400, 10, marks=pytest.mark.long)])
 def test_new_messages_cost_a_recall_no_more_than_a_bound(
     memory: Memory, steps: list[int], count: int, each: int
 ) -> None:
