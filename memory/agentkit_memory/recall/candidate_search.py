@@ -266,9 +266,11 @@ class CandidateSearch:
         """Return the best hits that SQL confirms, at most as many as are to be considered.
 
         The index also holds items that have ended, have not begun, are not shown yet, or wait for it in another
-        version: if these are most of the hits, more are asked for.
+        version: if these are most of the hits, more are asked for. What waited when SQL was read is left out, although
+        it may be indexed by now: the index may have been asked before that.
         """
         wanted = most = self._most()
+        waited = {item.id for item in self.waiting or ()} - {turn.id for turn in self.new_turns}
         scope_ids, settled_in = (
             self.view.scope_ids,
             self.view.space.name if self.view.pending or self.view.behind else None,
@@ -295,7 +297,7 @@ class CandidateSearch:
                     self.near += confirmed
                 by_id = {item.id: item for item in confirmed}
                 self.read |= {each: by_id.get(each) for each in unknown}
-            found = [(hit, item) for hit in hits if (item := self.read[hit.id]) is not None]
+            found = [(hit, item) for hit in hits if hit.id not in waited and (item := self.read[hit.id]) is not None]
             if self.where is not None:
                 found = [(hit, item) for hit, item in found if self.where.allows(item)]
             usable = (

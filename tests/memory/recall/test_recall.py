@@ -14,6 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from agentkit_memory import InvalidArgument, Memory
+from agentkit_memory.index.qdrant_edge import EdgeIndex
+from agentkit_memory.index.vector_index import Hit
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_prompts.context.messages import Message
@@ -169,3 +171,21 @@ def test_threads_may_recall_while_another_ingests(either: Memory, docs: Path) ->
         for each in recalling:
             assert "zebra first" in {found.text for found in each.result()}
     assert len(either.recall("zebra", limit=30)) == 21
+
+
+def test_what_the_index_proposed_before_it_was_brought_up_to_date_is_judged_by_its_new_text(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fact = memory.facts.add("Ada lives in Rome.")
+    memory.worker().drain()
+    assert len(memory.recall("Rome").knowledge) == 1
+    memory.facts.update(fact.id, "Ada lives in Oslo.")
+    ask = EdgeIndex.query_sparse
+
+    def slow(*given: Any) -> list[Hit]:
+        hits = ask(*given)
+        memory.worker().drain()  # all of it, between the answer of the index and the next look at SQL
+        return hits
+
+    monkeypatch.setattr(EdgeIndex, "query_sparse", slow)
+    assert memory.recall("Rome").knowledge == ()
