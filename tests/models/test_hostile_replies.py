@@ -158,7 +158,9 @@ WHOLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("body", "wire"), paired(WHOLE, FORMS, of=2), ids=lambda one: str(one[:12] if isinstance(one, bytes) else one)[:12])
+@pytest.mark.parametrize(
+    ("body", "wire"), paired(WHOLE, FORMS, of=2), ids=lambda one: str(one[:12] if isinstance(one, bytes) else one)[:12]
+)
 def test_a_bad_body_is_a_typed_error(server: ChatServer, wire: Wire, body: bytes) -> None:
     async def main() -> None:
         from tests.models.asking import composed
