@@ -13,12 +13,13 @@ from agentkit.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
 from agentkit.recaller import RecallSource
-from agentkit.run.decisions import Decision, Denied
+from agentkit.run.decisions import Decision
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
+from agentkit.server.served_runs.event_form import decision_form
 from agentkit.server.served_runs.run_records import RunHeading, RunsWanted, heading, user_input_of
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
@@ -152,7 +153,7 @@ class CallerSource:
         self._check("approve")
         record = await self._endpoints.record(run_id, self._caller)
         try:
-            await self._runs.decide(record, {call: _made(one) for call, one in decisions.items()})
+            await self._runs.decide(record, {call: decision_form(one) for call, one in decisions.items()})
         except ServerError as error:
             raise ApprovalError(str(error)) from error
 
@@ -160,12 +161,3 @@ class CallerSource:
 def as_http(error: ServerError) -> HTTPException:
     """Return an error as the routes of the inspector know it."""
     return HTTPException(error.status, str(error))
-
-
-def _made(decision: Decision) -> dict[str, Any]:
-    if isinstance(decision, Denied):
-        return {"approve": False, "reason": decision.reason}
-    return {
-        "approve": True,
-        **({} if decision.arguments is None else {"arguments": dict(decision.arguments)}),
-    }
