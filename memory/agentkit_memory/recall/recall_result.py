@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
@@ -72,12 +71,7 @@ class Recall(Sequence[Document | RecalledMessage]):
         """Facts, best first."""
         self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
-        self._considered, self._used = considered, used
-
-    @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Every item that was considered, best first."""
-        return tuple([candidate(_plain(each)) for each in self._considered])
+        self._considered = considered
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
