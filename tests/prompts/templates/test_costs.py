@@ -103,6 +103,16 @@ def test_an_operator_is_charged_what_the_table_says_of_its_operands(operator: st
     assert worked_out - read >= cost(f"operator.{operator}", operands, {})
 
 
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_a_comparison_is_charged_for_each_item_that_is_compared(name: str) -> None:
+    steps, items = 10**6, [1] * 1000
+    looked_at, compared = [
+        steps - compile_program(source, limits=Limits(steps=steps)).trace({"a": items}).meter.left
+        for source in ("{% set c = a|select('sameas', 3) %}", f"{{% set c = a|select('{name}', 3) %}}")
+    ]
+    assert compared - looked_at >= len(items) * cost("operator.eq", (1, 3), {})
+
+
 @pytest.mark.parametrize("expression", ["a + a", "a * 2", "2 * a", "a ~ a"])
 def test_a_text_longer_than_all_output_is_not_made_though_nobody_prints_it(expression: str) -> None:
     program = compile_program(f"{{% set b = {expression} %}}", limits=Limits(output_chars=100))
