@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentkit.deps import check_deps
+from agentkit.errors import DepsMismatch
 from agentkit.output.answer import AnswerReader
 from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_tools import Toolset, by_name
 from agentkit_tools.tool import Tool
 
-__all__ = ["Equipment"]
+__all__ = ["Equipment", "check_deps"]
 
 
 class Equipment:
@@ -77,3 +77,13 @@ def _sources(given: Any) -> list[Any]:
 def _is_made(source: Any) -> bool:
     """Whether this makes tools for a run: a toolset that is more than the tools in it."""
     return type(source) not in (Tool, Toolset) and hasattr(source, "at")
+
+
+def check_deps(tools: Iterable[Tool], deps: object) -> None:
+    """Refuse `deps` that tools could not work with.
+
+    Raises:
+        DepsMismatch: Names all of these tools.
+    """
+    if problems := [problem for tool in tools if tool.deps_types and (problem := tool.deps_problem(deps))]:
+        raise DepsMismatch(problems)

@@ -13,7 +13,7 @@ from sqlalchemy import event, exc
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
 from agentkit.durable.run_tables import RunTables, engine_url
 from agentkit.durable.sqlite_connection import prepare
-from agentkit_prompts.system.private_files import private_file, private_folder
+from agentkit_prompts.system.private_files import private_database
 
 __all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
 
@@ -86,7 +86,7 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
         logger.setLevel(logging.WARNING)
     if url.get_backend_name() == "sqlite":
         try:
-            _make_private(Path(str(url.database)))
+            private_database(Path(str(url.database)))
         except OSError as error:
             raise DatabaseUnavailable(
                 f"Runs: the database {shown_url(url)} cannot be opened: {error.strerror or error}: name a file in "
@@ -118,11 +118,3 @@ def _prepare(connection: Any, _: object) -> None:
 def shown_url(url: sa.URL) -> str:
     """Return what an error may show of the address of a database."""
     return url.set(query={}).render_as_string(hide_password=True)  # a query may hold a password too
-
-
-def _make_private(database: Path) -> None:
-    """Make the file of a database and the folders above it that are missing, for their owner alone."""
-    private_folder(database.parent)
-    for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
-        if name == database.name or database.with_name(name).exists():
-            private_file(database.with_name(name))  # SQLite gives the others the rights of the first

@@ -11,7 +11,6 @@ from typing import Any
 
 from typing_extensions import Unpack
 
-from agentkit.deps import check_deps
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
 from agentkit.durable.agent_version import version_of
 from agentkit.durable.durable_errors import DurableError
@@ -25,6 +24,7 @@ from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, 
 from agentkit.durable.run_tables import WorkerRow
 from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_names, set_schedule
 from agentkit.durable.worker import Worker
+from agentkit.equipment import check_deps
 from agentkit.errors import AgentDefinitionError
 from agentkit.recaller import in_scope
 from agentkit.run.beginning import new_journal

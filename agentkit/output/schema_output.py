@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.schemas.check import target_in
 from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_tools.schemas.argument_validator import validator_for
 from agentkit_tools.schemas.lenient_schema import SchemaError, normalise
@@ -43,7 +44,7 @@ class SchemaOutput:
             if known.get("type", "object") != "object":
                 raise SchemaError(f"expected the type object, got {known['type']!r:.80}: put it into a property of one")
             self.schema = cast(JsonSchema, freeze({"type": "object", **known}))
-            missing = sorted({one for one in _references(self.schema) if not _is_there(one, self.schema)})
+            missing = sorted({one for one in _references(self.schema) if target_in(self.schema, one) is None})
             if missing:
                 shown = ", ".join(f"{one!r:.80}" for one in missing[:_MAX_SHOWN])
                 raise SchemaError(f"$ref: what is not in the schema, and is not fetched: {shown}")
@@ -93,15 +94,3 @@ def _references(schema: Any, *, is_schema: bool = True) -> Iterator[Any]:
     elif isinstance(schema, list | tuple):
         for value in schema:
             yield from _references(value)
-
-
-def _is_there(reference: Any, schema: JsonSchema) -> bool:
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return False
-    found: Any = schema
-    for step in reference.removeprefix("#").split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or name not in found:
-            return False
-        found = found[name]
-    return True

@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 from agentkit.chain import Chain, Output
 from agentkit.compaction import Compaction
-from agentkit.deps import check_deps
-from agentkit.equipment import Equipment
+from agentkit.equipment import Equipment, check_deps
 from agentkit.recaller import Found, RecallSource, in_scope
 from agentkit.run.asyncio_driver import AsyncDriver
 from agentkit.run.beginning import check_journal, kept_in, new_journal

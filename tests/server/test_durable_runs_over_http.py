@@ -29,7 +29,7 @@ from agentkit.server.access import Access, add_token
 from agentkit.server.http_app import Server
 from agentkit.server.served_runs.durable_records import DurableRecords
 from agentkit.server.served_runs.durable_runs import DurableRuns
-from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, heading
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit_prompts import Composition
 from tests.paths import ROOT
 from tests.server.serving_agents import Client, served
@@ -135,13 +135,12 @@ def test_runs_wait_are_listed_and_end_as_those_of_this_process_do(tmp_path: Path
         assert until(client, run, acme, "waiting")["waiting"] == [
             {"id": "a", "name": "pay", "arguments": '{"amount": 3}'}
         ]
-        assert records.headings("acme", RunsWanted()) == [heading(one) for one in records.page("acme", RunsWanted())]
         for ids in ((run, "left"), (run,), ("left",), ("none",), ()):
-            assert {one.id for one in records.headings("acme", RunsWanted(ids=ids))} == {*ids} - {"none"}
+            assert {one.id for one in records.page("acme", RunsWanted(ids=ids))} == {*ids} - {"none"}
         waiting = RunsWanted(ids=(run, "left"), status="waiting")
-        assert [one.id for one in records.headings("acme", waiting)] == [run]
-        assert records.headings("other", RunsWanted(ids=(run, "left"))) == []
-        assert records.headings("acme", RunsWanted(ids=("left",), status="waiting")) == []
+        assert [one.id for one in records.page("acme", waiting)] == [run]
+        assert records.page("other", RunsWanted(ids=(run, "left"))) == []
+        assert records.page("acme", RunsWanted(ids=("left",), status="waiting")) == []
         overview = client.get("/inspector/api/overview", acme).json()
         assert {one["id"]: one["input"] for one in overview["runs"]} == {run: "pay 3", "left": "left"}
         assert client.get("/inspector/api/overview", other).json()["runs"] == []

@@ -22,7 +22,7 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
 from agentkit.server.access import Access, add_token, token_hash
 from agentkit.server.http_app import Server
-from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessFileError, ServerFull, UnknownResource
 from agentkit.server.serving import uvicorn_server
@@ -408,15 +408,14 @@ def test_a_conversation_that_another_process_deleted_is_closed_when_another_one_
 def test_a_list_of_runs_has_what_they_were_asked_as_it_was(text: str) -> None:
     store = StoredRuns()
     asked = {"text": text, "additional_kwargs": {"n": [1.5, None, text]}}
-    record = RunRecord(
-        id="r", tenant="acme", agent="a", status="finished", created_at=1, updated_at=2, session="s", input=asked
-    )
+    record = RunRecord(id="r", tenant="acme", agent="a", status="finished", created_at=1, updated_at=2, session="s")
+    record = replace(record, input=asked, citations=[], unknown_labels=[])
     store.add(record)
-    store.add(replace(record, id="q", input=None, output=text, finish_reason="stop"))
+    other = replace(record, id="q", input=None, output=text, finish_reason="stop")
+    store.add(other)
     wanted = RunsWanted(session="s")
-    listed = RunHeading("r", "a", "", "s", "finished", 1, text)
-    assert store.headings("acme", wanted) == [listed._replace(id="q", text=""), listed]
-    assert store.headings("acme", RunsWanted(before="q")) == [listed] and store.headings("evil", wanted) == []
+    assert store.page("acme", wanted) == [other, record]
+    assert store.page("acme", RunsWanted(before="q")) == [record] and store.page("evil", wanted) == []
     store.close()
 
 
@@ -427,7 +426,7 @@ def test_of_the_runs_that_are_asked_for_by_id_those_of_the_tenant_are_listed(tmp
             store.add(replace(one, session=session))
 
         def listed(tenant: str, **wanted: Any) -> list[str]:
-            return [one.id for one in store.headings(tenant, RunsWanted(**wanted))]
+            return [one.id for one in store.page(tenant, RunsWanted(**wanted))]
 
         assert listed("acme", ids={"a", "b", "c", "d", "none"}) == ["c", "b", "a"]
         assert listed("acme", ids={"a", "c"}, session="s") == ["a"] and listed("acme", ids=()) == []

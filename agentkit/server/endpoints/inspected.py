@@ -13,13 +13,14 @@ from agentkit.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
 from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
 from agentkit.recaller import RecallSource
-from agentkit.run.decisions import Decision, Denied
+from agentkit.run.decisions import Decision
 from agentkit.run.journal import Journal
 from agentkit.server.access import Caller, Permission
 from agentkit.server.endpoints.runs_api import RunEndpoints, StartRun
 from agentkit.server.served_agents import ServedAgents
 from agentkit.server.served_runs.background_runs import BackgroundRuns
-from agentkit.server.served_runs.run_records import RunHeading, RunsWanted, heading, user_input_of
+from agentkit.server.served_runs.event_form import decision_form
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, user_input_of
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import AccessDenied, ServerError, UnknownResource
 from agentkit.server.session_store import Owner, SessionStore
@@ -74,7 +75,7 @@ class CallerSource:
             if (place := self._place(session)) is None:
                 return []
             wanted = replace(wanted, user=place[0].user, session=place[1])
-        page = partial(self._store.headings, self._caller.tenant, wanted)
+        page = partial(self._store.page, self._caller.tenant, wanted)
         names = set(self._agents.names(self._caller))
         return await in_thread(lambda: [self._listed(one) for one in page() if one.agent in names])
 
@@ -86,10 +87,10 @@ class CallerSource:
         text = await in_thread(partial(self._store.journal, record.tenant, record.id))
         error = "" if record.error is None else str(record.error.get("message", ""))
         if "\n" not in text:
-            return InspectedRun.unbegun(self._listed(heading(record)), user_input_of(record), error)
+            return InspectedRun.unbegun(self._listed(record), user_input_of(record), error)
         journal = await in_thread(partial(Journal.loads, text))
         waiting = tuple([ToolCall(*call) for call in record.waiting])
-        return InspectedRun(self._listed(heading(record)), journal, error, waiting)
+        return InspectedRun(self._listed(record), journal, error, waiting)
 
     async def sessions(self, *, limit: int) -> Sequence[str]:
         found = await in_thread(partial(self._sessions.newest, self._owner, limit))
@@ -118,9 +119,9 @@ class CallerSource:
         """Return what a session is called here; see `_place`."""
         return f"{user}/{session}" if user and not self._caller.user else session
 
-    def _listed(self, one: RunHeading) -> RunSummary:
+    def _listed(self, one: RunRecord) -> RunSummary:
         session = None if one.session is None else self._named(one.user, one.session)
-        asked = one.text[:_MAX_INPUT]
+        asked = str(one.input.get("text", ""))[:_MAX_INPUT] if isinstance(one.input, Mapping) else ""
         return RunSummary(one.id, one.agent, session, _STATUSES[one.status], asked, started_at=one.created_at)
 
     async def memory(self, agent: str) -> RecallSource | None:
@@ -152,7 +153,7 @@ class CallerSource:
         self._check("approve")
         record = await self._endpoints.record(run_id, self._caller)
         try:
-            await self._runs.decide(record, {call: _made(one) for call, one in decisions.items()})
+            await self._runs.decide(record, {call: decision_form(one) for call, one in decisions.items()})
         except ServerError as error:
             raise ApprovalError(str(error)) from error
 
@@ -160,12 +161,3 @@ class CallerSource:
 def as_http(error: ServerError) -> HTTPException:
     """Return an error as the routes of the inspector know it."""
     return HTTPException(error.status, str(error))
-
-
-def _made(decision: Decision) -> dict[str, Any]:
-    if isinstance(decision, Denied):
-        return {"approve": False, "reason": decision.reason}
-    return {
-        "approve": True,
-        **({} if decision.arguments is None else {"arguments": dict(decision.arguments)}),
-    }

@@ -17,7 +17,7 @@ from agentkit.durable.runs import Runs
 from agentkit.models.model import NO_USAGE
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS
-from agentkit.server.served_runs.run_records import RunHeading, RunRecord, RunsWanted, WaitingCall, heading
+from agentkit.server.served_runs.run_records import RunRecord, RunsWanted, WaitingCall
 from agentkit.server.served_runs.stored_runs import MAX_KEPT, StoredRuns
 
 __all__ = ["DurableRecords"]
@@ -63,10 +63,6 @@ class DurableRecords(StoredRuns):
             for run_id, found in newest
             if isinstance(found, RunRecord) or run_id in journals  # or it was deleted meanwhile
         ]
-
-    def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunHeading]:
-        """See `StoredRuns.headings`; what a durable run was asked stands in its journal."""
-        return [heading(one) for one in self.page(tenant, wanted)]
 
     def _durable(self, tenant: str, wanted: RunsWanted, until: float | None) -> Iterator[_Listed]:
         """Yield when durable runs began, their ids and what is known of them, the latest first."""

@@ -19,7 +19,16 @@ from agentkit.run.events import Event
 from agentkit.run.loop import RunResult
 from agentkit_prompts.context.messages import Message, ToolCall
 
-__all__ = ["answer_form", "call_form", "event_form", "json_bytes", "message_form", "output_form", "usage_form"]
+__all__ = [
+    "answer_form",
+    "call_form",
+    "decision_form",
+    "event_form",
+    "json_bytes",
+    "message_form",
+    "output_form",
+    "usage_form",
+]
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
@@ -97,7 +106,8 @@ def _recalled(event: events.Recalled) -> dict[str, Any]:
     }
 
 
-def _decided(decision: Decision) -> dict[str, Any]:
+def decision_form(decision: Decision) -> dict[str, Any]:
+    """Return a decision as requests and events have it: `approve`, and `reason` or `arguments`."""
     if isinstance(decision, Denied):
         return {"approve": False, "reason": decision.reason}
     return {"approve": True, "arguments": None if decision.arguments is None else dict(decision.arguments)}
@@ -146,7 +156,7 @@ _FORMS: Mapping[type, Any] = {
     events.ApprovalGiven: lambda event: {
         "step": event.step,
         "call": call_form(event.call),
-        "decision": _decided(event.decision),
+        "decision": decision_form(event.decision),
     },
     events.ToolStarted: lambda event: {"step": event.step, **call_form(event.call)},
     events.ToolProgress: lambda event: {

@@ -13,12 +13,10 @@ __all__ = [
     "ENDED",
     "STATUSES",
     "RunEvent",
-    "RunHeading",
     "RunRecord",
     "RunStatus",
     "RunsWanted",
     "WaitingCall",
-    "heading",
     "usage_since",
     "user_input_of",
 ]
@@ -83,25 +81,6 @@ class RunRecord:
     """The calls that wait for a decision and have none yet."""
     decisions: Mapping[str, Any] = field(default_factory=dict)
     """Decisions that were made while others are missing: the id of the call, and `approve`, `reason`, `arguments`."""
-
-
-class RunHeading(NamedTuple):
-    """A run in a list, as the fields of `RunRecord` have it."""
-
-    id: str
-    agent: str
-    user: str
-    session: str | None
-    status: RunStatus
-    created_at: float
-    text: str
-    """What it was asked; empty where it goes on with a session."""
-
-
-def heading(record: RunRecord) -> RunHeading:
-    """Return a run as a list has it."""
-    text = "" if record.input is None else str(record.input.get("text", ""))
-    return RunHeading(record.id, record.agent, record.user, record.session, record.status, record.created_at, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

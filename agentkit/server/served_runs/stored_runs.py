@@ -29,7 +29,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     and_,
-    case,
     create_engine,
     delete,
     event,
@@ -49,7 +48,6 @@ from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.served_runs.run_records import (
     ENDED,
     RunEvent,
-    RunHeading,
     RunRecord,
     RunStatus,
     RunsWanted,
@@ -236,15 +234,6 @@ class StoredRuns:
         with self._lock, self._engine.connect() as connection:
             query = _newest(connection, select(_runs), tenant, wanted)
             return [_record(row) for row in connection.execute(query).mappings()]
-
-    def headings(self, tenant: str, wanted: RunsWanted) -> Sequence[RunHeading]:
-        """Return a line for each run of `page`: a list of many is read in little time."""
-        text = func.json_extract(_runs.c.body, "$.input.text", "$.none")  # of two values it makes an array
-        asked = case((func.json_valid(_runs.c.body) == 1, text), else_="[null]")  # of a damaged one nothing
-        columns = [_runs.c[name] for name in RunHeading._fields[:-1]]
-        with self._lock, self._engine.connect() as connection:
-            rows = connection.execute(_newest(connection, select(*columns, asked), tenant, wanted)).all()
-        return [RunHeading._make([*known, str(json.loads(text)[0] or "")]) for *known, text in rows]
 
     def unfinished(self) -> Sequence[RunRecord]:
         """Return the runs of all tenants that are queued or running, the oldest first; damaged ones are left out."""

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, func, select
 
 from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
-from agentkit_memory.process.store_threads import LoopThread
+from agentkit_memory.process.store_threads import EmbedderLoop
 from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
@@ -61,7 +61,7 @@ class Encoder:
     A model that is away is not asked again for `pause` seconds, so that not every recall waits for it.
     """
 
-    def __init__(self, embedder: Embedder, database: Database, loop: LoopThread, *, pause: float = 1.0) -> None:
+    def __init__(self, embedder: Embedder, database: Database, loop: EmbedderLoop, *, pause: float = 1.0) -> None:
         self.model = model_of(embedder)
         self._embedder = embedder
         self._database = database

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_prompts.credentials import BareAddress
+from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_prompts.errors import brief, check_types
 
 if TYPE_CHECKING:
@@ -159,9 +158,7 @@ class OpenAIEmbedder:
         client = self._connected()
         message = " ".join(str(error.message).split())
         if len(client.api_key) >= _MIN_SECRET:
-            key = client.api_key
-            for form in (key, json.dumps(key)[1:-1], repr(key)[1:-1], quote(key, safe="")):
-                message = message.replace(form, "***")
+            message = masked(message, [client.api_key])
         message = message[:300]
         status = error.status_code
         if status in (408, 409, 429) or status >= 500:

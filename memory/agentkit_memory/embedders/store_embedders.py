@@ -9,7 +9,7 @@ from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.local_embedders import FastembedEmbedder, SentenceTransformersEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
-from agentkit_memory.process.store_threads import LoopThread
+from agentkit_memory.process.store_threads import EmbedderLoop
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.errors import nearest
 from agentkit_prompts.ranking.embedder import Embedder
@@ -22,7 +22,7 @@ class Embedders:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._loop = LoopThread()
+        self._loop = EmbedderLoop()
         self._encoders: dict[str, Encoder] = {}
 
     def add(self, embedder: Embedder | str) -> Encoder:

@@ -136,11 +136,14 @@ class EdgeIndex:
         """Write down what the shard is about to hold, and how many points of it are about to be removed or replaced."""
         if not removed and (scopes <= self._scopes or len(self._scopes) > _MAX_SCOPES):
             return
-        self._scopes |= scopes
-        self._removed += removed
+        self._holds(self._scopes | scopes, self._removed + removed)
+
+    def _holds(self, scopes: Set[int], removed: int = 0) -> None:
+        """Write down what the shard holds."""
+        self._scopes, self._removed = {*scopes}, removed
         with self._reporting():
             draft = self._held.with_suffix(".new")
-            draft.write_text(json.dumps({"scopes": sorted(self._scopes), "removed": self._removed}), "ascii")
+            draft.write_text(json.dumps({"scopes": sorted(scopes), "removed": removed}), "ascii")
             draft.replace(self._held)
 
     def written(self) -> int:
@@ -155,11 +158,6 @@ class EdgeIndex:
                 private_file(draft)
                 draft.write_text(str(writes), "ascii")
                 draft.replace(self._writes)
-
-    def _forget(self) -> None:
-        self._scopes, self._removed, self._points = set(), 0, 0
-        with self._reporting():
-            self._held.write_text(json.dumps({"scopes": [], "removed": 0}), "ascii")
 
     def _versions_of(self, ids: list[edge.PointId]) -> dict[str, int]:
         """Return the versions of existing points. Edge's own condition takes three times as long."""
@@ -307,8 +305,7 @@ class EdgeIndex:
             if self._shard is None:
                 raise OSError("it cannot be loaded after its segments were rewritten")
             few = edge.FacetRequest(key=SCOPE, limit=_MAX_SCOPES + 1, exact=True)
-            self._forget()
-            self._note({int(each.value) for each in self._shard.facet(few).hits})
+            self._holds({int(each.value) for each in self._shard.facet(few).hits})
         keep_private(self.folder)
         return True
 
@@ -322,7 +319,8 @@ class EdgeIndex:
                 self._shard.close()
                 self._shard = None
             shutil.rmtree(self._shard_folder, ignore_errors=True)
-            self._forget()
+            self._holds(set())
+            self._points = 0
             self._writes.unlink(missing_ok=True)
             private_folder(self._shard_folder)
             shard = edge.EdgeShard.create(str(self._shard_folder), self._config())

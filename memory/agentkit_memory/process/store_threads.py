@@ -1,4 +1,4 @@
-"""`Threads` run functions of a store for async code, `LoopThread` async embedders for code that is not."""
+"""`Threads` run functions of a store for async code, `EmbedderLoop` async embedders for code that is not."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from agentkit_memory.errors import StoreClosed
 from agentkit_memory.process.forks import keep, track
 from agentkit_prompts.system.daemon_threads import DaemonThreads
+from agentkit_prompts.system.loop_thread import LoopThread
 
-__all__ = ["LoopThread", "Threads"]
+__all__ = ["EmbedderLoop", "Threads"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _MAX_THREADS = 8
-_MAX_CLEANUP = 5.0
-"""Seconds for cancelled tasks to clean up, in the background."""
 
 
 class Threads:
@@ -46,12 +45,12 @@ class Threads:
             raise
 
 
-class LoopThread:
+class EmbedderLoop:
     """One event loop, as clients keep to one, that starts at its first use. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: LoopThread | None = None
         self._waiting: set[Future[Any]] = set()
         self._closed = False
         track(self)
@@ -68,9 +67,8 @@ class LoopThread:
                     awaitable.close()  # so that Python does not warn that it was never awaited
                 raise _closed()
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                Thread(target=_run, args=[self._loop], name="agentkit-embedder", daemon=True).start()
-            future = asyncio.run_coroutine_threadsafe(_await(awaitable), self._loop)
+                self._loop = LoopThread("agentkit-embedder")
+            future = self._loop.submit(_await(awaitable))
             self._waiting.add(future)
         try:
             return future.result()
@@ -90,30 +88,12 @@ class LoopThread:
             for future in self._waiting:
                 future.cancel()
         if loop is not None:
-            loop.call_soon_threadsafe(loop.stop)
+            loop.stop(wait=False)
 
     def disown(self, why: str) -> None:
         """Forget the loop, which runs in the parent of this process only."""
         keep(self._loop, self._waiting)
         self._lock, self._loop, self._waiting, self._closed = Lock(), None, set(), True
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.run_until_complete(_end())
-        loop.close()
-
-
-async def _end() -> None:
-    """Cancel the tasks of the loop and wait for their cleanup."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=_MAX_CLEANUP)
-    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 async def _await(awaitable: Awaitable[T]) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
@@ -21,40 +20,12 @@ if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
     from agentkit_prompts.context.items import Speaker
 
-__all__ = ["NEAR_MISSES", "Excerpt", "Explained", "Line", "Recall", "candidate", "to_log"]
+__all__ = ["NEAR_MISSES", "Explained", "Recall", "candidate", "to_log"]
 
 Plain: TypeAlias = tuple[str, str, float, bool, str, str, Mapping[str, float], Mapping[str, float]]
 """A considered item without its text: id, kind, score, whether and why it was used, slot, parts and raw scores."""
 NEAR_MISSES = 10
 """Candidates that were not used and are logged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One turn of an excerpt."""
-
-    message: int
-    """Its number in the conversation."""
-    speaker: str
-    text: str
-    said_at: float | None
-    """Seconds since 1970."""
-    hit: bool
-    """Whether it was recalled itself, not only its neighbour."""
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """Neighbouring turns of a conversation, at least one of them recalled."""
-
-    conversation: str
-    branch: str
-    lines: tuple[Line, ...]
-
-    @property
-    def text(self) -> str:
-        """The lines, each with its speaker."""
-        return "\n".join(f"{line.speaker}: {line.text}" for line in self.lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +71,7 @@ class Recall(Sequence[Document | RecalledMessage]):
         """Facts, best first."""
         self.degraded = tuple(degraded)
         """What did not work; empty when all is well."""
-        self._considered, self._used = considered, used
-
-    @cached_property
-    def turns(self) -> tuple[Excerpt, ...]:
-        """The recalled turns with their neighbours, best first."""
-        return tuple(_excerpts(self._considered, self._used))
-
-    @cached_property
-    def candidates(self) -> tuple[Candidate, ...]:
-        """Every item that was considered, best first."""
-        return tuple([candidate(_plain(each)) for each in self._considered])
+        self._considered = considered
 
     def explain(self) -> tuple[Explained, ...]:
         """Return every candidate with its score and the parts of it, best first. Each row prints as one line."""
@@ -231,39 +192,3 @@ def _time(item: StoredItem) -> datetime | None:
         return None if item.said_at is None else datetime.fromtimestamp(item.said_at, UTC)
     except (ValueError, OverflowError, OSError):  # a clock outside of the calendar
         return None
-
-
-def _excerpts(order: Sequence[ScoredItem], used: Sequence[ScoredItem]) -> list[Excerpt]:
-    """Join recalled turns with their neighbours: turns that touch become one excerpt, ranked as its best turn."""
-    at: dict[tuple[str, int], list[StoredItem]] = {}
-    for each in used:
-        if each.item.kind == TURN:
-            at.setdefault(each.place, []).append(each.item)
-    for each in order:  # of a long turn none of whose parts was recalled, the best part
-        if each.item.kind == TURN and each.place not in at:
-            at[each.place] = [each.item]
-    hits = {each.place for each in used if each.item.kind == TURN}
-    excerpts: list[Excerpt] = []
-    shown: set[tuple[str, int]] = set()
-    for each in used:
-        branch, position = each.place
-        if each.item.kind != TURN or each.place in shown:
-            continue
-        first = last = position
-        while (branch, first - 1) in hits or ((branch, first - 1) in at and (branch, first) in hits):
-            first -= 1
-        while (branch, last + 1) in hits or ((branch, last + 1) in at and (branch, last) in hits):
-            last += 1
-        places = [(branch, number) for number in range(first, last + 1) if (branch, number) not in shown]
-        shown.update(places)
-        lines = [(place, part) for place in places for part in sorted(at[place], key=lambda part: part.start)]
-        excerpts.append(
-            Excerpt(
-                each.item.conversation,
-                each.item.branch,
-                tuple(
-                    Line(item.position, item.speaker, item.text, item.said_at, place in hits) for place, item in lines
-                ),
-            )
-        )
-    return excerpts

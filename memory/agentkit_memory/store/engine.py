@@ -32,7 +32,7 @@ from agentkit_memory.store.migrate import REVISION, current_revision, migrate
 from agentkit_memory.store.postgres import PostgresServer
 from agentkit_memory.store.residue import may_hold
 from agentkit_memory.store.sqlite import SQLiteFile
-from agentkit_prompts.system.private_files import private_file, private_folder
+from agentkit_prompts.system.private_files import private_database
 
 __all__ = ["Database", "upserts"]
 
@@ -98,12 +98,9 @@ class Database:
         if isinstance(target, Path):
             where = str(target)
             try:
-                private_folder(target.parent)
+                private_database(target)
             except (OSError, ValueError) as error:
                 raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
-            for name in (target.name, f"{target.name}-wal", f"{target.name}-shm"):
-                if name == target.name or target.with_name(name).exists():
-                    private_file(target.with_name(name))  # SQLite gives the others the rights of the first
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
             server = PostgresServer(target, timeout)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
-from contextvars import copy_context
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from operator import is_
-from threading import Thread
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from agentkit_prompts.context.items import Selection
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
+from agentkit_prompts.system.daemon_threads import DaemonThreads
 from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers
 
 __all__ = ["prepare", "select"]
 
-T = TypeVar("T")
 _GRACE = 2.0
 """Seconds that selectors have to end after they are cancelled."""
 _Placed: TypeAlias = tuple[tuple[str, ExamplesPrompt], ...]
@@ -55,7 +52,7 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
         if known is not None:
             return known
         if getattr(prompt.selector, "blocking", False):
-            found = await _in_thread(partial(prompt.ask, ctx))
+            found = await asyncio.wrap_future(DaemonThreads(1, "agentkit-select").submit(partial(prompt.ask, ctx)))
         else:
             found = prompt.ask(ctx)
         if isinstance(found, Awaitable):
@@ -77,29 +74,6 @@ async def prepare(layers: Layers, ctx: PromptContext) -> PromptContext:
             for task in (await asyncio.wait(tasks, timeout=_GRACE))[0]:
                 _ = task.cancelled() or task.exception()  # asyncio complains about what nobody asked for
         raise
-
-
-async def _in_thread(call: Callable[[], T]) -> T:
-    """Return what a call gives in a daemon thread: one that hangs keeps no process from ending."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def deliver(value: Any, error: BaseException | None) -> None:
-        if not future.done():
-            future.set_result(value) if error is None else future.set_exception(error)
-
-    def work() -> None:
-        value, error = None, None
-        try:
-            value = context.run(call)
-        except BaseException as raised:
-            error = raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, value, error)
-
-    context = copy_context()
-    Thread(target=work, name="agentkit-select", daemon=True).start()
-    return await future
 
 
 def _with(ctx: PromptContext, made: Iterable[Selection]) -> PromptContext:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, TypeAlias
 
 from pydantic import BaseModel
@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "bound_faults",
     "depth_faults",
+    "is_multiple",
     "pattern_faults",
     "resolve",
     "shown_name",
@@ -63,7 +64,7 @@ _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "maximum": ((int, float), lambda value, bound: value <= bound, "should be at most {}"),
     "exclusiveMinimum": ((int, float), lambda value, bound: value > bound, "should be more than {}"),
     "exclusiveMaximum": ((int, float), lambda value, bound: value < bound, "should be less than {}"),
-    "multipleOf": ((int, float), lambda value, step: _is_multiple(value, step), "should be a multiple of {}"),
+    "multipleOf": ((int, float), lambda value, step: is_multiple(value, step), "should be a multiple of {}"),
     "minLength": ((str,), lambda value, bound: len(value) >= bound, "should have at least {} characters"),
     "maxLength": ((str,), lambda value, bound: len(value) <= bound, "should have at most {} characters"),
     "pattern": ((str,), lambda value, pattern: compile_pattern(pattern).isinstance_python(value), "should match {}"),
@@ -342,11 +343,17 @@ def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
             yield f"{where}.{keyword} must be a finite number, got {bound}"
 
 
-def _is_multiple(value: float, step: float) -> bool:
-    try:
+def is_multiple(value: float, step: float) -> bool:
+    """Return whether a number is a multiple of another; as 0.3 is of 0.1, though no float is exactly one of them."""
+    if not step or (isinstance(value, int) and isinstance(step, int)):
         return not step or value % step == 0
+    try:
+        quotient = value / step
     except OverflowError:  # an int beyond every float
-        return value % Fraction(step) == 0 if isinstance(value, int) else False
+        quotient = inf
+    if isfinite(quotient):
+        return abs(quotient - round(quotient)) < 1e-9
+    return (isinstance(value, int) or isfinite(value)) and Fraction(value) % Fraction(step) == 0
 
 
 def _is_json(value: Any, name: str) -> bool:

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["keep_private", "private_file", "private_folder"]
+__all__ = ["keep_private", "private_database", "private_file", "private_folder"]
 
 _FILE, _FOLDER = 0o600, 0o700
 _OTHERS = 0o077
@@ -45,6 +45,18 @@ def private_file(path: Path) -> None:
             path.chmod(_FILE)
         if not path.is_dir():
             _take_from_others(path)
+
+
+def private_database(path: Path) -> None:
+    """Make the file of a SQLite database and the folders above it that are missing, for their owner alone.
+
+    Raises:
+        OSError: The folder cannot be made, or is a file.
+    """
+    private_folder(path.parent)
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        if name == path.name or path.with_name(name).exists():
+            private_file(path.with_name(name))  # SQLite gives the others the rights of the first
 
 
 def keep_private(folder: Path) -> None:

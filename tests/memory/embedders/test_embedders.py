@@ -29,7 +29,7 @@ from agentkit_memory.embedders.contract import model_of, unit_vectors
 from agentkit_memory.embedders.encoder import MAX_TEXT, Encoder
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
-from agentkit_memory.process.store_threads import LoopThread
+from agentkit_memory.process.store_threads import EmbedderLoop
 from agentkit_memory.store.engine import Database
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
@@ -44,15 +44,15 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def loop() -> Iterator[LoopThread]:
-    opened = LoopThread()
+def loop() -> Iterator[EmbedderLoop]:
+    opened = EmbedderLoop()
     yield opened
     opened.close()
     opened.close()
 
 
 @pytest.fixture
-def encoder(database: Database, loop: LoopThread) -> Callable[..., Encoder]:
+def encoder(database: Database, loop: EmbedderLoop) -> Callable[..., Encoder]:
     return lambda embedder, pause=0.0: Encoder(embedder, database, loop, pause=pause)
 
 
@@ -138,7 +138,7 @@ def test_what_is_kept_is_known_to_another_process(home: Path, docs: Path) -> Non
     with Memory.open(home, embedder=words) as memory:
         memory.ingest(docs)
         assert words.asked.count("zebra stripes") == 1
-        encoder = Encoder(words, memory._store.database, LoopThread())
+        encoder = Encoder(words, memory._store.database, EmbedderLoop())
         (kept,) = encoder(["zebra stripes"])
         assert words.asked.count("zebra stripes") == 1
         fresh = encoder.questions(["zebra stripes"])[0]

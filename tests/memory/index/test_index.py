@@ -213,6 +213,17 @@ def test_a_shard_of_another_make_is_replaced(tmp_path: Path) -> None:
     again.close()
 
 
+def test_an_emptied_index_that_is_opened_again_is_the_same_one(tmp_path: Path) -> None:
+    index = EdgeIndex(tmp_path / "index")
+    made = index.id
+    index.clear()
+    emptied = index.id
+    index.close()
+    again = EdgeIndex(tmp_path / "index")
+    again.close()
+    assert again.id == emptied != made
+
+
 def foreign_shard(folder: Path) -> qdrant_edge.EdgeShard:
     """A shard that knows nothing of our vectors."""
     folder.mkdir()

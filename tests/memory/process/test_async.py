@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import HeadMoved, InvalidArgument, Memory, StoreClosed, StoredSession
-from agentkit_memory.process.store_threads import LoopThread
+from agentkit_memory.process.store_threads import EmbedderLoop
 from agentkit_prompts.context.messages import Message
 from tests.waiting import LONG
 
@@ -187,7 +187,7 @@ def test_waiting_for_an_async_embedder_ends_when_the_memory_is_closed(
 
 def test_a_loop_that_was_closed_begins_no_other() -> None:
     before = {*threading.enumerate()}
-    loop = LoopThread()
+    loop = EmbedderLoop()
     loop.close()
     with pytest.raises(StoreClosed, match="open it again"):
         loop.result(asyncio.sleep(0))

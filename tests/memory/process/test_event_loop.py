@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from agentkit_memory import StoreClosed
-from agentkit_memory.process.store_threads import LoopThread
+from agentkit_memory.process.store_threads import EmbedderLoop
 
 
 class Vectors(list[float]):
@@ -24,7 +24,7 @@ async def fail() -> Vectors:
 
 
 def test_nothing_of_a_result_stays_after_it_was_returned() -> None:
-    loop = LoopThread()
+    loop = EmbedderLoop()
     returned = [loop.result(embed()) for _ in range(10)]
     seen = [weakref.ref(each) for each in returned]
     with pytest.raises(ConnectionError):

@@ -99,7 +99,6 @@ def test_of_a_long_message_the_part_that_fits_is_recalled(either: Memory) -> Non
     start, end = found.metadata["start"], found.metadata["end"]
     assert either.session("a").conversation[1].text[start:end] == found.text  # type: ignore[misc]
     assert (found.position, found.role) == (2, "user")
-    assert "xylophone" in recall.turns[0].text and len(recall.turns[0].text) < 5000
     assert either.admin.verify().ok
 
 

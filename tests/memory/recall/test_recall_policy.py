@@ -119,7 +119,7 @@ def test_a_budget_of_tokens_is_kept_and_what_is_too_long_is_passed_over(memory: 
     memory.ingest(docs)
     recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=8))
     assert {found.text for found in recall} == {"heron weir", "heron pond"}
-    assert any("tokens" in row.why for row in recall.candidates if not row.used)
+    assert any("tokens" in row.why for row in recall.explain() if not row.used)
 
 
 def test_a_budget_of_tokens_is_of_all_that_is_used_together(memory: Memory, docs: Path) -> None:
@@ -128,7 +128,8 @@ def test_a_budget_of_tokens_is_of_all_that_is_used_together(memory: Memory, docs
     (size,) = {ESTIMATE.count(text) for text in ("heron weir", "heron pond")}
     recall = memory.recall("heron weir", policy=replace(DEFAULT, tokens=size + 1))
     assert [found.text for found in recall] == ["heron weir"]
-    assert [row.why for row in recall.candidates if not row.used] == [f"has {size} tokens, 1 were left"]
+    reasons = [row.why.rpartition("; ")[2] for row in recall.explain() if not row.used]
+    assert reasons == [f"has {size} tokens, 1 were left"]
 
 
 def test_diversity_prefers_what_says_something_else(memory: Memory, docs: Path) -> None:

@@ -69,6 +69,14 @@ def test_every_broken_bound_is_named_at_once() -> None:
     assert "should match '^[a-z.]+$'" in caught.value.problems["host"][0]
 
 
+def test_a_number_may_be_a_multiple_of_one_that_no_float_is_exactly() -> None:
+    schema = {"type": "object", "properties": {"step": {"type": "number", "multipleOf": 0.1}}}
+    layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))
+    layers.check_kwargs({"step": 0.3})
+    with pytest.raises(KwargsError, match=r"should be a multiple of 0\.1"):
+        layers.check_kwargs({"step": 0.35})
+
+
 @pytest.mark.parametrize(
     ("bound", "complaint"),
     [

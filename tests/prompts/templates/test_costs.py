@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 
 from agentkit_prompts.chat_templates.jinja.calls import _METHODS, _NAMES
 from agentkit_prompts.chat_templates.jinja.calls import TESTS as CHAT_TESTS
 from agentkit_prompts.chat_templates.jinja.environment import compiled
+from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine import compile_program
 from agentkit_prompts.templates.engine.costs import COSTS, offered
 from agentkit_prompts.templates.engine.filters import FILTERS
 from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.meter import Limits
+from agentkit_prompts.templates.engine.meter import Limits, cost
 from agentkit_prompts.templates.engine.methods import _MAPPING, _STR, _TIMES
 from agentkit_prompts.templates.engine.objects import GLOBALS
 from agentkit_prompts.templates.engine.operators import BINARY, COMPARE
@@ -67,3 +71,51 @@ def test_printing_a_number_costs_what_it_may_take() -> None:
 
     assert spent(0.1) - spent(None) >= 10
     assert spent(10**100) > spent(7)
+
+
+BIG = 2**8000
+
+
+@pytest.mark.parametrize(
+    ("operator", "left", "right"),
+    [
+        ("+", "x" * 5000, "y" * 5000),
+        ("-", BIG, BIG - 1),
+        ("-", datetime(2026, 1, 2), datetime(2026, 1, 1)),
+        ("*", "x" * 100, 90),
+        ("/", 7.5, 2),
+        ("//", BIG, 3),
+        ("%", BIG, 2**4000 + 1),
+        ("%", "%s " * 500, tuple(range(500))),
+        ("**", 2**80, 90),
+        ("~", "x", "y"),
+        ("in", 3, [1] * 3000),
+    ],
+    ids=lambda value: value if isinstance(value, str) and 0 < len(value) < 3 else type(value).__name__,
+)
+def test_an_operator_is_charged_what_the_table_says_of_its_operands(operator: str, left: Any, right: Any) -> None:
+    steps = 10**6
+    read, worked_out = [
+        steps - compile_program(source, limits=Limits(steps=steps)).trace({"a": left, "b": right}).meter.left
+        for source in ("{% set c = a %}", f"{{% set c = a {operator} b %}}")
+    ]
+    operands = {"~": ((left, right),), "in": (right, left)}.get(operator, (left, right))
+    assert worked_out - read >= cost(f"operator.{operator}", operands, {})
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_a_comparison_is_charged_for_each_item_that_is_compared(name: str) -> None:
+    steps, items = 10**6, [1] * 1000
+    looked_at, compared = [
+        steps - compile_program(source, limits=Limits(steps=steps)).trace({"a": items}).meter.left
+        for source in ("{% set c = a|select('sameas', 3) %}", f"{{% set c = a|select('{name}', 3) %}}")
+    ]
+    assert compared - looked_at >= len(items) * cost("operator.eq", (1, 3), {})
+
+
+@pytest.mark.parametrize("expression", ["a + a", "a * 2", "2 * a", "a ~ a"])
+def test_a_text_longer_than_all_output_is_not_made_though_nobody_prints_it(expression: str) -> None:
+    program = compile_program(f"{{% set b = {expression} %}}", limits=Limits(output_chars=100))
+    assert program.trace({"a": "x" * 50}).text == ""
+    with pytest.raises(TemplateError, match="more than 100"):
+        program.trace({"a": "x" * 51})

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from agentkit_tools.mcp.loop_thread import LoopThread
+from agentkit_prompts.system.loop_thread import LoopThread
 from tests.waiting import LONG, until
 
 

@@ -68,6 +68,7 @@ TREE = {
         ({"type": "integer", "minimum": 1, "exclusiveMaximum": 3}, [1, 2], [0, 3]),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, [1.5], [1]),
         ({"type": "number", "multipleOf": 0.1}, [0.3, 1], [0.35]),
+        ({"type": "integer", "multipleOf": 2}, [10**20], [10**20 + 1]),
         ({"type": "number"}, [1, 1.5], ["1", False]),
         ({"type": "string", "minLength": 1, "maxLength": 2}, ["a", "ab"], ["", "abc", 1]),
         ({"type": "string", "pattern": "^a+$"}, ["aa"], ["b"]),

@@ -18,8 +18,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, finalize
 
+from agentkit_prompts.system.loop_thread import LoopThread, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
-from agentkit_tools.mcp.loop_thread import LoopThread, retrieve
 from agentkit_tools.mcp.pace import Pace
 from agentkit_tools.mcp.target import StderrTail, Target
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from fractions import Fraction
 from functools import partial
-from math import isfinite
 from operator import ge, gt, le, lt
 from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.check import is_multiple, target_in
 from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
 
@@ -252,7 +250,7 @@ def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
             rules.append((f"{sign} {limit}", partial(lt if least else gt, limit)))
     step = _number_or_none(schema.get("multipleOf"))
     if step:
-        rules.append((f"a multiple of {step}", lambda value: _is_multiple(value, step)))
+        rules.append((f"a multiple of {step}", lambda value: is_multiple(value, step)))
     if not rules:
         return built
 
@@ -263,16 +261,6 @@ def _bounded(built: CoreSchema, schema: Mapping[str, Any]) -> CoreSchema:
         return value
 
     return core_schema.no_info_after_validator_function(check, built)
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    try:
-        quotient = value / step
-    except OverflowError:
-        quotient = float("inf")
-    if isfinite(quotient):
-        return abs(quotient - round(quotient)) < 1e-9
-    return Fraction(value) % Fraction(step) == 0
 
 
 def _enum(values: Sequence[Any]) -> CoreSchema:

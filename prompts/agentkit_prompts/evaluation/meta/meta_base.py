@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.meta.prompt_shape import Plan, plan_of, shape_of
 from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 
@@ -26,8 +24,6 @@ __all__ = [
     "without_roles",
 ]
 
-_MAX_PLANS = 64
-
 Mode: TypeAlias = Literal["gen", "ppl"]
 """`gen`: the model goes on where its reply begins. `ppl`: the whole prompt is scored, reply included."""
 
@@ -40,7 +36,6 @@ class MetaParser(ABC):
 
     _meta: MetaFormat | None
     _decode: Callable[[Sequence[int]], str] | None
-    _keep_text: bool = True
 
     @property
     def eos_token_id(self) -> int | str | tuple[int | str, ...] | None:
@@ -60,7 +55,7 @@ class MetaParser(ABC):
         if isinstance(prompt, str):
             return prompt
         if isinstance(prompt, PromptList):
-            return self._by_shape(prompt, mode)
+            return self._parsed(prompt, mode)
         if not isinstance(prompt, list | tuple):
             raise InContextError(
                 f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
@@ -70,25 +65,6 @@ class MetaParser(ABC):
         if held and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in held):
             return self._conversation(held, mode)
         return [self.parse(one, mode) for one in held]
-
-    def _by_shape(self, prompt: PromptList, mode: Mode) -> Any:
-        """Return what `_parsed` does, by the plan that a prompt of the same shape left."""
-        shape = shape_of(prompt) if self._keep_text else None
-        if shape is None:
-            return self._parsed(prompt, mode)
-        plans = self._plans
-        plan = plans.get((mode, shape))
-        if plan is not None:
-            return plan(prompt)
-        made = self._parsed(prompt, mode)  # which raises for what cannot be written
-        if len(plans) < _MAX_PLANS:
-            found = plan_of(prompt, lambda probe: self._parsed(probe, mode))
-            plans[mode, shape] = found if found is not None else lambda given: self._parsed(given, mode)
-        return made
-
-    @cached_property
-    def _plans(self) -> dict[Any, Plan]:
-        return {}
 
     @abstractmethod
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any: ...

@@ -126,7 +126,6 @@ def multiply(meter: Meter, left: Any, right: Any) -> Any:
 
 def power(meter: Meter, left: Any, right: Any) -> Any:
     """Raise a number to a power."""
-    meter.charge(10)  # before anything is known of the operands
     if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
         raise _refuse("**", left, right)
     if isinstance(left, int) and isinstance(right, int):

@@ -1,6 +1,7 @@
 """An event loop in a thread of its own, for connections that outlive the loops of those who use them.
 
-A run may have its own event loop and be gone with it; a session with a server, its process and its tasks may not.
+A run may have its own event loop and be gone with it; a session with a server, its process and its tasks may not, nor
+may the client of an embedder.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _STOP_SECONDS = 1.5
 """How long stopping waits: a server that ignores every request to end is killed before."""
 _JOIN_SECONDS = 0.2
 _LAST_SECONDS = 0.3
+_CLEANUP_SECONDS = 5.0
+"""How long tasks that were cancelled may clean up."""
 
 
 class LoopThread:
@@ -64,13 +67,14 @@ class LoopThread:
             work.close()
             raise
 
-    def stop(self, last: Coroutine[Any, Any, None]) -> None:
+    def stop(self, last: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
         """Run `last`, cancel every other task, and end the thread.
 
-        It waits for that, but in the thread itself, where the garbage collector may call it too, it cannot.
+        It waits for that, unless told otherwise; in the thread itself, where the garbage collector may call it too, it
+        cannot.
         """
         ending = self.submit(self._end(last))
-        if current_thread() is self._thread:
+        if not wait or current_thread() is self._thread:
             ending.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
             return
         with suppress(Exception):  # what cannot be closed in time is left to the end of the process
@@ -78,16 +82,19 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN_SECONDS)
 
-    async def _end(self, last: Coroutine[Any, Any, None]) -> None:
+    async def _end(self, last: Coroutine[Any, Any, None] | None) -> None:
         try:
-            await last
+            if last is not None:
+                await last
         finally:
             left = asyncio.all_tasks() - {asyncio.current_task()}
             if left:
                 await asyncio.wait(left, timeout=_LAST_SECONDS)  # they may still report that it is over
             for task in left:
                 task.cancel()
-            await asyncio.gather(*left, return_exceptions=True)
+                task.add_done_callback(retrieve)
+            if left:
+                await asyncio.wait(left, timeout=_CLEANUP_SECONDS)
             await asyncio.get_running_loop().shutdown_asyncgens()
 
 
