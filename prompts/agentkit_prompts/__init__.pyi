@@ -5,7 +5,6 @@ from agentkit_prompts.composition.explain import LayerTable as LayerTable
 from agentkit_prompts.composition.select_examples import prepare as prepare
 from agentkit_prompts.context.conversation import Conversation as Conversation
 from agentkit_prompts.context.messages import Message as Message
-from agentkit_prompts.context.messages import Thinking as Thinking
 from agentkit_prompts.context.messages import ToolCall as ToolCall
 from agentkit_prompts.context.parts import Audio as Audio
 from agentkit_prompts.context.parts import File as File
@@ -23,6 +22,7 @@ from agentkit_prompts.context.prompt_context import PromptContext as PromptConte
 from agentkit_prompts.context.prompt_context import RecalledMessage as RecalledMessage
 from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
+from agentkit_prompts.context.thinking import Thinking as Thinking
 from agentkit_prompts.context.wire.read_messages import read_messages as read_messages
 from agentkit_prompts.errors import BudgetError as BudgetError
 from agentkit_prompts.errors import ContextError as ContextError
