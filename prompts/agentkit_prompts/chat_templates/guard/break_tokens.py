@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens, Found
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Found
 from agentkit_prompts.chat_templates.guard.stand_ins import first_difference, with_stand_ins
 from agentkit_prompts.chat_templates.guard.tainted_text import Render, Run, Runs, Tree, rewrite, untagged, unused
+from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
 from agentkit_prompts.errors import ControlTokenError
 from agentkit_prompts.templates.spans import insert_breaks
 
@@ -141,7 +142,7 @@ def with_reasoning(render: Render, tree: Tree, tokens: ControlTokens) -> Tree:
     They are the model's own. Only tags that are control tokens matter, and only where `render` acts on them, as a
     template does that parses reasoning out of replies; otherwise the tree comes back.
     """
-    tags = [pair for pair in REASONING_TAGS if pair[1] in tokens.anywhere]
+    tags = [pair for pair in TRUSTED_TAGS if pair[1] in tokens.anywhere]
     messages = tree["messages"]
     for opening, closing in tags:
         found = [_block(message, opening, closing) for message in messages]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
 __all__ = [
-    "REASONING_TAGS",
     "ControlTokens",
     "Found",
     "control_tokens_of",
@@ -37,16 +36,6 @@ _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
 _WORD = re.compile(r"[\w-]+")
-REASONING_TAGS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-)
-"""Around what a model thought, at the start of its reply."""
 _ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
