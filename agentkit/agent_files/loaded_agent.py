@@ -37,7 +37,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
-from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types

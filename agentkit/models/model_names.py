@@ -12,7 +12,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_setting
 from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["changed_model", "is_address", "is_full_name", "model"]

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from agentkit.models.model import Reply
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.contents import Contents

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import repeat
 from operator import contains
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from agentkit_prompts.templates.line_heads import UNSEEN
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ControlTokens",
     "Found",
+    "Policy",
     "control_tokens_of",
     "is_at_line_start",
     "tokens_and_markers",
@@ -39,6 +40,9 @@ _WORD = re.compile(r"[\w-]+")
 _ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
+
+Policy: TypeAlias = Literal["escape", "reject", "allow"]
+"""What happens to untrusted text that forms a control token."""
 
 
 class Found(NamedTuple):
