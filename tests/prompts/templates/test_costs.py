@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit_prompts.chat_templates.jinja.calls import _METHODS, _NAMES
-from agentkit_prompts.chat_templates.jinja.calls import TESTS as CHAT_TESTS
+from agentkit_prompts.chat_templates.jinja.counted_calls import _METHODS, _NAMES
+from agentkit_prompts.chat_templates.jinja.counted_calls import TESTS as CHAT_TESTS
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.templates.engine import compile_program
 from agentkit_prompts.templates.engine.costs import COSTS, offered
