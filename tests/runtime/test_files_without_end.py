@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
-from agentkit.cli.map_command import _inputs
+from agentkit.cli.commands.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.evaluations.answer_file import AnswerFile
 from agentkit.evaluations.row_files import load_rows

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
+from agentkit.cli.commands.worker_command import runs_of
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, progress_bar, put
-from agentkit.cli.worker_command import runs_of
 from agentkit.durable.durable_errors import DurableError
 from agentkit.durable.mapping import MapOptions, all_made
 from agentkit.sync_driver import run_blocking

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from agentkit.cli.map_command import map_
+from agentkit.cli.commands.map_command import map_
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
