@@ -14,9 +14,9 @@ from agentkit.cli.commands.map_command import map_
 from agentkit.cli.options import AsJson, utf8
 from agentkit.cli.screen import complain, note, put, put_table
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.run_info import RunInfo
-from agentkit.durable.run_tables import AskedCall
 from agentkit.durable.runs import Runs
+from agentkit.durable.stored.run_info import RunInfo
+from agentkit.durable.stored.run_tables import AskedCall
 from agentkit.run.decisions import Decision, Denied, decision_data
 from agentkit.run.journal import Journal, inner_id
 from agentkit.sync_driver import run_blocking

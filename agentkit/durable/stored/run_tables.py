@@ -18,7 +18,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from agentkit.durable.sqlite_connection import prepare
+from agentkit.durable.stored.sqlite_connection import prepare
 from agentkit.run.decisions import Decision, Denied, decision_data, read_decision
 
 __all__ = ["AskedCall", "RunTables", "WorkerRow", "call_of", "engine_url", "stored_call", "stored_text"]

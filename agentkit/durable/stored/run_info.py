@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from agentkit.durable.run_tables import AskedCall, WorkerRow
-from agentkit.durable.workflow_rows import WorkflowRow
+from agentkit.durable.stored.run_tables import AskedCall, WorkerRow
+from agentkit.durable.stored.workflow_rows import WorkflowRow
 
 __all__ = ["RunInfo", "RunState", "info_of", "inner_info", "names_of", "outcome_of", "state_of"]
 

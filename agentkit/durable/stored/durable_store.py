@@ -18,13 +18,13 @@ from typing import Any, TypeVar, get_args
 
 from sqlalchemy import exc
 
-from agentkit.durable.database import address_of, checked_url, is_made, opened_database, shown_url
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError, RunIdTaken, RunNotFound
-from agentkit.durable.journal_rows import INNER, JournalRow, journal_rows, journal_text
-from agentkit.durable.run_info import RunInfo, RunState, info_of, inner_info, names_of, outcome_of, state_of
-from agentkit.durable.run_request import RunRequest
-from agentkit.durable.run_tables import AskedCall, RunTables
-from agentkit.durable.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
+from agentkit.durable.stored.database import address_of, checked_url, is_made, opened_database, shown_url
+from agentkit.durable.stored.journal_rows import INNER, JournalRow, journal_rows, journal_text
+from agentkit.durable.stored.run_info import RunInfo, RunState, info_of, inner_info, names_of, outcome_of, state_of
+from agentkit.durable.stored.run_request import RunRequest
+from agentkit.durable.stored.run_tables import AskedCall, RunTables
+from agentkit.durable.stored.workflow_rows import WorkflowRow, WorkflowRows, can_be_stored
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
 from agentkit.threads import in_thread

@@ -17,9 +17,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from agentkit.durable.run_request import RunRequest
-from agentkit.durable.run_tables import call_of, stored_call, stored_text
-from agentkit.durable.workflow_rows import StepRow, WorkflowRows, delete_rows
+from agentkit.durable.stored.run_request import RunRequest
+from agentkit.durable.stored.run_tables import call_of, stored_call, stored_text
+from agentkit.durable.stored.workflow_rows import StepRow, WorkflowRows, delete_rows
 from agentkit.errors import JournalError
 from agentkit.run.journal import inner_line
 

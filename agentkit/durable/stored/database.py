@@ -11,8 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from agentkit.durable.durable_errors import DatabaseUnavailable, DurableError
-from agentkit.durable.run_tables import RunTables, engine_url
-from agentkit.durable.sqlite_connection import prepare
+from agentkit.durable.stored.run_tables import RunTables, engine_url
+from agentkit.durable.stored.sqlite_connection import prepare
 from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["address_of", "checked_url", "is_made", "opened_database", "shown_url"]
