@@ -8,9 +8,9 @@ from typing import Any
 from agentkit.evaluations.scores import Score
 from agentkit.evaluations.shipped_scores import score_of_cfg
 from agentkit_prompts.errors import InContextError
+from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
-from agentkit_prompts.evaluation.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["configured"]

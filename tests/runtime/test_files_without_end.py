@@ -25,7 +25,7 @@ from agentkit.testing.recorded_model import ReplayModel
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.errors import ChatTemplateError, InContextError
-from agentkit_prompts.evaluation.config_file import load_config
+from agentkit_prompts.evaluation.config.config_file import load_config
 from agentkit_prompts.tokens.exact import TokenizersCounter
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")

@@ -40,7 +40,7 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.server.served_runs.event_form import usage_form
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_prompts.errors import InContextError, InContextWarning
-from agentkit_prompts.evaluation.config_file import load_config, load_datasets, root_of
+from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.ranking.embedder import Embedder
 

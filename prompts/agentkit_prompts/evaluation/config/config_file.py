@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.config_code import Interpreter
-from agentkit_prompts.evaluation.config_scope import Unread
-from agentkit_prompts.evaluation.config_sizes import Problem, apart, weigh
-from agentkit_prompts.evaluation.config_values import Imported
+from agentkit_prompts.evaluation.config.config_code import Interpreter
+from agentkit_prompts.evaluation.config.config_scope import Unread
+from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, weigh
+from agentkit_prompts.evaluation.config.config_values import Imported
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.system.regular_files import read_regular_text
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import InContextError
-from agentkit_prompts.evaluation.config_scope import Function, Scope, Unread, variables_of
-from agentkit_prompts.evaluation.config_sizes import Problem, apart, bounded, hashed, together, weigh
-from agentkit_prompts.evaluation.config_values import (
+from agentkit_prompts.evaluation.config.config_scope import Function, Scope, Unread, variables_of
+from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, together, weigh
+from agentkit_prompts.evaluation.config.config_values import (
     COMPARE,
     FUNCTIONS,
     OPERATORS,
