@@ -16,7 +16,7 @@ OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
     "agentkit/durable": "durable",
-    "agentkit/evaluations": "cli",
+    "agentkit/model_evaluation": "cli",
     "agentkit/inspector": "server",
     "agentkit/server": "server ag-ui",
     "agentkit/stopping": "server",

@@ -13,9 +13,9 @@ import pytest
 from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
 from agentkit.cli.commands.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
-from agentkit.evaluations.answer_file import AnswerFile
-from agentkit.evaluations.row_files import load_rows
 from agentkit.memory import InvalidArgument, Memory, StoreError
+from agentkit.model_evaluation.answer_file import AnswerFile
+from agentkit.model_evaluation.row_files import load_rows
 from agentkit.prompts import Image, MediaError, PromptError, Template, TemplateError
 from agentkit.prompts.chat_templates import JinjaChatTemplate
 from agentkit.run.journal import Journal

@@ -25,12 +25,12 @@ from agentkit.cli.eval_inputs import (
 from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
 from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
 from agentkit.errors import AgentDefinitionError
-from agentkit.evaluations.asking import Asker
-from agentkit.evaluations.configured_dataset import configured
-from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
-from agentkit.evaluations.run_evaluation import run_sync
-from agentkit.evaluations.scores import Score
-from agentkit.evaluations.shipped_scores import score_of_rows
+from agentkit.model_evaluation.asking import Asker
+from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
+from agentkit.model_evaluation.run_evaluation import run_sync
+from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.model_errors import ModelAuthError, ModelError

@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agentkit.evaluations.answer_file import Answered, AnswerFile, as_json
-from agentkit.evaluations.asking import Asker, GivenMeta
-from agentkit.evaluations.configured_dataset import configured
-from agentkit.evaluations.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
-from agentkit.evaluations.pace import Pace
-from agentkit.evaluations.progress_bar import OnProgress, showing
-from agentkit.evaluations.scores import Score
-from agentkit.evaluations.shipped_scores import score_of_rows
+from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
+from agentkit.model_evaluation.asking import Asker, GivenMeta
+from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
+from agentkit.model_evaluation.pace import Pace
+from agentkit.model_evaluation.progress_bar import OnProgress, showing
+from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.completion.text_score import TextScore
 from agentkit.models.model import NO_USAGE, Model
 from agentkit.models.model_errors import (

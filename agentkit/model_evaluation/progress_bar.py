@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from agentkit.errors import AgentDefinitionError
-from agentkit.evaluations.evaluation_result import EvaluationProgress
+from agentkit.model_evaluation.evaluation_result import EvaluationProgress
 
 __all__ = ["OnProgress", "showing"]
 

@@ -10,7 +10,7 @@ from agentkit import OpenAIModel
 from agentkit.models import ModelAuthError, ModelError, ModelRequestError
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import EvaluationFailed
-from tests.evaluations.evaluation_servers import answers, texts_of
+from tests.model_evaluation.evaluation_servers import answers, texts_of
 from tests.servers import Asked, ChatServer, Handler, Response, sends
 
 CFG = {

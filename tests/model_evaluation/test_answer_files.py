@@ -16,7 +16,7 @@ import pytest
 from agentkit import CompletionModel, OpenAIModel, ScriptedModel
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import EvaluationFailed, InContextError
-from tests.evaluations.evaluation_servers import answers, likely, texts_of
+from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
 from tests.paths import ROOT
 from tests.servers import ChatServer
 
@@ -182,7 +182,7 @@ PROGRAM = """
 import asyncio, os, sys
 from agentkit import ScriptedModel
 from agentkit.prompts import evaluation
-from tests.evaluations.test_answer_files import cfg
+from tests.model_evaluation.test_answer_files import cfg
 
 rows = [{"question": f"q{number}", "answer": f"a{number}"} for number in range(300)]
 asked = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)

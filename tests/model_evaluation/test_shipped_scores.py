@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentkit import ScriptedModel
-from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import InContextError
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from agentkit.evaluations.scores import Score, choice_match, exact_match, numeric_match, score_of
-from agentkit.evaluations.shipped_answers import (
+from agentkit.model_evaluation.scores import Score, choice_match, exact_match, numeric_match, score_of
+from agentkit.model_evaluation.shipped_answers import (
     Reading,
     ShippedScore,
     as_it_is,

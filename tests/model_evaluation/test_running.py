@@ -24,7 +24,7 @@ from agentkit.prompts.evaluation import (
     InContextWarning,
     MetaTemplate,
 )
-from tests.evaluations.evaluation_servers import answers, likely, texts_of
+from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
 from tests.servers import Asked, ChatServer, in_turn, sends
 
 READER = {"input_columns": ["question"], "output_column": "answer"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit.evaluations.scores import Score
-from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agentkit import CompletionModel, OpenAIModel, ScriptedModel
-from agentkit.evaluations.scores import choice_match
-from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.model_evaluation.scores import choice_match
+from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import InContextError, InContextWarning, load_datasets
-from tests.evaluations.evaluation_servers import answers, likely, texts_of
+from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
 from tests.servers import ChatServer
 
 GEN = """
