@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreError
 from agentkit_memory.index.indexes import Indexes
@@ -20,7 +21,6 @@ from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_hashes, read_images
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import IMAGE, RecallLog

@@ -14,12 +14,12 @@ from sqlalchemy import inspect, select, text
 
 from agentkit_memory import Memory
 from agentkit_memory.conversations.turns import itemise
-from agentkit_memory.store.engine import Database
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.migrate import MIGRATIONS, REVISION, current_revision
+from agentkit_memory.database.tables import METADATA, items
 from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.migrate import MIGRATIONS, REVISION, current_revision
-from agentkit_memory.store.tables import METADATA, items
 from agentkit_prompts.context.messages import Message
-from tests.memory.store.first_revision import migrate_to_first
+from tests.memory.database.first_revision import migrate_to_first
 
 
 def test_the_newest_revision_is_the_one_the_code_asks_for() -> None:
@@ -60,8 +60,8 @@ def test_a_store_of_the_first_revision_keeps_what_it_holds(
 ) -> None:
     target = str(tmp_path / "store") if kind == "sqlite" else request.getfixturevalue("fresh_postgres")
     with monkeypatch.context() as old:
-        old.setattr("agentkit_memory.store.engine.REVISION", "0001")
-        old.setattr("agentkit_memory.store.engine.migrate", migrate_to_first)
+        old.setattr("agentkit_memory.database.engine.REVISION", "0001")
+        old.setattr("agentkit_memory.database.engine.migrate", migrate_to_first)
         first = Database.open(tmp_path / "store" / "memory.db" if kind == "sqlite" else target)
         with first.write() as connection:
             assert current_revision(connection) == "0001"

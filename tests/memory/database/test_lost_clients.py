@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from agentkit_memory import StoreUnavailable
-from agentkit_memory.store.engine import Database
+from agentkit_memory.database.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 from tests.waiting import LONG
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are killed
 
 HOLDS = """
 import sys, time
-from agentkit_memory.store.engine import Database
+from agentkit_memory.database.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 database = Database.open(sys.argv[1])
 with database.write() as connection:

@@ -13,8 +13,8 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from agentkit_memory.database.driver_errors import at_its_end
 from agentkit_memory.errors import InvalidArgument, StoreUnavailable
-from agentkit_memory.store.driver_errors import at_its_end
 
 __all__ = ["PostgresServer"]
 

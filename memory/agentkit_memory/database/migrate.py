@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
 
+from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreVersion
-from agentkit_memory.store.tables import METADATA
 
 __all__ = ["MIGRATIONS", "REVISION", "current_revision", "migrate"]
 

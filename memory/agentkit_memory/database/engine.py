@@ -15,6 +15,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from agentkit_memory.checks import is_time
+from agentkit_memory.database.deferred_writes import DeferredWrites
+from agentkit_memory.database.driver_errors import code_of, translate
+from agentkit_memory.database.migrate import REVISION, current_revision, migrate
+from agentkit_memory.database.postgres import PostgresServer
+from agentkit_memory.database.residue import may_hold
+from agentkit_memory.database.sqlite import SQLiteFile
 from agentkit_memory.errors import (
     InvalidArgument,
     NotFound,
@@ -26,12 +32,6 @@ from agentkit_memory.errors import (
 from agentkit_memory.process.few_at_once import FewAtOnce
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.process.store_threads import Threads
-from agentkit_memory.store.deferred_writes import DeferredWrites
-from agentkit_memory.store.driver_errors import code_of, translate
-from agentkit_memory.store.migrate import REVISION, current_revision, migrate
-from agentkit_memory.store.postgres import PostgresServer
-from agentkit_memory.store.residue import may_hold
-from agentkit_memory.store.sqlite import SQLiteFile
 from agentkit_prompts.system.private_files import private_file, private_folder
 
 __all__ = ["Database", "upserts"]

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 from sqlalchemy import Connection, Select
 from sqlalchemy.exc import OperationalError
 
-from agentkit_memory.store.driver_errors import is_undecodable
+from agentkit_memory.database.driver_errors import is_undecodable
 
 __all__ = ["is_name", "is_text", "readable_rows", "rows_as_they_are", "texts_as_they_are"]
 
