@@ -52,7 +52,6 @@ from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers as Layers
-from agentkit_prompts.tree.layers import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt
 from agentkit_prompts.tree.leaves import KnowledgePrompt as KnowledgePrompt
 from agentkit_prompts.tree.leaves import MemoPrompt as MemoPrompt
@@ -62,4 +61,5 @@ from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt
 from agentkit_prompts.tree.leaves import UserInputPrompt as UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt as BasePrompt
+from agentkit_prompts.tree.volatility import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.wrap import WrapPrompt as WrapPrompt

@@ -12,7 +12,7 @@ from agentkit.models import OpenAIModel
 from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
 from agentkit_prompts.errors import LiteralTextWarning
 from agentkit_prompts.tree.layers import VolatilityWarning
-from agentkit_prompts.tree.prompt import Volatility
+from agentkit_prompts.tree.volatility import Volatility
 
 SHOP = "You sell {{ goods }} in {{ language }}."
 
