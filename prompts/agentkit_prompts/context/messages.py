@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.context.parts import NO_OPAQUE, Media, Opaque, Part, Text, no_opaque, opaque_data
+from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque_data
+from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import MessageError, brief, check_types

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.context.parts import Opaque, no_opaque, opaque_data
+from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
 from agentkit_prompts.errors import MessageError, check_types
 

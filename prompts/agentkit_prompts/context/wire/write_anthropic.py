@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, with_opaque
+from agentkit_prompts.context.opaque import with_opaque
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.sendable_media import (
     IMAGE_TYPES,
