@@ -31,8 +31,8 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields
 from agentkit_prompts.templates.engine import Limits
-from agentkit_prompts.templates.engine.values import Fault
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
+from agentkit_prompts.templates.operations.values import Fault
 
 __all__ = ["JinjaChatTemplate"]
 

@@ -14,9 +14,9 @@ from jinja2.utils import Cycler, Joiner, Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import Bounds
 from agentkit_prompts.chat_templates.jinja.compiler import FREE
-from agentkit_prompts.templates.engine.costs import BYTES, CODEC_ERRORS, CODECS, COSTS, WIDTH, offered
-from agentkit_prompts.templates.engine.operators import refuse_large_numbers
-from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.operations.costs import BYTES, CODEC_ERRORS, CODECS, COSTS, WIDTH, offered
+from agentkit_prompts.templates.operations.operators import refuse_large_numbers
+from agentkit_prompts.templates.operations.values import Fault
 
 __all__ = ["MARK", "TESTS", "Dict", "bounded_filters", "guard", "nests"]
 

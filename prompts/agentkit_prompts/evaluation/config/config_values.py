@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agentkit_prompts.evaluation.config.config_sizes import MAX_SIZE, Problem, apart, bounded, room, weigh
-from agentkit_prompts.templates.engine.costs import cost
-from agentkit_prompts.templates.engine.operators import PERCENT, room_of
-from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.operations.costs import cost
+from agentkit_prompts.templates.operations.operators import PERCENT, room_of
+from agentkit_prompts.templates.operations.values import Fault
 
 __all__ = [
     "COMPARE",

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import date, time, timedelta
 from typing import Any
 
-from agentkit_prompts.templates.engine.access import attribute
-from agentkit_prompts.templates.engine.costs import COSTS, SAME_SIZE, WIDTH, offered
-from agentkit_prompts.templates.engine.finalise import text
-from agentkit_prompts.templates.engine.list_filters import items_of
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, require
+from agentkit_prompts.templates.operations.access import attribute
+from agentkit_prompts.templates.operations.costs import COSTS, SAME_SIZE, WIDTH, offered
+from agentkit_prompts.templates.operations.finalise import text
+from agentkit_prompts.templates.operations.list_filters import items_of
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.objects import Cycler, Function, Loop, Macro, Namespace
+from agentkit_prompts.templates.operations.values import Fault, require
 
 __all__ = ["call", "call_method", "of_text"]
 

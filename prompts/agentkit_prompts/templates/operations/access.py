@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from agentkit_prompts.context.frozen import FrozenDict, ReadOnlyDict
 from agentkit_prompts.context.parts import Url
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import Cycler, Function, Loop, Macro, Namespace
-from agentkit_prompts.templates.engine.values import Fault, Undefined, require
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.objects import Cycler, Function, Loop, Macro, Namespace
+from agentkit_prompts.templates.operations.values import Fault, Undefined, require
 
 __all__ = ["MAPPINGS", "attribute", "element", "made_in_python", "readable", "slice_of"]
 

@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, Text, Url, neutralise_markers
 from agentkit_prompts.errors import TemplateError
-from agentkit_prompts.templates.engine.access import made_in_python
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
+from agentkit_prompts.templates.operations.access import made_in_python
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.values import Composed, Fault, Nothing, RenderedText, Trusted, Undefined
 
 __all__ = ["concat", "is_parts", "json_text", "number_text", "parts_of", "text", "text_kept"]
 

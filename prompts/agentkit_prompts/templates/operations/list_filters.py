@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from jinja2.filters import do_batch, sync_do_slice
 
-from agentkit_prompts.templates.engine.access import MAPPINGS, element
-from agentkit_prompts.templates.engine.access import attribute as attribute_of
-from agentkit_prompts.templates.engine.finalise import text
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.operators import add
-from agentkit_prompts.templates.engine.values import Fault, Undefined, require
+from agentkit_prompts.templates.operations.access import MAPPINGS, element
+from agentkit_prompts.templates.operations.access import attribute as attribute_of
+from agentkit_prompts.templates.operations.finalise import text
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.operators import add
+from agentkit_prompts.templates.operations.values import Fault, Undefined, require
 
 __all__ = ["LIST_FILTERS", "getter", "items_of", "whole"]
 

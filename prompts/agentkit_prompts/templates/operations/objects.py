@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Any, ClassVar
 
-from agentkit_prompts.templates.engine.costs import offered
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Fault, Undefined
+from agentkit_prompts.templates.operations.costs import offered
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.values import Fault, Undefined
 
 __all__ = ["COUNTERS", "GLOBALS", "UNSET", "Cycler", "Function", "Loop", "Macro", "Namespace"]
 

@@ -11,14 +11,14 @@ from typing import Any
 from jinja2 import Environment, filters
 from jinja2.utils import url_quote
 
-from agentkit_prompts.templates.engine.costs import offered
-from agentkit_prompts.templates.engine.finalise import json_text, text
-from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.list_filters import LIST_FILTERS, getter, items_of, whole
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.methods import of_text, replace
-from agentkit_prompts.templates.engine.operators import percent, refuse_large_numbers
-from agentkit_prompts.templates.engine.values import Fault, Undefined, require
+from agentkit_prompts.templates.operations.costs import offered
+from agentkit_prompts.templates.operations.finalise import json_text, text
+from agentkit_prompts.templates.operations.is_tests import TESTS
+from agentkit_prompts.templates.operations.list_filters import LIST_FILTERS, getter, items_of, whole
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.methods import of_text, replace
+from agentkit_prompts.templates.operations.operators import percent, refuse_large_numbers
+from agentkit_prompts.templates.operations.values import Fault, Undefined, require
 
 __all__ = ["FILTERS"]
 

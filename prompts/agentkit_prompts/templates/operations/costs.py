@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.engine import worst
+from agentkit_prompts.templates.operations import worst
 
 __all__ = ["BYTES", "CODECS", "CODEC_ERRORS", "COSTS", "NODE_STEPS", "SAME_SIZE", "WIDTH", "cost", "offered"]
 

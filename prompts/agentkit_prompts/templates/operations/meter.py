@@ -8,8 +8,8 @@ from time import monotonic, thread_time
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
-from agentkit_prompts.templates.engine.costs import COSTS, cost
-from agentkit_prompts.templates.engine.values import Fault, Nothing, TooMuchWork, Undefined
+from agentkit_prompts.templates.operations.costs import COSTS, cost
+from agentkit_prompts.templates.operations.values import Fault, Nothing, TooMuchWork, Undefined
 
 __all__ = ["DEFAULT", "Limits", "Meter", "has_chosen_hash"]
 

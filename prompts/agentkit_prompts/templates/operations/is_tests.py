@@ -7,10 +7,10 @@ from typing import Any
 
 from jinja2.tests import TESTS as JINJA_TESTS
 
-from agentkit_prompts.templates.engine.costs import offered
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.operators import BINARY, COMPARE
-from agentkit_prompts.templates.engine.values import Fault, Undefined, require
+from agentkit_prompts.templates.operations.costs import offered
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.operators import BINARY, COMPARE
+from agentkit_prompts.templates.operations.values import Fault, Undefined, require
 
 __all__ = ["TESTS"]
 

@@ -9,11 +9,11 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
-from agentkit_prompts.templates.engine.access import MAPPINGS
-from agentkit_prompts.templates.engine.costs import COSTS, offered
-from agentkit_prompts.templates.engine.finalise import text
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.values import Fault, Undefined, require
+from agentkit_prompts.templates.operations.access import MAPPINGS
+from agentkit_prompts.templates.operations.costs import COSTS, offered
+from agentkit_prompts.templates.operations.finalise import text
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.values import Fault, Undefined, require
 
 __all__ = [
     "BINARY",
