@@ -23,9 +23,7 @@ from agentkit.cli.options import (
     UserName,
     utf8,
 )
-from agentkit.cli.screen import (
-    note,
-)
+from agentkit.cli.screen import note
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit_prompts.context.items import ToolSpec
 

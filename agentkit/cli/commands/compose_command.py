@@ -21,13 +21,7 @@ from agentkit.cli.options import (
     own_session,
     utf8,
 )
-from agentkit.cli.screen import (
-    layer_table,
-    layers_form,
-    note,
-    put_exactly,
-    put_json,
-)
+from agentkit.cli.screen import layer_table, layers_form, note, put_exactly, put_json
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.http.endpoint import EndpointModel
 from agentkit.models.offline.offline_model import OfflineModel

@@ -9,20 +9,8 @@ import typer
 from rich.progress import DownloadColumn
 
 from agentkit.cli.agent_option import AgentSource, memory_of
-from agentkit.cli.options import (
-    HOME,
-    AsJson,
-    EmbedderName,
-    Home,
-    open_memory,
-)
-from agentkit.cli.screen import (
-    complain,
-    note,
-    progress_bar,
-    put,
-    put_json,
-)
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory
+from agentkit.cli.screen import complain, note, progress_bar, put, put_json
 from agentkit_memory import IngestOptions
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 

@@ -13,9 +13,7 @@ from typing import Any
 
 from agentkit.agent import Agent
 from agentkit.cli.commands.run_command import note_cut, result_form
-from agentkit.cli.options import (
-    own_session,
-)
+from agentkit.cli.options import own_session
 from agentkit.cli.screen import (
     LIBRARY_ERRORS,
     complain,

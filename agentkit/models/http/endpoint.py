@@ -19,12 +19,7 @@ from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import Asked, translate
 from agentkit.models.model import Delta, OnDelta, Reply, passed_on
-from agentkit.models.model_errors import (
-    ModelError,
-    ModelInterrupted,
-    ModelRequestError,
-    ModelUnavailable,
-)
+from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
 from agentkit_prompts.credentials import spellings
