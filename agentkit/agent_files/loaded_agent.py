@@ -44,7 +44,7 @@ from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesE
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
-from agentkit_prompts.tokens.exact import TiktokenCounter, TokenizersCounter
+from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import MCPToolset, ToolError, TurnTools
 

@@ -47,8 +47,8 @@ from agentkit_prompts.tokens.budget import Budget as Budget
 from agentkit_prompts.tokens.budget import Size as Size
 from agentkit_prompts.tokens.counter import EstimateCounter as EstimateCounter
 from agentkit_prompts.tokens.counter import TokenCounter as TokenCounter
-from agentkit_prompts.tokens.exact import TiktokenCounter as TiktokenCounter
-from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
+from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter as TiktokenCounter
+from agentkit_prompts.tokens.tokenizer_counters import TokenizersCounter as TokenizersCounter
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers as Layers

@@ -26,7 +26,7 @@ from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.errors import ChatTemplateError, InContextError
 from agentkit_prompts.evaluation.config.config_file import load_config
-from agentkit_prompts.tokens.exact import TokenizersCounter
+from agentkit_prompts.tokens.tokenizer_counters import TokenizersCounter
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
 
