@@ -14,7 +14,7 @@ from itertools import repeat
 from operator import contains
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.templates.line_heads import UNSEEN
+from agentkit_prompts.templates.unseen_characters import UNSEEN
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
