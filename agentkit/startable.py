@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from agentkit.durable.mapping import MapOptions, MapReport
     from agentkit.durable.run_handle import RunHandle
-    from agentkit.durable.run_request import StartOptions
     from agentkit.durable.runs import Runs
+    from agentkit.durable.stored.run_request import StartOptions
     from agentkit.run_context import Input
 
 __all__ = ["Startable"]

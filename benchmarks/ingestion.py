@@ -16,9 +16,9 @@ from pathlib import Path
 from sqlalchemy import select
 
 from agentkit_memory import IndexUnavailable, Memory
+from agentkit_memory.database.tables import items
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.ingest.report import IngestProgress
-from agentkit_memory.store.tables import items
 from memory import sentence
 
 MB = 1_000_000

@@ -20,9 +20,9 @@ import sqlalchemy as sa
 from harness import Figure, figures, interleave, main
 
 from agentkit_memory import Memory
+from agentkit_memory.database.tables import branches, messages
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Point
-from agentkit_memory.store.tables import branches, messages
 from agentkit_memory.terms.bm25_vectors import document_vector, query_vector
 from agentkit_prompts.context.messages import MESSAGES, Message
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import pytest
 from starlette.responses import Response
 
-from tests.evaluations.evaluation_servers import likely
+from tests.model_evaluation.evaluation_servers import likely
 from tests.servers import Asked, in_turn, says, serve
 from tests.waiting import LONG, reserved_port
 

@@ -37,14 +37,14 @@ from agentkit.models.settings import NO_SETTINGS, ModelSettings
 from agentkit.recaller import RecallOptions, check_shown
 from agentkit.run.limits import Limits
 from agentkit_memory import Memory, Scope, StoreError
-from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+from agentkit_prompts.chat_templates.guard.control_tokens import Policy
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
 from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
-from agentkit_prompts.tokens.exact import TiktokenCounter, TokenizersCounter
+from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_tools import MCPToolset, ToolError, TurnTools
 

@@ -11,10 +11,10 @@ from typing import Any
 from agentkit.cli.options import utf8
 from agentkit.cli.screen import note
 from agentkit.errors import AgentDefinitionError
-from agentkit.evaluations.asking import TextModel
-from agentkit.evaluations.row_files import load_rows
-from agentkit.evaluations.scores import score_of
-from agentkit.evaluations.shipped_scores import score_of_cfg
+from agentkit.model_evaluation.asking import TextModel
+from agentkit.model_evaluation.row_files import load_rows
+from agentkit.model_evaluation.scores import score_of
+from agentkit.model_evaluation.shipped_scores import score_of_cfg
 from agentkit.models.model import Model
 from agentkit.models.settings import ModelSettings, with_settings
 from agentkit_prompts.errors import InContextError, nearest

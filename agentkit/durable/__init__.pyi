@@ -9,6 +9,6 @@ from agentkit.durable.mapping import MapReport as MapReport
 from agentkit.durable.run_costs import RunCost as RunCost
 from agentkit.durable.run_handle import EndedRun as EndedRun
 from agentkit.durable.run_handle import RunHandle as RunHandle
-from agentkit.durable.run_info import RunInfo as RunInfo
 from agentkit.durable.runs import Runs as Runs
 from agentkit.durable.schedules import ScheduleInfo as ScheduleInfo
+from agentkit.durable.stored.run_info import RunInfo as RunInfo

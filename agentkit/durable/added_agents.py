@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from agentkit.chain import Chain
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.run_request import RunRequest, SessionName
+from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.errors import AgentDefinitionError
 from agentkit.session import Session
 from agentkit_prompts.context.prompt_context import ToolSpec

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from agentkit.durable.run_tables import RunTables
+from agentkit.durable.stored.run_tables import RunTables
 
 __all__ = ["Lease", "seconds_now"]
 

@@ -12,9 +12,9 @@ from typing import Any, TypedDict, TypeVar
 
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.map_file import MapFile
-from agentkit.durable.run_request import RunRequest, StartOptions, check_name
+from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
+from agentkit.durable.stored.run_request import RunRequest, StartOptions, check_name
 from agentkit.threads import in_thread
 from agentkit.unknown_options import check_names
 

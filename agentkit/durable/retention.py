@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import APPLICATION, WORKFLOW, DurableStore
 from agentkit.durable.schedules import SCHEDULED
+from agentkit.durable.stored.durable_store import APPLICATION, WORKFLOW, DurableStore
 
 __all__ = ["delete_ended", "delete_runs"]
 

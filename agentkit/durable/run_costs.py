@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import DurableStore
-from agentkit.durable.run_info import RunInfo
+from agentkit.durable.stored.durable_store import DurableStore
+from agentkit.durable.stored.run_info import RunInfo
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.run.journal import Journal
 

@@ -10,9 +10,9 @@ from typing import Any, Generic
 from agentkit.chain import Output
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import RunCancelled, RunFailed
-from agentkit.durable.durable_store import DurableStore
-from agentkit.durable.run_info import RunInfo
-from agentkit.durable.run_tables import AskedCall
+from agentkit.durable.stored.durable_store import DurableStore
+from agentkit.durable.stored.run_info import RunInfo
+from agentkit.durable.stored.run_tables import AskedCall
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import Usage
 from agentkit.run.decisions import Approved, Decision, Denied, decision

@@ -14,9 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from agentkit.citations import citation_form
 from agentkit.durable.added_agents import AddedAgent, AddedAgents
 from agentkit.durable.durable_errors import RunFailed, WorkerError
-from agentkit.durable.durable_store import DurableStore
-from agentkit.durable.journal_rows import JournalRows, journal_text
-from agentkit.durable.run_request import RunRequest
+from agentkit.durable.stored.durable_store import DurableStore
+from agentkit.durable.stored.journal_rows import JournalRows, journal_text
+from agentkit.durable.stored.run_request import RunRequest
 from agentkit.errors import JournalError, Paused, RunBusy, SessionBusy
 from agentkit.run.journal import Journal
 from agentkit.run.journal_file import Keeper

@@ -14,15 +14,15 @@ from typing_extensions import Unpack
 from agentkit.durable.added_agents import AddedAgent, AddedAgents, DurableAgent, OpenSession
 from agentkit.durable.agent_version import version_of
 from agentkit.durable.durable_errors import DurableError
-from agentkit.durable.durable_store import PRIORITY, DurableStore
 from agentkit.durable.mapping import MapOptions, MapReport, mapped
 from agentkit.durable.retention import delete_ended, delete_runs
 from agentkit.durable.run_costs import CostBy, RunCost, run_costs
 from agentkit.durable.run_handle import RunHandle
-from agentkit.durable.run_info import RunInfo, RunState
-from agentkit.durable.run_request import RunRequest, SessionName, StartOptions, check_name
-from agentkit.durable.run_tables import WorkerRow
 from agentkit.durable.schedules import ScheduleInfo, known_schedules, schedule_names, set_schedule
+from agentkit.durable.stored.durable_store import PRIORITY, DurableStore
+from agentkit.durable.stored.run_info import RunInfo, RunState
+from agentkit.durable.stored.run_request import RunRequest, SessionName, StartOptions, check_name
+from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.durable.worker import Worker
 from agentkit.equipment import check_deps
 from agentkit.errors import AgentDefinitionError

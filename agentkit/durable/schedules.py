@@ -12,10 +12,10 @@ from typing import Any
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import DurableError, RunIdTaken
-from agentkit.durable.durable_store import APPLICATION, DurableStore
-from agentkit.durable.run_info import RunInfo
-from agentkit.durable.run_request import RunRequest, check_name
-from agentkit.durable.run_tables import WorkerRow
+from agentkit.durable.stored.durable_store import APPLICATION, DurableStore
+from agentkit.durable.stored.run_info import RunInfo
+from agentkit.durable.stored.run_request import RunRequest, check_name
+from agentkit.durable.stored.run_tables import WorkerRow
 from agentkit.run.journal import Journal
 
 __all__ = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from agentkit.durable.durable_store import WORKFLOW, DurableStore
 from agentkit.durable.lease import seconds_now
 from agentkit.durable.schedules import SCHEDULED
+from agentkit.durable.stored.durable_store import WORKFLOW, DurableStore
 
 __all__ = ["Takeover"]
 

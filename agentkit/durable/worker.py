@@ -21,11 +21,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from agentkit.durable.added_agents import AddedAgents
 from agentkit.durable.durable_errors import WorkerError
-from agentkit.durable.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
 from agentkit.durable.lease import Lease, seconds_now
 from agentkit.durable.run_workflow import Attempt, TakenOver
 from agentkit.durable.schedules import SCHEDULED, begin_scheduled, pause_damaged
-from agentkit.durable.sqlite_connection import SQLiteConnection
+from agentkit.durable.stored.durable_store import APPLICATION, VERSION, WORKFLOW, DurableStore
+from agentkit.durable.stored.sqlite_connection import SQLiteConnection
 from agentkit.durable.takeover import Takeover
 from agentkit.threads import in_thread
 from agentkit_prompts.system.daemon_threads import DaemonThreads

@@ -8,24 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.model import Model
+from agentkit.models.providers import PROVIDERS
 from agentkit.models.settings import NO_SETTINGS, ModelSettings, checked_settings, with_settings
 from agentkit_prompts.errors import nearest
 
 if TYPE_CHECKING:
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
 
 __all__ = ["changed_model", "is_address", "is_full_name", "model"]
 
 _SCHEMES = ("http://", "https://")
-_PROVIDERS = {
-    "openai": "OpenAIModel",
-    "responses": "OpenAIResponsesModel",
-    "anthropic": "AnthropicModel",
-    "gemini": "GeminiModel",
-    "deepseek": "DeepSeekModel",
-    "offline": "OfflineModel",
-}
 
 
 def is_address(name: str) -> bool:
@@ -36,7 +29,7 @@ def is_address(name: str) -> bool:
 def is_full_name(name: str) -> bool:
     """Tell whether a name says whom to ask: by its provider, or by an address."""
     provider, colon, _ = name.partition(":")
-    return is_address(name) or (bool(colon) and provider in _PROVIDERS)
+    return is_address(name) or (bool(colon) and provider in PROVIDERS)
 
 
 def model(
@@ -111,10 +104,10 @@ def _made(
     provider, colon, rest = (part.strip() for part in name.partition(":"))
     if provider == "offline" and not rest:
         return _kind(provider)(chat_template, **given)
-    if colon and provider not in _PROVIDERS:
+    if colon and provider not in PROVIDERS:
         shown = _shown(name)
         raise AgentDefinitionError(
-            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, _PROVIDERS)}"
+            f"model {shown!r:.80}: there is no provider {provider!r:.40}{nearest(provider, PROVIDERS)}"
         )
     if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
         raise AgentDefinitionError(
@@ -129,7 +122,7 @@ def _made(
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "
         f'"openai:{name:.80}", or an address, such as "http://localhost:8000/v1#{name:.80}"'
-        f"; providers: {', '.join(_PROVIDERS)}"
+        f"; providers: {', '.join(PROVIDERS)}"
     )
 
 
@@ -140,7 +133,7 @@ def _shown(name: str) -> str:
 
 
 def _kind(provider: str) -> Callable[..., Model]:
-    kind: Callable[..., Model] = getattr(import_module("agentkit.models"), _PROVIDERS[provider])
+    kind: Callable[..., Model] = getattr(import_module("agentkit.models"), PROVIDERS[provider].model)
     return kind
 
 

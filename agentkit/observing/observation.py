@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from agentkit.errors import AgentDefinitionError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply
+from agentkit.models.providers import PROVIDERS
 from agentkit.recaller import Found
 from agentkit.run.journal import Journal
 from agentkit.run.loop import RunResult
@@ -46,13 +47,7 @@ Redact: TypeAlias = Callable[[str], str | None]
 
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Boundaries of the buckets of durations, as the conventions have them."""
-_PROVIDERS = {
-    "OpenAIModel": "openai",
-    "OpenAIResponsesModel": "openai",
-    "AnthropicModel": "anthropic",
-    "GeminiModel": "gcp.gemini",
-    "DeepSeekModel": "deepseek",
-}
+_NAMES_IN_SPANS = {each.model: each.in_spans for each in PROVIDERS.values() if each.in_spans is not None}
 _SETTINGS = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -350,7 +345,7 @@ class Observation:
 def _provider(model: Model) -> str:
     """Return the provider whose form of requests a model has; for another one the name of its class."""
     names = [kind.__name__ for kind in type(model).__mro__]
-    return next((_PROVIDERS[name] for name in names if name in _PROVIDERS), names[0])
+    return next((_NAMES_IN_SPANS[name] for name in names if name in _NAMES_IN_SPANS), names[0])
 
 
 def _settings(model: Model) -> dict[str, Any]:

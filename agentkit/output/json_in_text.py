@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 
 __all__ = ["behind_thinking", "json_spans", "without_fence"]
 
-_THOUGHT = re.compile("|".join([re.escape(closing) for _, closing in THOUGHT_TAGS]))
-_THINKS = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in THOUGHT_TAGS])})")
+_THOUGHT = re.compile("|".join([re.escape(closing) for _, closing in REASONING_TAGS]))
+_THINKS = re.compile(rf"\s*+(?:{'|'.join([re.escape(opening) for opening, _ in REASONING_TAGS])})")
 _FENCE = re.compile(r"```[\w-]*+\s*+(.*)```", re.S)
 
 _OPENING = re.compile(r"[{\[]")

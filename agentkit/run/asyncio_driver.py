@@ -17,7 +17,7 @@ from agentkit.equipment import Equipment
 from agentkit.errors import ApprovalError, Paused
 from agentkit.models.model import NO_USAGE, Model, Reply, Usage
 from agentkit.models.model_errors import ModelReplyError
-from agentkit.output.checking import checked_output
+from agentkit.output.output_validators import checked_output
 from agentkit.recaller import Found
 from agentkit.run import events
 from agentkit.run.beginning import beginning

@@ -12,9 +12,10 @@ from agentkit.compaction import Compaction
 from agentkit.equipment import Equipment, check_deps
 from agentkit.recaller import Found, RecallSource, in_scope
 from agentkit.run.asyncio_driver import AsyncDriver
-from agentkit.run.beginning import check_journal, kept_in, new_journal
+from agentkit.run.beginning import new_journal
 from agentkit.run.decisions import checked_approver
 from agentkit.run.journal import Journal
+from agentkit.run.journal_checks import check_journal, kept_in
 from agentkit.run.journal_file import Keep
 from agentkit.run.limits import Limits
 from agentkit.run.listening import Listening

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from agentkit.compaction import Compacted
 from agentkit.errors import JournalError
 from agentkit.models.model import Reply, Usage
-from agentkit.output.checking import Checked
+from agentkit.output.output_validators import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision, decision_data, read_decision
 from agentkit.run.trace import SentLayers, TraceSpan, trace

@@ -10,7 +10,7 @@ from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 
 from agentkit.models.model import Delta
-from agentkit.output.growing import GrowingOutput
+from agentkit.output.partial_output import GrowingOutput
 from agentkit.run.events import Event, PartialOutput, TextDelta, ToolProgress, delta_event
 from agentkit_prompts.composition.declarations import OutputRequest
 

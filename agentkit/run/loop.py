@@ -16,7 +16,7 @@ from agentkit.citations import Citation, citations, unknown_labels
 from agentkit.compaction import Compacted
 from agentkit.errors import LimitExceeded, NothingToContinue, OutputError, OutputStopped, RunIdReused
 from agentkit.models.model import NO_USAGE, Reply, Usage
-from agentkit.output.checking import Checked
+from agentkit.output.output_validators import Checked
 from agentkit.recaller import Found
 from agentkit.run.decisions import Decision
 from agentkit.run.effects import (

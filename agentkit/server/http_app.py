@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute, Route
 from agentkit.agent import Agent
 from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
+from agentkit.graceful_shutdown.ended_requests import EndedRequests
 from agentkit.inspector import routes as inspector_routes
 from agentkit.server.access import Access, Caller
 from agentkit.server.endpoints.exchange import error_answer, stopped
@@ -44,7 +45,6 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.session_store import SessionStore
 from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.turn_errors import server_error
-from agentkit.stopping.ended_requests import EndedRequests
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 

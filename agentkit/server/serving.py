@@ -12,8 +12,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
+from agentkit.graceful_shutdown.stoppable_server import StoppableServer
 from agentkit.server.http_app import Server
-from agentkit.stopping.stoppable_server import StoppableServer
 from agentkit_prompts.errors import check_types
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]

@@ -6,7 +6,7 @@ controlled time, the effects of a run, and strategies for random contexts and tr
 `from agentkit.testing import strategies` needs hypothesis; the rest needs nothing.
 """
 
-from agentkit.models.http.endpoint import no_real_models
+from agentkit.models.http.no_real_models import no_real_models
 from agentkit.models.offline.scripted_model import CutOff, Delayed
 from agentkit.testing.controlled_time import Clock, controlled_time
 from agentkit.testing.forgery import ATTACKS, CANARY, assert_no_forged_roles

@@ -15,10 +15,10 @@ from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreClose
 from agentkit_memory.process.forks import track
 
 if TYPE_CHECKING:
+    from agentkit_memory.database.engine import Database
     from agentkit_memory.facts.drafts import Extract
     from agentkit_memory.index.index_worker import Worker
     from agentkit_memory.index.indexes import Indexes
-    from agentkit_memory.store.engine import Database
 
 __all__ = ["BackgroundWorker"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from agentkit_memory.background import BackgroundWorker
 from agentkit_memory.checks import expanded, is_address
 from agentkit_memory.conversations.removal import resume_removals
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.erasure.erase import resume
 from agentkit_memory.errors import IndexUnavailable, InvalidArgument, StoreError
@@ -19,7 +20,6 @@ from agentkit_memory.index.opening import index_opener
 from agentkit_memory.index.vector_index import IndexOpener
 from agentkit_memory.process.on_demand import OnDemand
 from agentkit_memory.reembed.switching import establish, renew
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_prompts.ranking.embedder import Embedder
 

@@ -5,7 +5,6 @@ from agentkit_prompts.composition.explain import LayerTable as LayerTable
 from agentkit_prompts.composition.select_examples import prepare as prepare
 from agentkit_prompts.context.conversation import Conversation as Conversation
 from agentkit_prompts.context.messages import Message as Message
-from agentkit_prompts.context.messages import Thinking as Thinking
 from agentkit_prompts.context.messages import ToolCall as ToolCall
 from agentkit_prompts.context.parts import Audio as Audio
 from agentkit_prompts.context.parts import File as File
@@ -23,6 +22,7 @@ from agentkit_prompts.context.prompt_context import PromptContext as PromptConte
 from agentkit_prompts.context.prompt_context import RecalledMessage as RecalledMessage
 from agentkit_prompts.context.prompt_context import ToolSpec as ToolSpec
 from agentkit_prompts.context.prompt_context import UserInput as UserInput
+from agentkit_prompts.context.thinking import Thinking as Thinking
 from agentkit_prompts.context.wire.read_messages import read_messages as read_messages
 from agentkit_prompts.errors import BudgetError as BudgetError
 from agentkit_prompts.errors import ContextError as ContextError
@@ -47,12 +47,11 @@ from agentkit_prompts.tokens.budget import Budget as Budget
 from agentkit_prompts.tokens.budget import Size as Size
 from agentkit_prompts.tokens.counter import EstimateCounter as EstimateCounter
 from agentkit_prompts.tokens.counter import TokenCounter as TokenCounter
-from agentkit_prompts.tokens.exact import TiktokenCounter as TiktokenCounter
-from agentkit_prompts.tokens.exact import TokenizersCounter as TokenizersCounter
+from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter as TiktokenCounter
+from agentkit_prompts.tokens.tokenizer_counters import TokenizersCounter as TokenizersCounter
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt as AdditionalInfoPrompt
 from agentkit_prompts.tree.examples import ExamplesPrompt as ExamplesPrompt
 from agentkit_prompts.tree.layers import Layers as Layers
-from agentkit_prompts.tree.layers import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.leaves import ConversationPrompt as ConversationPrompt
 from agentkit_prompts.tree.leaves import KnowledgePrompt as KnowledgePrompt
 from agentkit_prompts.tree.leaves import MemoPrompt as MemoPrompt
@@ -62,4 +61,5 @@ from agentkit_prompts.tree.leaves import TextPrompt as TextPrompt
 from agentkit_prompts.tree.leaves import ToolPrompt as ToolPrompt
 from agentkit_prompts.tree.leaves import UserInputPrompt as UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt as BasePrompt
+from agentkit_prompts.tree.volatility import VolatilityWarning as VolatilityWarning
 from agentkit_prompts.tree.wrap import WrapPrompt as WrapPrompt

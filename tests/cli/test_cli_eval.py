@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import MAIN, Run
-from tests.evaluations.evaluation_servers import answers, likely, texts_of
+from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
 from tests.servers import ChatServer, completion, sends
 
 SUMS = """

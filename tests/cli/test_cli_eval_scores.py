@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.evaluations.evaluation_servers import answers, texts_of
+from tests.model_evaluation.evaluation_servers import answers, texts_of
 from tests.servers import ChatServer
 
 TWO = """

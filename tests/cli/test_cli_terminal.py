@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agentkit import Composition, ModelError, ScriptedModel
-from agentkit.cli.chat import Chat
+from agentkit.cli.commands.terminal_chat import Chat
 from agentkit.cli.default_agent import default_agent
 from agentkit.memory import Memory
 from tests.cli.conftest import MAIN

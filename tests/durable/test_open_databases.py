@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from agentkit import Runs
 from agentkit.cli.app import app
 from agentkit.durable import DurableError
-from agentkit.durable.run_tables import RunTables
-from agentkit.durable.sqlite_connection import SQLiteConnection
+from agentkit.durable.stored.run_tables import RunTables
+from agentkit.durable.stored.sqlite_connection import SQLiteConnection
 
 
 @pytest.mark.long

@@ -12,8 +12,8 @@ import pytest
 
 from agentkit import Agent, Message, Reply, Runs, ScriptedModel, ToolCall, Usage, tool
 from agentkit.durable import DurableError, RunFailed
-from agentkit.durable.journal_rows import JournalRow, journal_text
-from agentkit.durable.run_request import RunRequest, SessionName
+from agentkit.durable.stored.journal_rows import JournalRow, journal_text
+from agentkit.durable.stored.run_request import RunRequest, SessionName
 from agentkit.models import Price
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.durable_records import DurableRecords

@@ -28,7 +28,7 @@ from tests.waiting import LONG, eventually
 async def test_calls_say_that_the_database_is_down_and_a_wait_outlasts_it(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
     runs, agent = Runs(postgres_url), Agent(ScriptedModel(["x"]), name="waits")
     runs.add(agent)
     handle = await agent.start("Hello", run_id=f"down-{os.getpid()}")
@@ -101,7 +101,7 @@ async def test_what_no_database_can_hold_is_that_of_no_run(
 async def test_a_map_outlasts_a_database_that_is_away_and_each_input_acts_once(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     acts, attempts, goes_on = dict[str, str](), list[str](), threading.Event()
 
@@ -144,7 +144,7 @@ def test_a_server_answers_503_while_the_database_is_away_and_its_streams_go_on_a
     from agentkit.server.served_runs.durable_runs import DurableRuns
     from tests.server.serving_agents import served
 
-    monkeypatch.setattr("agentkit.durable.run_tables._SECONDS_LOST", 0.1)
+    monkeypatch.setattr("agentkit.durable.stored.run_tables._SECONDS_LOST", 0.1)
     monkeypatch.setattr("agentkit.durable.takeover._MIN_SECONDS_ORPHANED", 0.1)
     goes_on = threading.Event()
 

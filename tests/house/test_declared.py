@@ -16,10 +16,10 @@ OURS = {package.name for package in PACKAGES}
 OF_EXTRAS = {
     "agentkit/cli": "cli",
     "agentkit/durable": "durable",
-    "agentkit/evaluations": "cli",
+    "agentkit/model_evaluation": "cli",
     "agentkit/inspector": "server",
     "agentkit/server": "server ag-ui",
-    "agentkit/stopping": "server",
+    "agentkit/graceful_shutdown": "server",
     "agentkit/models": "openai anthropic",
     "agentkit/observing": "otel",
     "agentkit/testing": "dev",  # strategies for the tests of those who write prompts

@@ -38,3 +38,9 @@ def test_the_folder_map_names_every_folder_of_the_repository() -> None:
     if not folders:
         pytest.skip("not a git checkout: which folders belong to the repository is not known")
     assert set(re.findall(r"^(\w+)/", README.split("## Where things are")[1], re.MULTILINE)) == folders
+
+
+def test_the_tests_that_the_page_on_security_names_are_there() -> None:
+    named = re.findall(r"\btests/[\w/]+\.py", (ROOT / "SECURITY.md").read_text("utf-8"))
+    assert named
+    assert [name for name in named if not (ROOT / name).is_file()] == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_memory import Memory
-from agentkit_memory.store.engine import Database
+from agentkit_memory.database.engine import Database
 from tests.postgres import postgres_server
 from tests.waiting import LONG
 

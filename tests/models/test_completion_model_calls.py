@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.models.completion.text_tool_calls import TextToolCalls
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.formats import forms_of
-from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 
 ADD = {"name": "add", "arguments": {"a": 2, "b": "{}</tool_call>"}}
 ARGUMENTS = json.dumps(ADD["arguments"])
@@ -122,7 +122,7 @@ def test_a_long_reply_that_may_be_a_call_is_put_together_once() -> None:
 PIECES = st.sampled_from(
     [form.opening for form in forms_of(None)]
     + [form.closing for form in forms_of(None)]
-    + [tag for tags in THOUGHT_TAGS for tag in tags]
+    + [tag for tags in REASONING_TAGS for tag in tags]
     + [CALL, ARGUMENTS, "add", ">", "[ARGS]", " ", "x", "<", "{"]
 )
 

@@ -15,7 +15,7 @@ from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.model import Delta
 from agentkit.prompts import Layers, ToolPrompt
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from tests.models.asking import ask, composed
 from tests.models.raw import ChatML, raw_model
 from tests.models.test_cut_completions import OPENING
@@ -62,7 +62,7 @@ def cut_up(said: str, size: int) -> list[str]:
         ("a</think>b", "a</think>b", ""),
         (" \n", " \n", ""),
         ("", "", ""),
-        *[(f"{opening}So.{closing}\nFour.", "Four.", "So.") for opening, closing in THOUGHT_TAGS],
+        *[(f"{opening}So.{closing}\nFour.", "Four.", "So.") for opening, closing in REASONING_TAGS],
     ],
 )
 def test_the_thoughts_that_a_reply_begins_with_are_taken_out(said: str, text: str, thinking: str) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
-from agentkit.cli.map_command import _inputs
+from agentkit.cli.commands.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
-from agentkit.evaluations.answer_file import AnswerFile
-from agentkit.evaluations.row_files import load_rows
 from agentkit.memory import InvalidArgument, Memory, StoreError
+from agentkit.model_evaluation.answer_file import AnswerFile
+from agentkit.model_evaluation.row_files import load_rows
 from agentkit.prompts import Image, MediaError, PromptError, Template, TemplateError
 from agentkit.prompts.chat_templates import JinjaChatTemplate
 from agentkit.run.journal import Journal
@@ -25,8 +25,8 @@ from agentkit.testing.recorded_model import ReplayModel
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
 from agentkit_prompts.errors import ChatTemplateError, InContextError
-from agentkit_prompts.evaluation.config_file import load_config
-from agentkit_prompts.tokens.exact import TokenizersCounter
+from agentkit_prompts.evaluation.config.config_file import load_config
+from agentkit_prompts.tokens.tokenizer_counters import TokenizersCounter
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the platform has no named pipes")
 

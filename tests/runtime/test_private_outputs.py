@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agentkit import Agent, ScriptedModel
-from agentkit.evaluations.answer_file import AnswerFile
 from agentkit.memory import Memory
+from agentkit.model_evaluation.answer_file import AnswerFile
 from agentkit.server.access import add_token
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.testing import RecordedModel

@@ -16,8 +16,9 @@ from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool`
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
 from agentkit_prompts.errors import ContextError
+from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.deadline import DeadlineError
-from agentkit_tools.calling.enforcement import Semaphores, enforced, needs_approval
+from agentkit_tools.calling.enforcement import Semaphores, enforced
 from agentkit_tools.calling.failures_in_a_row import after, unavailable
 from agentkit_tools.calling.function_runner import FunctionRunner
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy

@@ -22,10 +22,10 @@ from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
 from agentkit.models.settings import Fields, ModelSettings, patched
 from agentkit.unknown_options import check_names
 from agentkit_prompts.chat_templates.normalise import template_message
+from agentkit_prompts.chat_templates.reasoning_tags import opens_thought
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.chat_templates.tool_calls.formats import FUNCTIONARY, HARMONY, checked_format
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Schemas
-from agentkit_prompts.chat_templates.tool_calls.thoughts import opens_thought
 from agentkit_prompts.composition.fit_budget import without_oldest
 from agentkit_prompts.composition.targets.chat_text import text_tokens
 from agentkit_prompts.composition.targets.tools_in_text import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
     from agentkit.models.model import Reply
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.contents import Contents

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_tool_calls import Marks
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
-from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 
 __all__ = ["LeadingThoughts"]
 
-_OPENINGS = Marks([opening for opening, _ in THOUGHT_TAGS])
-_ENDS = {opening: Marks([closing]) for opening, closing in THOUGHT_TAGS}
-_ANY_END = Marks([closing for _, closing in THOUGHT_TAGS])
+_OPENINGS = Marks([opening for opening, _ in REASONING_TAGS])
+_ENDS = {opening: Marks([closing]) for opening, closing in REASONING_TAGS}
+_ANY_END = Marks([closing for _, closing in REASONING_TAGS])
 _BETWEEN = "\n\n"
 
 
 class LeadingThoughts:
-    """Takes the thoughts out of the beginning of a reply: what stands between the tags of `THOUGHT_TAGS`.
+    """Takes the thoughts out of the beginning of a reply: what stands between the tags of `REASONING_TAGS`.
 
     `add` takes a piece of text and returns what is no thought; `thoughts` has the rest. White space around a thought is
     left out in front of the text, and a blank thought is no thought. Tags behind other text are text.

@@ -11,18 +11,18 @@ from bisect import bisect_left
 from collections.abc import Collection
 from functools import lru_cache
 
+from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.cut_calls import is_cut_call, is_cut_list
 from agentkit_prompts.chat_templates.tool_calls.formats import Form, bare_readers, forms_of
 from agentkit_prompts.chat_templates.tool_calls.python_calls import only_python
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, ReplyText, Schemas, end_of, skip
-from agentkit_prompts.chat_templates.tool_calls.thoughts import THOUGHT_TAGS
 from agentkit_prompts.context.messages import ToolCall
 
 __all__ = ["Marks", "TextToolCalls"]
 
 _SKIPPED = re.compile(r"[\s;,]*+")
 """What may stand in front of what closes a call."""
-_CLOSING = dict(THOUGHT_TAGS)
+_CLOSING = dict(REASONING_TAGS)
 _CLOSINGS = frozenset(_CLOSING.values())
 _MIN_OPENING = 5
 """Characters of what opens a call by which its beginning differs from other text at the end of a reply."""
@@ -52,7 +52,7 @@ class Marks:
         return len(text)
 
 
-_ENDS = {opening: Marks((closing,)) for opening, closing in THOUGHT_TAGS}
+_ENDS = {opening: Marks((closing,)) for opening, closing in REASONING_TAGS}
 
 
 class TextToolCalls:

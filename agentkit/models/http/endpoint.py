@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
 from agentkit.models.abilities import OutputMode
+from agentkit.models.http.no_real_models import check_real_models
 from agentkit.models.http.reply_body import DONE, documents
 from agentkit.models.http.reply_reader import IncompleteCall, Reader
 from agentkit.models.http.request_body import body_bytes
 from agentkit.models.http.request_limit import RequestLimit
+from agentkit.models.http.retries import pause_before
 from agentkit.models.http.sdk_clients import OPENAI, Clients, Sdk
 from agentkit.models.http.sdk_errors import Asked, translate
 from agentkit.models.model import Delta, OnDelta, Reply, passed_on
-from agentkit.models.model_errors import (
-    ModelError,
-    ModelInterrupted,
-    ModelRateLimited,
-    ModelRequestError,
-    ModelUnavailable,
-    NetworkRefused,
-)
+from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
 from agentkit_prompts.credentials import spellings
@@ -34,11 +27,10 @@ from agentkit_prompts.credentials import spellings
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["EndpointModel", "EndpointOptions", "Heard", "no_real_models", "secrets_of"]
+__all__ = ["EndpointModel", "EndpointOptions", "Heard", "secrets_of"]
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
-_REFUSED: ContextVar[bool] = ContextVar("agentkit_no_real_models", default=False)
 _SECONDS = 600.0
 _TAIL_SECONDS = 10.0
 """How long is waited for what follows the end of a reply, such as its usage."""
@@ -50,10 +42,6 @@ _ONLY_TEXT = (
 )
 _MIN_SECRET = 8
 """Shorter values are placeholders; taking them out of messages would only garble the words."""
-_MAX_PAUSE = 8.0
-"""Seconds between two attempts, where the endpoint does not name them."""
-_MAX_ASKED_PAUSE = 60.0
-"""Seconds that are waited because the endpoint asks for them; a longer wait is the caller's to decide."""
 
 
 class EndpointOptions(TypedDict, total=False):
@@ -195,8 +183,7 @@ class EndpointModel(ABC):
             ModelReplyCut: The reply reached its limit of tokens where half of it cannot be used.
             ModelReplyError: The endpoint answered something else than a reply.
         """
-        if _REFUSED.get():
-            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        check_real_models(self)
         try:
             body = self.request_body(composition)
             async with self._limit:
@@ -212,8 +199,7 @@ class EndpointModel(ABC):
         self, body: dict[str, Any], new_reader: Callable[[], AnyReader], on_delta: OnDelta | None = None
     ) -> AnyReader:
         """Send a body that is no composition's, and return what has read the answer."""
-        if _REFUSED.get():
-            raise NetworkRefused(f"{self!r} would send a request: no real model is allowed here", model=self.name)
+        check_real_models(self)
         try:
             async with self._limit:
                 return await self._attempts(body, new_reader, Heard(on_delta))
@@ -239,7 +225,7 @@ class EndpointModel(ABC):
                 if isinstance(error, ModelRequestError) and self._goes_without_usage(error):
                     continue
                 attempt += 1
-                pause = _pause(error, attempt)
+                pause = pause_before(error, attempt)
                 if pause is None or attempt > self._max_retries:
                     raise
             await asyncio.sleep(pause)
@@ -396,18 +382,6 @@ class Heard:
                     raise _ListenerError(error) from error
 
 
-def _pause(error: ModelError, attempt: int) -> float | None:
-    """Return how long to wait before another attempt; None where there is to be none."""
-    if isinstance(error, ModelRateLimited) and error.is_final:
-        return None
-    if not isinstance(error, ModelUnavailable | ModelRateLimited | ModelInterrupted):
-        return None
-    after = error.retry_after if isinstance(error, ModelRateLimited) else None
-    if after is not None:
-        return after if after <= _MAX_ASKED_PAUSE else None
-    return min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)) * random.uniform(0.75, 1.0)
-
-
 def _cut_chain(error: BaseException, secrets: Sequence[str]) -> None:
     """Take out of the chain of an error what quotes a secret: `raise ... from None` leaves it in `__context__`."""
     seen = {id(error)}
@@ -433,17 +407,3 @@ def secrets_of(model: object) -> tuple[str, ...]:
     return (
         model._secrets() if isinstance(model, EndpointModel) else tuple([s for one in inner for s in secrets_of(one)])
     )
-
-
-@contextmanager
-def no_real_models() -> Iterator[None]:
-    """Refuse every request to a model over a network until the end of the block: for tests.
-
-    Raises, in the run that tries:
-        NetworkRefused: Names the model.
-    """
-    token = _REFUSED.set(True)
-    try:
-        yield
-    finally:
-        _REFUSED.reset(token)

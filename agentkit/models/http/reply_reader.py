@@ -16,7 +16,8 @@ from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.json_end import JsonEnd
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
-from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.read_messages import REASONING, thought_in
 

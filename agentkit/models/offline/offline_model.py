@@ -21,7 +21,7 @@ from agentkit_prompts.context.prompt_context import Document, RecalledMessage
 if TYPE_CHECKING:
     from agentkit.models.completion.completion_model import CompletionModel
     from agentkit.models.settings import ModelSettings
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.composition import Composition
     from agentkit_prompts.composition.contents import TextTokens

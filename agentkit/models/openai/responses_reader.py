@@ -10,8 +10,9 @@ from agentkit.models.http.error_reply import ErrorReply, error_in
 from agentkit.models.http.reply_checks import checked_calls, messages_in
 from agentkit.models.http.reply_reader import PieceJoiner, ProtocolError, Reader, brief, count_of, object_of, sendable
 from agentkit.models.model import Delta, DeltaKind, Reply, Usage
-from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Part
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_responses import ITEMS
 

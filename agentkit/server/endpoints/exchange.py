@@ -14,12 +14,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from agentkit.graceful_shutdown.ended_requests import STOPPED
 from agentkit.request_json import request_json
 from agentkit.server.served_runs.event_form import json_bytes
 from agentkit.server.server_errors import BadRequest, ServerError, ServerFull, TooLarge, Unprocessable, Unsupported
 from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn_errors import server_error
-from agentkit.stopping.ended_requests import STOPPED
 from agentkit_prompts.errors import brief, nearest
 
 __all__ = ["EventStream", "JSONAnswer", "error_answer", "read_json", "sse", "stopped", "validated", "while_connected"]

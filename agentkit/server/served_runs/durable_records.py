@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 
 from agentkit.durable.durable_errors import RunNotFound
 from agentkit.durable.retention import delete_runs
-from agentkit.durable.run_info import RunInfo, RunState
 from agentkit.durable.runs import Runs
+from agentkit.durable.stored.run_info import RunInfo, RunState
 from agentkit.models.model import NO_USAGE
 from agentkit.run.journal import Journal
 from agentkit.server.served_runs.background_runs import OUR_ERRORS

@@ -17,8 +17,8 @@ from agentkit.chain import Chain
 from agentkit.durable.added_agents import AddedAgent
 from agentkit.durable.durable_errors import DatabaseUnavailable, RunIdTaken, RunNotFound, WorkerError
 from agentkit.durable.run_handle import entry_events
-from agentkit.durable.run_request import SessionName, StartOptions
 from agentkit.durable.runs import Runs
+from agentkit.durable.stored.run_request import SessionName, StartOptions
 from agentkit.errors import AgentDefinitionError, ApprovalError
 from agentkit.models.model import NO_USAGE, Usage
 from agentkit.recaller import RecallSource

@@ -14,9 +14,9 @@ from pathlib import Path
 from agentkit_memory.admin.copy_folder import copy_folder
 from agentkit_memory.admin.new_files import file_problem, new_file
 from agentkit_memory.admin.table_rows import fill, read_rows
+from agentkit_memory.database.engine import Database
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["BACKUP_START", "opened_backup", "write_backup"]

@@ -8,9 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from agentkit_memory.database.engine import Database
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreUnavailable
 from agentkit_memory.index.folder_lock import FolderLock
-from agentkit_memory.store.engine import Database
 
 __all__ = ["copy_folder", "remove_copy"]
 

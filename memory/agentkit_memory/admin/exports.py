@@ -19,11 +19,11 @@ from sqlalchemy import Column, Float, LargeBinary, Table
 from agentkit_memory.admin.new_files import file_problem, new_file
 from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.admin.table_rows import Batch, read_rows
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.migrate import REVISION
+from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.migrate import REVISION
-from agentkit_memory.store.tables import METADATA
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["EXPORT_START", "exported_rows", "write_export"]

@@ -9,13 +9,13 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import embeddings, items, vector_state
 from agentkit_memory.index.vector_index import VectorIndex
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.store.tables import embeddings, items, vector_state
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 
 __all__ = ["unfound_items"]

@@ -24,13 +24,9 @@ from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import IntegrityError
 
 from agentkit_memory.admin.stored_values import expected_instead
-from agentkit_memory.errors import EmbedderError, NotFound, StoreCorrupt, StoreError
-from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.outbox import hold_spaces, reset
-from agentkit_memory.store.readable_rows import texts_as_they_are
-from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
-from agentkit_memory.store.tables import (
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import texts_as_they_are
+from agentkit_memory.database.tables import (
     METADATA,
     branches,
     conversations,
@@ -38,6 +34,10 @@ from agentkit_memory.store.tables import (
     vector_spaces,
     vector_state,
 )
+from agentkit_memory.errors import EmbedderError, NotFound, StoreCorrupt, StoreError
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.outbox import hold_spaces, reset
+from agentkit_memory.store.spaces import FACTS, Space, active_space, known_spaces
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = ["Batch", "fill", "read_rows"]

@@ -6,11 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, func, literal, select, union_all
 
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.readable_rows import texts_as_they_are
-from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
-from agentkit_memory.store.tables import (
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import texts_as_they_are
+from agentkit_memory.database.tables import (
     branches,
     conversations,
     documents,
@@ -20,6 +18,8 @@ from agentkit_memory.store.tables import (
     recall_logs,
     scopes,
 )
+from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.store.records import CHUNK, FACT, TURN, Usage
 
 __all__ = ["usage_of"]
 

@@ -12,12 +12,12 @@ from sqlalchemy.exc import IntegrityError
 from agentkit_memory.conversations.message_rows import MAIN, dump, load
 from agentkit_memory.conversations.tool_calls import read_calls, record_calls
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import branch_notes, branches, conversations, items, messages
 from agentkit_memory.errors import AlreadyUsed, NotFound, StoreCorrupt, WouldWait
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import forget_items
 from agentkit_memory.store.records import BranchInfo, StoredCall, StoredMessage
-from agentkit_memory.store.tables import branch_notes, branches, conversations, items, messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["EDIT", "SUMMARY", "Branch", "shared"]

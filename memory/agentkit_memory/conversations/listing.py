@@ -8,13 +8,13 @@ from sqlalchemy import bindparam, func, select
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import branches, conversations, messages, scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope, check_name
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.records import SessionInfo
 from agentkit_memory.store.scope_rows import known_ids
-from agentkit_memory.store.tables import branches, conversations, messages, scopes
 from agentkit_prompts.errors import brief
 
 __all__ = ["newest_sessions", "sessions_of"]

@@ -9,10 +9,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, case, delete, func,
 from agentkit_memory.conversations.branch import EDIT, SUMMARY, Branch, shared
 from agentkit_memory.conversations.message_rows import dump, load
 from agentkit_memory.conversations.turns import stored_fields, turn_fields
-from agentkit_memory.errors import NotFound
-from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
-from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
-from agentkit_memory.store.tables import (
+from agentkit_memory.database.tables import (
     branch_notes,
     branches,
     conversations,
@@ -22,7 +19,10 @@ from agentkit_memory.store.tables import (
     recall_logs,
     scopes,
 )
-from agentkit_memory.store.tables import tool_calls as calls
+from agentkit_memory.database.tables import tool_calls as calls
+from agentkit_memory.errors import NotFound
+from agentkit_memory.store.item_rows import TURN, forget_embeddings, forget_items, storable
+from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 __all__ = ["redact", "scrub_logs"]

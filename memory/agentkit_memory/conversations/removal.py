@@ -15,14 +15,14 @@ from sqlalchemy import Connection, Integer, bindparam, delete, func, select, upd
 from agentkit_memory.checks import is_time
 from agentkit_memory.conversations.branch import EDIT, Branch
 from agentkit_memory.conversations.message_rows import MAIN, stored_texts
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import is_text, rows_as_they_are
+from agentkit_memory.database.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import Forgotten, forget_items
-from agentkit_memory.store.readable_rows import is_text, rows_as_they_are
 from agentkit_memory.store.scope_rows import known_ids
-from agentkit_memory.store.tables import branches, conversations, items, messages, recall_logs, tool_calls
 from agentkit_prompts.errors import nearest
 
 __all__ = ["delete_conversation", "delete_named", "expire", "open_branch", "resume_removals"]

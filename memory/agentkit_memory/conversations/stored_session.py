@@ -25,8 +25,8 @@ from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:
     from agentkit_memory.conversations.branch import Branch
+    from agentkit_memory.database.engine import Database
     from agentkit_memory.process.store_threads import Threads
-    from agentkit_memory.store.engine import Database
 
 __all__ = ["StoredSession", "shown"]
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from sqlalchemy import Connection, bindparam, func, insert, or_, select, update
 
 from agentkit_memory.checks import MAX_BYTES
-from agentkit_memory.store.engine import upserts
+from agentkit_memory.database.engine import upserts
+from agentkit_memory.database.tables import tool_calls
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import StoredCall
-from agentkit_memory.store.tables import tool_calls
 from agentkit_prompts.context.messages import Message
 
 __all__ = ["read_calls", "record_calls"]

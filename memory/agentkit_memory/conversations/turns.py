@@ -11,17 +11,17 @@ from sqlalchemy import Connection, Integer, and_, bindparam, case, func, literal
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.message_rows import MAIN, load
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows, texts_as_they_are
+from agentkit_memory.database.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.scope import NAMES
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import NAMESPACE, TURN, storable, text_columns
 from agentkit_memory.store.item_text import stands_in
 from agentkit_memory.store.outbox import enqueue
 from agentkit_memory.store.read_view import QUEUE
-from agentkit_memory.store.readable_rows import readable_rows, texts_as_they_are
 from agentkit_memory.store.scope_rows import required
 from agentkit_memory.store.stored_item import StoredItem
-from agentkit_memory.store.tables import branches, conversations, items, messages, scopes
 from agentkit_memory.terms.cuts import PIECE_BYTES, SENTENCE_END, SPACE, cut_text
 from agentkit_prompts.context.messages import Message
 

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, func, select
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import embeddings, vector_spaces
 from agentkit_memory.embedders.contract import ImageEmbedder, QueryEmbedder, Vector, model_of, unit_vectors
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_hash
 from agentkit_memory.store.item_rows import content_hash, in_batches
-from agentkit_memory.store.readable_rows import readable_rows
-from agentkit_memory.store.tables import embeddings, vector_spaces
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.system.daemon_threads import DaemonThreads

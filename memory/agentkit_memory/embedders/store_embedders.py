@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.contract import ModelEmbedder
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.local_embedders import FastembedEmbedder, SentenceTransformersEmbedder
 from agentkit_memory.embedders.openai_embedder import OpenAIEmbedder
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_memory.store.engine import Database
 from agentkit_prompts.errors import nearest
 from agentkit_prompts.ranking.embedder import Embedder
 

@@ -18,17 +18,10 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
-from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt, StoreError, StoreUnavailable
-from agentkit_memory.index.indexes import Indexes
-from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.scope import MAX_NAME, NAMES, Scope
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.item_rows import Forgotten, forget_items
-from agentkit_memory.store.readable_rows import readable_rows, rows_as_they_are
-from agentkit_memory.store.records import Erasure
-from agentkit_memory.store.residue import parts_of
-from agentkit_memory.store.scope_rows import covered_ids
-from agentkit_memory.store.tables import (
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows, rows_as_they_are
+from agentkit_memory.database.residue import parts_of
+from agentkit_memory.database.tables import (
     branch_notes,
     branches,
     chunk_moves,
@@ -44,6 +37,13 @@ from agentkit_memory.store.tables import (
     tool_calls,
     vector_state,
 )
+from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit_memory.index.indexes import Indexes
+from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.scope import MAX_NAME, NAMES, Scope
+from agentkit_memory.store.item_rows import Forgotten, forget_items
+from agentkit_memory.store.records import Erasure
+from agentkit_memory.store.scope_rows import covered_ids
 
 __all__ = ["erase", "resume"]
 

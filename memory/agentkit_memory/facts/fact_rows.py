@@ -12,10 +12,12 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select,
 
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import is_text, readable_rows, rows_as_they_are
+from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import (
     CHANGE,
     FACT,
@@ -30,10 +32,8 @@ from agentkit_memory.store.item_rows import (
 )
 from agentkit_memory.store.metadata import metadata_or_problem, written_metadata
 from agentkit_memory.store.outbox import enqueue, hold_spaces, withdraw
-from agentkit_memory.store.readable_rows import is_text, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope, is_readable, known_ids, readable_ids, required, scope_id
-from agentkit_memory.store.tables import item_sources, items
 from agentkit_prompts.errors import brief
 
 __all__ = ["Facts", "ends_of", "newest_facts"]

@@ -16,20 +16,20 @@ from typing import Any
 
 from sqlalchemy import BindParameter, Connection, bindparam, delete, func, insert, literal, or_, select, update
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import branches, items, scopes, vector_spaces, vector_state
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.facts.drafts import Extract, FactDraft, Turn, checked, misshapen, wrong_types
 from agentkit_memory.facts.fact_rows import Facts, ends_of, newest_facts
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import TURN, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, hold_spaces, retry_pause, worker_name
-from agentkit_memory.store.readable_rows import readable_rows
 from agentkit_memory.store.records import StoredFact
 from agentkit_memory.store.scope_rows import hold_scope
 from agentkit_memory.store.spaces import FACTS
-from agentkit_memory.store.tables import branches, items, scopes, vector_spaces, vector_state
 from agentkit_prompts.ranking.bm25 import BM25
 
 __all__ = ["FactWorker"]

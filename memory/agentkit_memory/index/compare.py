@@ -11,14 +11,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
+from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
+from agentkit_memory.database.tables import items, vector_state
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.outbox import MISSING, backfill, hold_spaces
-from agentkit_memory.store.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import Verification
 from agentkit_memory.store.spaces import find_space, no_longer_read
-from agentkit_memory.store.tables import items, vector_state
 
 __all__ = ["compare"]
 

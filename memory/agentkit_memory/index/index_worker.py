@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, Select, Update, bindparam, case, delete, null, or_, select, tuple_, update
 
+from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.embedders.encoder import MAX_IMAGES, vector_name
 from agentkit_memory.errors import EmbedderError, IndexUnavailable, StoreClosed
 from agentkit_memory.index.vector_index import CountsWrites, Point, VectorIndex, is_point_id
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database, upserts
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import IMAGE, in_batches
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.outbox import DONE, FAILED, HELD, MAX_LEASE, RELEASE, RENEW, retry_pause, worker_name
-from agentkit_memory.store.readable_rows import readable_rows
-from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import document_vector, indexed_text
 
 if TYPE_CHECKING:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import vector_state
 from agentkit_memory.errors import IndexBroken, IndexUnavailable, StoreClosed, StoreError
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
 from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, VectorIndex
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
 from agentkit_memory.store.records import Repair, Verification
 from agentkit_memory.store.spaces import (
@@ -31,7 +32,6 @@ from agentkit_memory.store.spaces import (
     known_spaces,
     no_longer_read,
 )
-from agentkit_memory.store.tables import vector_state
 
 if TYPE_CHECKING:
     from agentkit_memory.embedders.encoder import Encoder

@@ -11,6 +11,9 @@ from itertools import chain, islice
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from agentkit_memory.checks import is_whole
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import is_name, rows_as_they_are
+from agentkit_memory.database.tables import chunk_moves, documents, images, items
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.ingest.images import image_chunk
@@ -25,13 +28,10 @@ from agentkit_memory.ingest.staging import (
     shown_generation,
 )
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import image_row
 from agentkit_memory.store.item_rows import NAMESPACE, forget_items, in_batches
 from agentkit_memory.store.outbox import enqueue
-from agentkit_memory.store.readable_rows import is_name, rows_as_they_are
 from agentkit_memory.store.scope_rows import hold_scope
-from agentkit_memory.store.tables import chunk_moves, documents, images, items
 from agentkit_prompts.context.parts import Image
 
 __all__ = ["MAX_WHOLE", "DocumentStore"]

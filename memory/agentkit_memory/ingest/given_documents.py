@@ -13,6 +13,9 @@ from urllib.parse import quote, urlsplit
 from sqlalchemy import bindparam, select
 
 from agentkit_memory.checks import MAX_BYTES, is_whole
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
+from agentkit_memory.database.tables import documents, items
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
@@ -24,14 +27,11 @@ from agentkit_memory.ingest.pipeline import READERS
 from agentkit_memory.ingest.readers.blocks import Part
 from agentkit_memory.ingest.readers.file_stream import GivenStream
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_images
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import metadata_or_problem, read_metadata, written_metadata
-from agentkit_memory.store.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.store.records import StoredDocument
 from agentkit_memory.store.scope_rows import known_ids, scope_id
-from agentkit_memory.store.tables import documents, items
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.prompt_context import Document
 

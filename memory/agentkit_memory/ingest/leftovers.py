@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Select, bindparam, delete, select, update
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import chunk_moves, documents, items
 from agentkit_memory.errors import StoreCorrupt
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import CHANGE, forget_items
-from agentkit_memory.store.readable_rows import readable_rows
-from agentkit_memory.store.tables import chunk_moves, documents, items
 
 __all__ = [
     "AHEAD",

@@ -15,15 +15,15 @@ from typing import Any, TypeAlias
 from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
 
 from agentkit_memory.checks import is_whole
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.readable_rows import rows_as_they_are
+from agentkit_memory.database.tables import chunk_moves, documents, images, items, vector_state
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import Chunk
 from agentkit_memory.ingest.leftovers import AHEAD, ANY, BATCH, LEFT, PLACE, finish_moves, forget_in_batches, place_of
 from agentkit_memory.process.failpoints import failpoint
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import CHANGE, CHUNK, IMAGE, content_hash, forget_items
 from agentkit_memory.store.outbox import WORTH_INDEXING, enqueue
-from agentkit_memory.store.readable_rows import rows_as_they_are
-from agentkit_memory.store.tables import chunk_moves, documents, images, items, vector_state
 
 __all__ = [
     "DROP_IMAGE",

@@ -3,45 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.question import Question
+from agentkit_memory.recall.copies import SAME_TEXT, Kept, Wording, alike
+from agentkit_memory.recall.question import Question, asks
 from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.store.records import IMAGE, TURN
 from agentkit_memory.terms.analysis import split_words
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE
 
-__all__ = ["choose", "copies", "ranked", "relevance"]
+__all__ = ["choose", "ranked", "relevance"]
 
-_MIN_SHARED = 0.9
-"""Share of their words that two texts have in common when one of them is enough."""
-_NEGATIONS = frozenset({"no", "not", "never", "nor", "none", "without", "cannot", "t"})
-"""Words that reverse a meaning, however alike the rest is."""
 _MAX_DIVERSE = 64
 _SCORE = attrgetter("score")
-_TWIN = "same text as"
-_QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
-_INTERROGATIVE = re.compile(
-    r"\W*(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s+(?:is|are|was|were|do|does|did|can|could"
-    r"|will|would|should|has|have|had|many|much|long|often|old|far|big|tall))\b",
-    re.IGNORECASE,
-)
-_AUXILIARY = re.compile(
-    r"\W*(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
-)
-_SIGNS = re.compile(
-    r"(?<=\w)[#%+]+|(?<!\w)-(?=\d)|(?<=\d)\s?[-*/]\s?(?=\d)|!=|(?<!^)[<>+]|[$=]|[^\x00-\x7f\w\s]", re.MULTILINE
-)
-"""Signs that are part of a statement; `#`, `-`, `+` and `>` at the beginning of a line are Markdown."""
-_SYMBOLS = frozenset({"Sm", "Sc", "So"})  # of mathematics, of currencies, and others, such as emoji
-_DASHES = {ord("−"): "-", ord("–"): "-"}
 
 
 def relevance(score: float) -> float:
@@ -80,9 +59,8 @@ def choose(
     left = {True: limit, False: limit}
     tokens = policy.tokens
     used: list[ScoredItem] = []
-    asked = _Wording(question.words, question.text)
-    kept: list[tuple[_Wording, ScoredItem]] = []
-    known: set[str] = set()  # the words of all that are kept: a text with many others is like none of them
+    asked = Wording(question.words, question.text)
+    kept = Kept()
     below = f"below the first {limit}"
     for each in order:
         each.used = False
@@ -97,20 +75,18 @@ def choose(
             each.reason = "neighbour of a hit, below the average candidate"
             continue
         is_image = each.item.kind == IMAGE
-        wording = _Wording(split_words(each.item.text) if policy.collapse and not is_image else (), each.item.text)
+        wording = Wording(split_words(each.item.text) if policy.collapse and not is_image else (), each.item.text)
         if policy.collapse and is_image:
             if (known_as := shown.setdefault(images.get(each.id, each.id), each.id)) != each.id:
-                each.reason = f"{_TWIN} {known_as}"
+                each.reason = f"{SAME_TEXT} {known_as}"
                 continue
         elif policy.collapse:
-            if each.item.kind == TURN and _alike(wording, asked) and _asks(each.item.text, question.text):
+            if each.item.kind == TURN and alike(wording, asked) and asks(each.item.text, question.text):
                 each.reason = "repeats the question"
                 continue
-            if len(known & wording.words) >= _MIN_SHARED * len(wording.words):
-                twin = next((other for there, other in kept if _alike(wording, there)), None)
-                if twin is not None:
-                    each.reason = f"{_TWIN} {twin.id}"
-                    continue
+            if (twin := kept.twin_of(wording)) is not None:
+                each.reason = f"{SAME_TEXT} {twin.id}"
+                continue
         size = 0 if tokens is None else ESTIMATE.count(each.item.text)
         if tokens is not None and size > tokens:
             each.reason = f"has {size} tokens, {tokens} were left"
@@ -118,65 +94,11 @@ def choose(
         if tokens is not None:
             tokens -= size
         if not is_image:
-            kept.append((wording, each))
-        known |= wording.words
+            kept.add(wording, each)
         left[is_fact] -= 1
         each.used, each.reason = True, each.why()
         used.append(each)
     return used
-
-
-def copies(order: Iterable[ScoredItem]) -> int:
-    """Return how many candidates were not used because a better one has the same text."""
-    return sum(each.reason.startswith(_TWIN) for each in order)
-
-
-def _asks(text: str, question: str) -> bool:
-    """Return whether a text with the words of the question asks it, too, rather than stating it."""
-    if text.rstrip().endswith(_QUESTION_MARKS):
-        return True
-    marked = question.rstrip().endswith(_QUESTION_MARKS)
-    return bool(_INTERROGATIVE.match(text) or (marked and _AUXILIARY.match(text)))
-
-
-class _Wording:
-    """The words of a text."""
-
-    __slots__ = ("_all", "text", "words")
-
-    def __init__(self, words: Sequence[str], text: str = "") -> None:
-        self._all = words
-        self.words = frozenset(words)
-        self.text = text
-
-    @property
-    def ordered(self) -> list[str]:
-        """Each word once, in the order in which they stand first."""
-        return [*dict.fromkeys(self._all)]
-
-    def signs(self) -> list[str]:
-        """Return what is no word and yet says something, in order: of `C++ costs -5 €` it is `++`, `-` and `€`."""
-        found = _SIGNS.findall(unicodedata.normalize("NFKC", self.text).translate(_DASHES))
-        return [each.strip() for each in found if each.isascii() or unicodedata.category(each) in _SYMBOLS]
-
-
-def _alike(one: _Wording, other: _Wording) -> bool:
-    """Return whether two texts have the same words but for a few, in the same order."""
-    one_size, other_size = len(one.words), len(other.words)
-    if min(one_size, other_size) < _MIN_SHARED * max(one_size, other_size):
-        return False
-    shared = one.words & other.words
-    if len(shared) < _MIN_SHARED * (one_size + other_size - len(shared)):
-        return False
-    if one.text != other.text and one.signs() != other.signs():
-        return False
-    if len(shared) == one_size == other_size:
-        return one.ordered == other.ordered
-    apart = one.words ^ other.words
-    if not apart.isdisjoint(_NEGATIONS) or any(char.isdigit() for word in apart for char in word):
-        return False
-    # "Alice lent Bob" and "Bob lent Alice" differ by the order alone.
-    return [word for word in one.ordered if word in shared] == [word for word in other.ordered if word in shared]
 
 
 def _diverse(order: Sequence[ScoredItem], diversity: float) -> list[ScoredItem]:

@@ -14,7 +14,7 @@ from agentkit_memory.terms.bm25_vectors import held_terms, indexed_text
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
 
-__all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time"]
+__all__ = ["MAX_CHARACTERS", "Question", "answers_number", "answers_time", "asks"]
 
 MAX_CHARACTERS = 4_000
 """Of a longer question its beginning and its end are used: pasted text is mostly in between."""
@@ -33,6 +33,15 @@ _TIME = re.compile(
 )
 _NUMBER = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|couple|half)\b", re.I
+)
+_QUESTION_MARKS = ("?", "？", "؟", "⸮", "\u037e")
+_INTERROGATIVE = re.compile(
+    r"\W*(?:who|whom|whose|where|which|why|what(?! an?\b)|(?:how|when)\s+(?:is|are|was|were|do|does|did|can|could"
+    r"|will|would|should|has|have|had|many|much|long|often|old|far|big|tall))\b",
+    re.IGNORECASE,
+)
+_AUXILIARY = re.compile(
+    r"\W*(?:am|is|are|was|were|do|does|did|can|could|will|would|shall|should|has|have|had|how|when)\b", re.IGNORECASE
 )
 
 
@@ -130,3 +139,11 @@ def answers_time(text: str) -> bool:
 def answers_number(text: str) -> bool:
     """Return whether a text holds a number."""
     return _NUMBER.search(text) is not None
+
+
+def asks(text: str, question: str) -> bool:
+    """Return whether a text with the words of the question asks it, too, rather than stating it."""
+    if text.rstrip().endswith(_QUESTION_MARKS):
+        return True
+    marked = question.rstrip().endswith(_QUESTION_MARKS)
+    return bool(_INTERROGATIVE.match(text) or (marked and _AUXILIARY.match(text)))

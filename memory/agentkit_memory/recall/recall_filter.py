@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BindParameter, ColumnElement, bindparam, func, or_, select
 
 from agentkit_memory.checks import is_time
+from agentkit_memory.database.tables import branches, conversations, documents, items
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
-from agentkit_memory.store.tables import branches, conversations, documents, items
 from agentkit_prompts.errors import brief
 
 if TYPE_CHECKING:

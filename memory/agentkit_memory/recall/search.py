@@ -6,20 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
 
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import StoreError
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidate_search import CandidateSearch, Place
 from agentkit_memory.recall.candidates import ScoredItem
-from agentkit_memory.recall.choice import choose, copies, ranked
+from agentkit_memory.recall.choice import choose, ranked
+from agentkit_memory.recall.copies import count_copies
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy
 from agentkit_memory.recall.recall_result import Recall, candidate, to_log
 from agentkit_memory.recall.rerankers import reranked
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.image_rows import read_hashes, read_images
 from agentkit_memory.store.recall_logs import RecallLogs
 from agentkit_memory.store.records import IMAGE, RecallLog
@@ -33,7 +34,7 @@ _WIDER = 16
 
 def _is_crowded(order: Sequence[ScoredItem], used: Sequence[ScoredItem], limit: int, left_out: int) -> bool:
     """Return whether copies of what was used took the places of other candidates."""
-    alike = copies(order) + left_out
+    alike = count_copies(order) + left_out
     return alike > 0 and (2 * alike > len(order) + left_out or sum([each.slot != "knowledge" for each in used]) < limit)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import vector_state
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.errors import InvalidArgument
@@ -20,9 +22,7 @@ from agentkit_memory.reembed.gate import Gate, GateCheck, Reembedding, ReembedPr
 from agentkit_memory.reembed.switching import begin, flip, try_again
 from agentkit_memory.reembed.trial import check
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.spaces import Space, space_name
-from agentkit_memory.store.tables import vector_state
 
 __all__ = ["reembed"]
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import items, vector_spaces, vector_state
 from agentkit_memory.errors import EmbedderError, InvalidArgument
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import hold_spaces
 from agentkit_memory.store.spaces import Space, active_space, find_space, known_spaces, space_name
-from agentkit_memory.store.tables import items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 if TYPE_CHECKING:

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, select
 
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import items, recall_logs, scopes, vector_state
 from agentkit_memory.embedders.contract import Vector
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.vector_index import Hit, VectorIndex
 from agentkit_memory.reembed.gate import Gate, GateCheck
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import IMAGE, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.recall_logs import used_items
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.spaces import Space
-from agentkit_memory.store.tables import items, recall_logs, scopes, vector_state
 from agentkit_memory.terms.bm25_vectors import indexed_text, query_vector
 
 __all__ = ["check"]

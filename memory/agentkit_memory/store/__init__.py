@@ -1,1 +1,1 @@
-"""SQL, the source of truth: tables, scopes, items, and the outbox of the index."""
+"""What is stored, in SQL: scopes, items, images, spaces, logs, and the outbox of the index."""

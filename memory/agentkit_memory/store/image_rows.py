@@ -9,9 +9,9 @@ from typing import Any
 from pydantic_core import Url
 from sqlalchemy import Connection, bindparam, select
 
+from agentkit_memory.database.readable_rows import readable_rows
+from agentkit_memory.database.tables import images, items
 from agentkit_memory.store.item_rows import content_hash
-from agentkit_memory.store.readable_rows import readable_rows
-from agentkit_memory.store.tables import images, items
 from agentkit_prompts.context.parts import Image
 
 __all__ = ["image_hash", "image_row", "read_hashes", "read_images"]

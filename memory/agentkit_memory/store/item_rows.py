@@ -29,15 +29,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import OperationalError
 
-from agentkit_memory.store.driver_errors import is_undecodable
-from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.outbox import withdraw
-from agentkit_memory.store.prepared import Prepared
-from agentkit_memory.store.readable_rows import is_text, rows_as_they_are
-from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
-from agentkit_memory.store.scope_rows import required
-from agentkit_memory.store.stored_item import StoredItem, are_sound, check_item
-from agentkit_memory.store.tables import (
+from agentkit_memory.database.driver_errors import is_undecodable
+from agentkit_memory.database.prepared import Prepared
+from agentkit_memory.database.readable_rows import is_text, rows_as_they_are
+from agentkit_memory.database.tables import (
     branches,
     conversations,
     documents,
@@ -46,6 +41,11 @@ from agentkit_memory.store.tables import (
     items,
     vector_state,
 )
+from agentkit_memory.store.item_text import ITEM_TEXT
+from agentkit_memory.store.outbox import withdraw
+from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
+from agentkit_memory.store.scope_rows import required
+from agentkit_memory.store.stored_item import StoredItem, are_sound, check_item
 from agentkit_memory.terms.bm25_vectors import indexed_text
 
 __all__ = [

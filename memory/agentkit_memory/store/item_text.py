@@ -11,7 +11,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from agentkit_memory.store.tables import items, messages
+from agentkit_memory.database.tables import items, messages
 
 __all__ = ["ITEM_TEXT", "stands_in"]
 

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, String, bindparam, delete, func, insert, literal_column, or_, select, text, update
 
-from agentkit_memory.store.engine import Database, upserts
+from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.tables import documents, items, vector_spaces, vector_state
 from agentkit_memory.store.spaces import FACTS, active_space
-from agentkit_memory.store.tables import documents, items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = [

@@ -7,11 +7,11 @@ from operator import itemgetter
 
 from sqlalchemy import Connection, func, literal_column, select
 
+from agentkit_memory.database.prepared import Prepared
+from agentkit_memory.database.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.prepared import Prepared
 from agentkit_memory.store.scope_rows import READABLE
 from agentkit_memory.store.spaces import Space, active_space
-from agentkit_memory.store.tables import branches, conversations, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = ["MAX_BEHIND", "QUEUE", "ReadView", "read_view"]

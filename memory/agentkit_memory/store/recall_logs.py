@@ -12,14 +12,14 @@ from sqlalchemy import Connection, Select, bindparam, delete, insert, select
 from sqlalchemy.exc import OperationalError
 
 from agentkit_memory.checks import is_whole
+from agentkit_memory.database.driver_errors import is_undecodable
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import recall_logs, scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope
-from agentkit_memory.store.driver_errors import is_undecodable
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.records import Candidate, RecallLog
 from agentkit_memory.store.scope_rows import number_of, required
-from agentkit_memory.store.tables import recall_logs, scopes
 from agentkit_prompts.errors import brief
 
 __all__ = ["RecallLogs", "used_items"]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Connection, bindparam, select
 
+from agentkit_memory.database.engine import Database, upserts
+from agentkit_memory.database.tables import scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import NAMES, Scope
-from agentkit_memory.store.engine import Database, upserts
-from agentkit_memory.store.tables import scopes
 
 __all__ = [
     "READABLE",

@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, tuple_, update
 
 from agentkit_memory.checks import MAX_DIMENSIONS, is_whole
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import embeddings, vector_spaces, vector_state
 from agentkit_memory.errors import StoreClosed, StoreCorrupt
-from agentkit_memory.store.engine import Database
-from agentkit_memory.store.tables import embeddings, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 
 __all__ = [

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias, TypeVar
 
+from agentkit_prompts.chat_templates.model_name_words import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
-from agentkit_prompts.chat_templates.words_of_names import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]

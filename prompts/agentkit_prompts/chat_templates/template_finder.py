@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
+from agentkit_prompts.chat_templates.model_name_words import of_another
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
-from agentkit_prompts.chat_templates.words_of_names import of_another
 from agentkit_prompts.errors import ChatTemplateError, check_types, similar
 
 if TYPE_CHECKING:

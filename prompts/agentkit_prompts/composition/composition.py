@@ -16,7 +16,7 @@ from agentkit_prompts.context.parts import Text
 from agentkit_prompts.errors import BudgetError, ChatTemplateError
 
 if TYPE_CHECKING:
-    from agentkit_prompts.chat_templates.guard.break_tokens import Policy
+    from agentkit_prompts.chat_templates.guard.control_tokens import Policy
     from agentkit_prompts.chat_templates.template_finder import GivenTemplate
     from agentkit_prompts.composition.explain import Diff, LayerTable
     from agentkit_prompts.composition.prefix import Breakpoint

@@ -10,7 +10,8 @@ from typing import Literal
 from agentkit_prompts.composition.contents import Contents, stored_text
 from agentkit_prompts.composition.explain import tokens_until, tool_text
 from agentkit_prompts.composition.sections import SEPARATOR
-from agentkit_prompts.context.messages import Message, Thinking, ToolCall
+from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, message_tokens
 
 __all__ = ["Breakpoint", "breakpoints", "prefix"]

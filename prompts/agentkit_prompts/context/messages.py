@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.context.parts import NO_OPAQUE, Media, Opaque, Part, Text, no_opaque, opaque_data
+from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque_data
+from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import MessageError, brief, check_types
 
-__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "Thinking", "ToolCall"]
+__all__ = ["MESSAGES", "MESSAGE_FORMAT", "Message", "Role", "ToolCall"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 _ROLES = frozenset(get_args(Role))
@@ -48,46 +50,6 @@ class ToolCall:
             hint = ', such as \'{"city": "Bern"}\'' if wrong == "arguments" else ""
             got = type(getattr(self, wrong)).__name__
             raise MessageError(f"tool call: {wrong}: expected {'JSON ' if hint else ''}text{hint}, got {got}")
-        if type(self.opaque) is not FrozenDict:
-            object.__setattr__(self, "opaque", opaque_data(self.opaque))
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Thinking:
-    """What a model thought before it answered, or a step that its provider took for it, such as a web search.
-
-    It is not content: it goes back to the provider it came from, and chat templates may show
-    its `text`.
-
-    Raises:
-        MessageError: Fields have the wrong type; names all of them.
-    """
-
-    __repr__ = short_repr
-
-    text: str = ""
-    """The thought in words; empty where the provider keeps it to itself."""
-    provider: str = "openai"
-    """Who wants it back: a wire form (`openai` for chat completions, `responses`, `anthropic`) or one endpoint."""
-    signature: str | None = None
-    """Proof of the provider that the text is the model's own."""
-    redacted: str | None = None
-    """The thought, encrypted by the provider."""
-    at: int = 0
-    """How many content parts and tool calls of the message stand before it."""
-    opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
-    """The whole block under its provider, where text, signature and redacted are not all of it."""
-
-    def __post_init__(self) -> None:
-        check_types(
-            MessageError,
-            "Thinking",
-            text=(self.text, str, "text"),
-            provider=(self.provider, str, "text"),
-            signature=(self.signature, _NAME, "text or None"),
-            redacted=(self.redacted, _NAME, "text or None"),
-            at=(self.at, int, "a whole number"),
-        )
         if type(self.opaque) is not FrozenDict:
             object.__setattr__(self, "opaque", opaque_data(self.opaque))
 

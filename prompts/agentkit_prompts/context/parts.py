@@ -9,7 +9,7 @@ import base64
 import hashlib
 import mimetypes
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
@@ -19,31 +19,27 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 from pydantic_core import CoreSchema, Url, core_schema
 
-from agentkit_prompts.context.frozen import FrozenDict, freeze
+from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.opaque import Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.short_repr import short_repr
-from agentkit_prompts.errors import ContextError, MediaError, MessageError, PromptError, brief, check_types
+from agentkit_prompts.errors import MediaError, PromptError, brief, check_types
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = [
     "MARKER",
     "MEDIA_OPENING",
-    "NO_OPAQUE",
     "Audio",
     "File",
     "Image",
     "Media",
     "MediaKind",
-    "Opaque",
     "Part",
     "Source",
     "Text",
     "Url",
     "Video",
     "neutralise_markers",
-    "no_opaque",
-    "opaque_data",
     "replace_markers",
-    "with_opaque",
 ]
 
 Source: TypeAlias = Path | Url | bytes
@@ -100,58 +96,6 @@ class _Stored:
         return core_schema.no_info_plain_validator_function(
             _stored, serialization=written, json_schema_input_schema=shape
         )
-
-
-Opaque: TypeAlias = Annotated[Mapping[str, Any], Field(exclude_if=lambda data: not data)]
-"""Provider -> what else it wrote here. It goes back to that provider unchanged, and to no other."""
-
-NO_OPAQUE = FrozenDict()
-
-
-def no_opaque() -> FrozenDict:
-    """Return empty opaque data."""
-    return NO_OPAQUE
-
-
-def opaque_data(data: object) -> FrozenDict:
-    """Return opaque data, read-only.
-
-    Raises:
-        MessageError: It does not map providers to data, or nests too deeply.
-    """
-    if type(data) is FrozenDict:
-        return data
-    try:
-        if isinstance(data, Mapping) and all(isinstance(provider, str) for provider in data):
-            return FrozenDict(freeze(data))
-    except ContextError:
-        raise MessageError("opaque: the data is cyclic or nests too deeply") from None
-    except Exception as error:  # of the code of a mapping
-        raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}") from error
-    raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
-
-
-def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
-    """Return the wire form with the opaque data of these providers added to it, also in its mappings.
-
-    What the wire form says itself stays: a role, a type or a text is never that of opaque data. Only a system message
-    may be one of the developer, which is another word for it.
-    """
-    for provider in providers if opaque else ():
-        if isinstance(data := opaque.get(provider), Mapping):
-            wire = _merged(wire, data)
-    return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
-
-
-def _merged(wire: Mapping[str, Any], data: Mapping[str, Any]) -> FrozenDict:
-    merged = dict(wire)
-    for key, value in data.items():
-        here = merged.get(key)
-        if key not in merged or (key, here, value) == ("role", "system", "developer"):
-            merged[key] = freeze(value)
-        elif isinstance(here, dict) and isinstance(value, Mapping):
-            merged[key] = _merged(here, value)
-    return FrozenDict(merged)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -131,7 +131,7 @@ class InContext:
         Raises:
             InContextError: A key or type is unknown or a value is wrong; names everything at once.
         """
-        from agentkit_prompts.evaluation.infer_cfg import read_cfg
+        from agentkit_prompts.evaluation.config.infer_cfg import read_cfg
 
         return cls(train=train, **read_cfg(infer_cfg, reader_cfg, embedder))
 

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from agentkit_prompts.errors import TemplateError, nearest
+from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
-from agentkit_prompts.tree.prompt import Volatility
+from agentkit_prompts.tree.volatility import Volatility
 
 __all__ = ["FrontMatter", "Source", "read_source"]
 
@@ -53,9 +54,7 @@ class FrontMatter(_Strict):
 
     schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     role: Literal[Place, "none"] = "system"
-    kind: Literal[
-        "text", "info", "input", "conversation", "memo", "recalled", "knowledge", "summary", "tools", "examples"
-    ] = "text"
+    kind: PromptKind = "text"
     budget: _Budget = _Budget()
     volatility: Volatility | None = None
     fence: bool | None = None

@@ -10,38 +10,17 @@ from typing import Any, NamedTuple
 
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.prompt_files.front_matter import FrontMatter, Source, read_source
+from agentkit_prompts.prompt_files.prompt_kinds import PROMPT_KINDS
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.additional_info import AdditionalInfoPrompt
-from agentkit_prompts.tree.examples import ExamplesPrompt
 from agentkit_prompts.tree.layers import Place
-from agentkit_prompts.tree.leaves import (
-    ConversationPrompt,
-    KnowledgePrompt,
-    MemoPrompt,
-    RecalledPrompt,
-    SummaryPrompt,
-    TextPrompt,
-    ToolPrompt,
-    UserInputPrompt,
-)
+from agentkit_prompts.tree.leaves import TextPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
 
 __all__ = ["SUFFIX", "Entry", "PromptFile", "content_hash", "entries_of"]
 
 SUFFIX = ".prompt.j2"
-_KINDS: Mapping[str, type[BasePrompt]] = {
-    "text": TextPrompt,
-    "info": AdditionalInfoPrompt,
-    "input": UserInputPrompt,
-    "conversation": ConversationPrompt,
-    "memo": MemoPrompt,
-    "recalled": RecalledPrompt,
-    "summary": SummaryPrompt,
-    "knowledge": KnowledgePrompt,
-    "tools": ToolPrompt,
-    "examples": ExamplesPrompt,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +122,7 @@ def _broken(parts: Sequence[Source]) -> Iterator[PromptError]:
 
 
 def _kind(front: FrontMatter) -> type[BasePrompt]:
-    return AdditionalInfoPrompt if front.kind == "text" and front.schema_ is not None else _KINDS[front.kind]
+    return AdditionalInfoPrompt if front.kind == "text" and front.schema_ is not None else PROMPT_KINDS[front.kind]
 
 
 @lru_cache(maxsize=64)

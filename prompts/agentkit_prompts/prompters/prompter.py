@@ -21,7 +21,8 @@ from agentkit_prompts.errors import ChatTemplateError, PrompterError, nearest, w
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
-from agentkit_prompts.tree.layers import Layers, VolatilityWarning
+from agentkit_prompts.tree.layers import Layers
+from agentkit_prompts.tree.volatility import VolatilityWarning
 
 __all__ = ["LAZYLLM_SYSTEM", "Prompter", "SlotValues"]
 

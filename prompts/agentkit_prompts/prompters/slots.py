@@ -12,7 +12,7 @@ from typing import Any
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PrompterError
 from agentkit_prompts.schemas.params import JsonSchema
-from agentkit_prompts.templates.engine.objects import GLOBALS
+from agentkit_prompts.templates.operations.objects import GLOBALS
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.prompt import BasePrompt

@@ -24,7 +24,7 @@ from agentkit_prompts.schemas.check import (
     resolve,
     shown_name,
 )
-from agentkit_prompts.schemas.steps import StepsExceeded, bounded, multiplies, within
+from agentkit_prompts.schemas.validation_steps import StepsExceeded, bounded, multiplies, within
 
 __all__ = [
     "JsonSchema",

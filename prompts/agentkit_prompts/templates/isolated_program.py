@@ -13,11 +13,11 @@ from typing import Any, cast
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.errors import PromptError, TemplateError
 from agentkit_prompts.templates.engine import Limits, Program, RenderedText, Site, Syntax, compile_program
-from agentkit_prompts.templates.engine.finalise import json_text, text
-from agentkit_prompts.templates.engine.meter import DEFAULT, Meter
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Fault, Piece, Undefined
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text
+from agentkit_prompts.templates.operations.finalise import json_text, text
+from agentkit_prompts.templates.operations.meter import DEFAULT, Meter
+from agentkit_prompts.templates.operations.values import Fault, Piece, Undefined
 from agentkit_prompts.templates.request_loop import serve
 
 __all__ = ["isolated_program", "main", "start_process"]

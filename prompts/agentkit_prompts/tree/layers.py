@@ -18,9 +18,10 @@ from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
 from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
-from agentkit_prompts.tree.prompt import RANKS, BasePrompt, check_extent
+from agentkit_prompts.tree.prompt import BasePrompt, check_extent
+from agentkit_prompts.tree.volatility import VolatilityWarning, volatile_before_stable
 
-__all__ = ["PLACES", "Block", "Layers", "Place", "Plan", "VolatilityWarning"]
+__all__ = ["PLACES", "Block", "Layers", "Place", "Plan"]
 
 Place: TypeAlias = Literal["system", "before_input", "input", "after_input", "after_intermediate"]
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -28,10 +29,6 @@ _NOTHING: Any = ()
 Reader: TypeAlias = Callable[[PromptContext], tuple[Any, ...]]
 """Gets from a context the values that something was rendered from."""
 _Step: TypeAlias = tuple[str, BasePrompt, Reader | None, Callable[[PromptContext], Rendered]]
-
-
-class VolatilityWarning(UserWarning):
-    """A prompt that changes often stands before one that does not: no prompt cache can keep what follows it."""
 
 
 @lru_cache(maxsize=1)
@@ -100,22 +97,7 @@ class Layers(Declared):
 
     def volatile_before_stable(self) -> list[str]:
         """Say which prompts of `system` change more often than what is sent after them, which breaks prompt caches."""
-        found: list[str] = []
-        worst = 0
-        culprit = ""
-        for path, prompt in _in_order(self.prompts("system")):
-            rank = RANKS[prompt.changes]
-            if rank > worst:
-                worst, culprit = rank, f"{path} ({prompt.label})"
-            elif rank < worst:
-                found.append(f"{culprit} changes more often than {path} ({prompt.label}): put it behind")
-        if worst == RANKS["turn"] and self.conversation:
-            found.append(
-                f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "
-                "conversation: put it into before_input, or, where it stays the same through a session, give it "
-                'volatility="session"'
-            )
-        return found
+        return volatile_before_stable(self.prompts("system"), conversation=self.conversation)
 
     def prompts(self, *places: Place) -> Iterator[tuple[str, BasePrompt]]:
         """Yield the outermost prompts of these places, or of all, in the order they are sent, with their paths, such as
@@ -158,18 +140,6 @@ class Layers(Declared):
                 problems[name] = (known[0], (*known[1], path))
         if problems:
             raise KwargsError(problems)
-
-
-def _in_order(prompts: Iterable[tuple[str, BasePrompt]]) -> Iterator[tuple[str, BasePrompt]]:
-    """Yield the prompts whose volatility counts, in the order they are sent: leaves, and prompts around others that
-    declare a volatility or change more often than their children.
-    """
-    for path, prompt in prompts:
-        inner = max((RANKS[child.changes] for _, child in prompt.children), default=-1)
-        if prompt.volatility is not None or RANKS[prompt.changes] > inner:
-            yield path, prompt
-        else:
-            yield from _in_order((f"{path}.{name}", child) for name, child in prompt.children)
 
 
 class Block:

@@ -12,9 +12,10 @@ from pydantic import BeforeValidator, Field
 from agentkit_prompts.context.items import labelled_apart
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import LiteralTextWarning, TemplateError, warn
-from agentkit_prompts.templates.line_heads import WORD_END, LineHeads
+from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import Around, Plain, Rendered
 from agentkit_prompts.templates.template import Template
+from agentkit_prompts.templates.unseen_characters import WORD_END
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.prompt import BasePrompt
 

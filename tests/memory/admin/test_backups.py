@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 
 from agentkit_memory import EmbedderError, InvalidArgument, Memory, Scope, StoreCorrupt, StoreError, StoreUnavailable
+from agentkit_memory.database.migrate import REVISION
+from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreVersion
 from agentkit_memory.index.folder_lock import FolderLock
-from agentkit_memory.store.migrate import REVISION
-from agentkit_memory.store.tables import METADATA
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 

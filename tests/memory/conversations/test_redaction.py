@@ -24,12 +24,12 @@ from agentkit_memory import (
     Turn,
 )
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.tables import embeddings, items
 from agentkit_memory.store.item_rows import content_hash, read_items
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
 from agentkit_memory.store.scope_rows import readable_ids
 from agentkit_memory.store.stored_item import StoredItem
-from agentkit_memory.store.tables import embeddings, items
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, select, text
 
 from agentkit_memory import InvalidArgument, Memory, Scope
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.tables import items, messages
 from agentkit_memory.store.item_rows import read_around, read_items
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.scope_rows import readable_ids
-from agentkit_memory.store.tables import items, messages
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text
 from tests.effort import spread

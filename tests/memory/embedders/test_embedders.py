@@ -24,13 +24,13 @@ from agentkit_memory import (
     OpenAIEmbedder,
     SentenceTransformersEmbedder,
 )
+from agentkit_memory.database.engine import Database
 from agentkit_memory.embedders import encoder as encoder_module
 from agentkit_memory.embedders.contract import model_of, unit_vectors
 from agentkit_memory.embedders.encoder import MAX_TEXT, Encoder
 from agentkit_memory.embedders.store_embedders import embedder_named
 from agentkit_memory.errors import EmbedderUnavailable
 from agentkit_memory.process.store_threads import EmbedderLoop
-from agentkit_memory.store.engine import Database
 from agentkit_prompts.ranking.embedder import Embedder
 from tests.memory.embedders.word_embedder import Words
 from tests.waiting import LONG

@@ -29,11 +29,11 @@ from agentkit_memory import (
     StoreError,
 )
 from agentkit_memory.conversations.turns import itemise
+from agentkit_memory.database.tables import embeddings, items
 from agentkit_memory.index.folder_lock import FolderLock
 from agentkit_memory.store.item_rows import content_hash
 from agentkit_memory.store.item_text import ITEM_TEXT
 from agentkit_memory.store.records import RecallLog
-from agentkit_memory.store.tables import embeddings, items
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.effort import spread

@@ -22,11 +22,11 @@ import qdrant_edge
 from sqlalchemy import select, text
 
 from agentkit_memory import IndexBroken, IndexUnavailable, Memory, StoreClosed, StoreUnavailable
+from agentkit_memory.database.tables import items
 from agentkit_memory.index import index_worker as worker
 from agentkit_memory.index.qdrant_edge import EdgeIndex
 from agentkit_memory.index.vector_index import Hit, KeepsTerms, Point
 from agentkit_memory.store.item_text import ITEM_TEXT
-from agentkit_memory.store.tables import items
 from agentkit_memory.terms.bm25_vectors import SPACE, document_vector, held_terms, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.effort import tries

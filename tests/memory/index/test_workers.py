@@ -14,6 +14,8 @@ from qdrant_client import QdrantClient
 from sqlalchemy import delete, insert, select, update
 
 from agentkit_memory import HeadMoved, IndexBroken, IndexUnavailable, Memory
+from agentkit_memory.database.engine import Database
+from agentkit_memory.database.tables import items, scopes, vector_spaces, vector_state
 from agentkit_memory.embedders.store_embedders import Embedders
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.index_worker import Worker
@@ -21,9 +23,7 @@ from agentkit_memory.index.indexes import Indexes
 from agentkit_memory.index.opening import edge_indexes
 from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.index.vector_index import Point, VectorIndex
-from agentkit_memory.store.engine import Database
 from agentkit_memory.store.outbox import enqueue, pending, withdraw
-from agentkit_memory.store.tables import items, scopes, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE, query_vector
 from agentkit_prompts.context.messages import Message
 from tests.memory.index.work_until import work_until

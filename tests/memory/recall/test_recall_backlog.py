@@ -11,12 +11,12 @@ from sqlalchemy import Engine, event, insert
 
 from agentkit_memory import Memory
 from agentkit_memory.conversations.message_rows import dump
+from agentkit_memory.database.tables import branches, conversations, items, messages, scopes, vector_state
 from agentkit_memory.recall.candidate_search import MAX_ROWS
 from agentkit_memory.scope import Scope
 from agentkit_memory.store.item_rows import read_newest
 from agentkit_memory.store.read_view import MAX_BEHIND
 from agentkit_memory.store.stored_item import StoredItem
-from agentkit_memory.store.tables import branches, conversations, items, messages, scopes, vector_state
 from agentkit_prompts.context.messages import MESSAGE_FORMAT, Message
 
 STEP = 100

@@ -19,6 +19,7 @@ from qdrant_client import QdrantClient
 from sqlalchemy import func, select, text
 
 from agentkit_memory import EmbedderError, Gate, IndexUnavailable, InvalidArgument, Memory, Scope, StoreClosed
+from agentkit_memory.database.tables import embeddings, items, vector_spaces, vector_state
 from agentkit_memory.embedders.encoder import Encoder
 from agentkit_memory.index.compare import compare
 from agentkit_memory.index.qdrant_edge import EdgeIndex
@@ -26,7 +27,6 @@ from agentkit_memory.index.qdrant_server import QdrantIndex
 from agentkit_memory.reembed.gate import ReembedProgress
 from agentkit_memory.reembed.switching import abandon, establish
 from agentkit_memory.store.spaces import forget_space, space_name
-from agentkit_memory.store.tables import embeddings, items, vector_spaces, vector_state
 from agentkit_memory.terms.bm25_vectors import SPACE
 from agentkit_prompts.context.messages import Message
 from benchmarks.failpoints import FAILPOINTS

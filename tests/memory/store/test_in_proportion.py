@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import event
 
 from agentkit_memory import AlreadyUsed, HeadMoved, Memory, NotFound, Scope
-from agentkit_memory.store.residue import may_hold, parts_of
+from agentkit_memory.database.residue import may_hold, parts_of
 from agentkit_prompts.context.messages import Message, ToolCall
 from tests.memory.embedders.word_embedder import Words
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from agentkit.prompts import Audio, Image, Message, Text, Thinking, ToolCall, Url
 from agentkit_memory import InvalidArgument, Memory
-from agentkit_memory.store.tables import messages
+from agentkit_memory.database.tables import messages
 from agentkit_prompts.context.messages import MESSAGE_FORMAT
 
 STORED = Path(__file__).parent.parent / "stored"

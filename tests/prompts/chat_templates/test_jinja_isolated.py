@@ -15,8 +15,8 @@ import pytest
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates import isolated_process
-from agentkit_prompts.templates.engine.costs import CODECS
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
+from agentkit_prompts.templates.operations.costs import CODECS
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>"

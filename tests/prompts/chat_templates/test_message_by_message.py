@@ -28,7 +28,7 @@ from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
 from agentkit_prompts.chat_templates.role_markers import Task
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_text import whole_text
-from agentkit_prompts.context.messages import Thinking
+from agentkit_prompts.context.thinking import Thinking
 from tests.effort import spread
 from tests.prompts.laws import law
 

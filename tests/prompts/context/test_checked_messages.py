@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import ContextError, Document, Image, MediaError, Message, MessageError, PromptContext, Text
-from agentkit_prompts.context.messages import Thinking, ToolCall
+from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.context.thinking import Thinking
 
 
 class Failing(dict[str, Any]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentkit_prompts import Conversation, Document, Fact, Image, Message, PromptContext, Text, ToolCall, UserInput
-from agentkit_prompts.context.messages import Thinking
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_tools import ToolResult
 
 LONG = "x" * 100_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
-from agentkit_prompts.evaluation import config_code
+from agentkit_prompts.evaluation.config import config_code
 from tests.effort import spread
 
 SHIPPED = '''

@@ -9,7 +9,7 @@ import pytest
 
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import InContext, InContextError, Inferencer
-from agentkit_prompts.evaluation.infer_cfg import _RETRIEVERS
+from agentkit_prompts.evaluation.config.infer_cfg import _RETRIEVERS
 from agentkit_prompts.evaluation.inferencer import ASKED
 
 READER = {"input_columns": ["question"], "output_column": "answer"}

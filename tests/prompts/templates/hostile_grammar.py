@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from random import Random
 
-from agentkit_prompts.templates.engine.costs import COSTS
+from agentkit_prompts.templates.operations.costs import COSTS
 
 CORPUS = Path(__file__).parent / "hostile_templates.json"
 CASES = 1600

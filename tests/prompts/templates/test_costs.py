@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.chat_templates.jinja.calls import _METHODS, _NAMES
-from agentkit_prompts.chat_templates.jinja.calls import TESTS as CHAT_TESTS
+from agentkit_prompts.chat_templates.jinja.counted_calls import _METHODS, _NAMES
+from agentkit_prompts.chat_templates.jinja.counted_calls import TESTS as CHAT_TESTS
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine import compile_program
-from agentkit_prompts.templates.engine.costs import COSTS, offered
-from agentkit_prompts.templates.engine.filters import FILTERS
-from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.meter import Limits, cost
-from agentkit_prompts.templates.engine.methods import _MAPPING, _STR, _TIMES
-from agentkit_prompts.templates.engine.objects import GLOBALS
-from agentkit_prompts.templates.engine.operators import BINARY, COMPARE
+from agentkit_prompts.templates.operations.costs import COSTS, offered
+from agentkit_prompts.templates.operations.filters import FILTERS
+from agentkit_prompts.templates.operations.is_tests import TESTS
+from agentkit_prompts.templates.operations.meter import Limits, cost
+from agentkit_prompts.templates.operations.methods import _MAPPING, _STR, _TIMES
+from agentkit_prompts.templates.operations.objects import GLOBALS
+from agentkit_prompts.templates.operations.operators import BINARY, COMPARE
 
 CHAT = compiled("x", True).environment
 OFFERED = {

@@ -21,9 +21,9 @@ from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplat
 from agentkit_prompts.chat_templates.jinja.environment import RunContext, compiled
 from agentkit_prompts.errors import ChatTemplateError, TemplateError
 from agentkit_prompts.templates.engine import compile_program
-from agentkit_prompts.templates.engine.costs import COSTS, cost
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.operations.costs import COSTS, cost
+from agentkit_prompts.templates.operations.values import Fault
 from tests.effort import spread
 from tests.prompts.laws import law
 from tests.prompts.templates.hostile_grammar import CORPUS, Grammar, hostile_values

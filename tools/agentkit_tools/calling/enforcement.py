@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import DeadlineError, as_coroutine, outcome
+from agentkit_tools.calling.approval import needs_approval
+from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed
 from agentkit_tools.errors import ToolArgumentError, describe_error
@@ -20,32 +20,13 @@ from agentkit_tools.tool_context import ToolContext
 if TYPE_CHECKING:
     from agentkit_tools.schemas.argument_reader import Arguments
 
-__all__ = ["Semaphores", "enforced", "needs_approval"]
+__all__ = ["Semaphores", "enforced"]
 
 _MAX_PAUSE = 30.0
 """Seconds between two attempts."""
 
 Semaphores = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
 """One per event loop: a tool may be shared by agents in several threads."""
-
-
-async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: ToolContext[Any]) -> bool:
-    """Return whether a person must agree to this call first; deciding takes no longer than the call itself may.
-
-    Raises:
-        DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
-    """
-    approval = policy.approval
-    if not callable(approval):
-        return approval == "always"
-    verdict: Any = approval(arguments, context)
-    if isawaitable(verdict):
-        verdict, error = await outcome(as_coroutine(verdict), policy.timeout)
-        if isinstance(error, asyncio.CancelledError):  # not the call: something inside of the predicate
-            raise RuntimeError("the predicate was cancelled from inside") from error
-        if error is not None:
-            raise error
-    return bool(verdict)
 
 
 async def enforced(

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from pydantic_core import CoreSchema, SchemaValidator, from_json
 
 from agentkit_prompts.schemas.property_names import original_names, with_original_names
-from agentkit_prompts.schemas.steps import StepsExceeded, bounded, nodes, within
+from agentkit_prompts.schemas.validation_steps import StepsExceeded, bounded, nodes, within
 from agentkit_tools.schemas.validation_cost import (
     ValidationCost,
     has_own_code,

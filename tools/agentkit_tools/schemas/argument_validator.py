@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaVa
 
 from agentkit_prompts.schemas.check import is_multiple, target_in
 from agentkit_prompts.schemas.pattern_size import pattern_size
-from agentkit_prompts.schemas.steps import StepsExceeded, counted, once
+from agentkit_prompts.schemas.validation_steps import StepsExceeded, counted, once
 
 __all__ = ["validator_for"]
 

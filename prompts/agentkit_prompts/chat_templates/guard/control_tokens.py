@@ -12,17 +12,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from itertools import repeat
 from operator import contains
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from agentkit_prompts.templates.line_heads import UNSEEN
+from agentkit_prompts.templates.unseen_characters import UNSEEN
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
 
 __all__ = [
-    "REASONING_TAGS",
     "ControlTokens",
     "Found",
+    "Policy",
     "control_tokens_of",
     "is_at_line_start",
     "tokens_and_markers",
@@ -37,19 +37,12 @@ _BRACKETS = frozenset("<>[]{}()|\uff5c\u3008\u3009\u300a\u300b\u300c\u300d\u3010
 _JSON_SYNTAX = frozenset('"\\')
 _BRACKETED = re.compile(r"<{1,2}[^<>\n]+>{1,2}|\[[^\[\]\n]+\]")
 _WORD = re.compile(r"[\w-]+")
-REASONING_TAGS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-)
-"""Around what a model thought, at the start of its reply."""
 _ROLES = "assistant|bot|developer|environment|function|human|ipython|model|observation|system|tool|user"
 _MIN_LENGTH = 2
 """Characters of a token: a shorter one has no inside in which it could be broken."""
+
+Policy: TypeAlias = Literal["escape", "reject", "allow"]
+"""What happens to untrusted text that forms a control token."""
 
 
 class Found(NamedTuple):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from itertools import groupby
 
-from agentkit_prompts.chat_templates.guard.control_tokens import REASONING_TAGS, ControlTokens
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree
+from agentkit_prompts.chat_templates.reasoning_tags import TRUSTED_TAGS
 
 __all__ = ["STAND_IN", "first_difference", "with_stand_ins"]
 
@@ -25,7 +26,7 @@ _ID = (".id", ".tool_call_id")
 _KEY = ".key"
 _NAME = (".name", _KEY, *_ID)
 """Where the same text becomes the same word."""
-_THOUGHTS = frozenset(opening for opening, _ in REASONING_TAGS)
+_THOUGHTS = frozenset(opening for opening, _ in TRUSTED_TAGS)
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 """An escape in the JSON of arguments: a character of the text around it."""
 

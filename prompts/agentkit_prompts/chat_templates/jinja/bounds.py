@@ -15,9 +15,9 @@ from typing import Any
 from jinja2.utils import Namespace
 
 from agentkit_prompts.templates.engine import Limits
-from agentkit_prompts.templates.engine.meter import Meter, has_chosen_hash
-from agentkit_prompts.templates.engine.operators import PERCENT, refuse_large, refuse_large_numbers, room_of
-from agentkit_prompts.templates.engine.values import Fault
+from agentkit_prompts.templates.operations.meter import Meter, has_chosen_hash
+from agentkit_prompts.templates.operations.operators import PERCENT, refuse_large, refuse_large_numbers, room_of
+from agentkit_prompts.templates.operations.values import Fault
 
 __all__ = ["CHAT_LIMITS", "OPERATORS", "Bounds", "SharedLimits"]
 

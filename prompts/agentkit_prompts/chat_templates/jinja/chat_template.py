@@ -21,9 +21,9 @@ from agentkit_prompts.chat_templates.jinja.diagnose import Finding, diagnose, re
 from agentkit_prompts.chat_templates.jinja.dropped_content import holds_all, losses
 from agentkit_prompts.chat_templates.jinja.environment import Refusal, RunContext, compiled, covered
 from agentkit_prompts.chat_templates.jinja.markers import literals, tokens_of_texts
-from agentkit_prompts.chat_templates.jinja.model_files import read_files
 from agentkit_prompts.chat_templates.jinja.open_reply import render_open
 from agentkit_prompts.chat_templates.jinja.probe import WORD, Probe
+from agentkit_prompts.chat_templates.jinja.tokenizer_config import read_files
 from agentkit_prompts.chat_templates.normalise import as_mappings, as_tools, flat, normalised, plain
 from agentkit_prompts.chat_templates.protocol import FIELDS_ELSEWHERE, TOOLS_IN_PROMPT
 from agentkit_prompts.chat_templates.tool_calls.formats import checked_format, format_of_texts
@@ -31,8 +31,8 @@ from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError, nearest, refusing_unknown_fields
 from agentkit_prompts.templates.engine import Limits
-from agentkit_prompts.templates.engine.values import Fault
 from agentkit_prompts.templates.isolated_process import IsolatedProcess, read_text, read_texts
+from agentkit_prompts.templates.operations.values import Fault
 
 __all__ = ["JinjaChatTemplate"]
 

@@ -14,8 +14,8 @@ from jinja2 import nodes
 from jinja2.compiler import CodeGenerator, Frame, operators
 from jinja2.nodes import Node
 
-from agentkit_prompts.templates.engine.costs import COSTS, NODE_STEPS
-from agentkit_prompts.templates.engine.objects import Loop
+from agentkit_prompts.templates.operations.costs import COSTS, NODE_STEPS
+from agentkit_prompts.templates.operations.objects import Loop
 
 __all__ = ["DICT_NAMES", "FREE", "BoundedCodeGenerator", "QuickCodeGenerator"]
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
-from agentkit_prompts.chat_templates.jinja.calls import MARK
+from agentkit_prompts.chat_templates.jinja.counted_calls import MARK
 from agentkit_prompts.chat_templates.jinja.probe import WORD
 from agentkit_prompts.chat_templates.jinja.written_forms import WrittenForms
 from agentkit_prompts.errors import ChatTemplateError

@@ -21,11 +21,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from agentkit_prompts.chat_templates.jinja.bounds import OPERATORS, Bounds
-from agentkit_prompts.chat_templates.jinja.calls import MARK, TESTS, Dict, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.compiler import DICT_NAMES, BoundedCodeGenerator, QuickCodeGenerator
+from agentkit_prompts.chat_templates.jinja.counted_calls import MARK, TESTS, Dict, bounded_filters, guard, nests
 from agentkit_prompts.chat_templates.jinja.dropped_content import covers
-from agentkit_prompts.templates.engine.operators import refuse_large_numbers
 from agentkit_prompts.templates.engine.parse import count_tokens, levels
+from agentkit_prompts.templates.operations.operators import refuse_large_numbers
 
 __all__ = ["Refusal", "RunContext", "compiled", "covered"]
 

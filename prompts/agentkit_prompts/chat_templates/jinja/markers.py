@@ -10,7 +10,7 @@ from jinja2 import nodes
 from agentkit_prompts.chat_templates.jinja.environment import compiled
 from agentkit_prompts.chat_templates.jinja.probe import CALL, TOOL, WORD, Probe
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.templates.engine.values import TooMuchWork
+from agentkit_prompts.templates.operations.values import TooMuchWork
 
 __all__ = ["literals", "tokens_of_texts"]
 

@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentkit_prompts.chat_templates.chat_turns import Turn, read_turns
-from agentkit_prompts.chat_templates.guard.break_tokens import broken, broken_runs
 from agentkit_prompts.chat_templates.guard.control_tokens import (
     ControlTokens,
     control_tokens_of,
@@ -23,6 +22,7 @@ from agentkit_prompts.chat_templates.guard.control_tokens import (
     tokens_of,
 )
 from agentkit_prompts.chat_templates.guard.stand_ins import STAND_IN
+from agentkit_prompts.chat_templates.guard.taint_tracking import broken, broken_runs
 from agentkit_prompts.chat_templates.guard.tainted_text import Tree, untagged
 from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task, runs_of_results
 from agentkit_prompts.composition.contents import Contents

@@ -9,16 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from agentkit_prompts.chat_templates.guard.break_tokens import (
-    Policy,
-    attempt,
-    check_own_tokens,
-    guarded,
-    is_harmless,
-    with_reasoning,
-)
-from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, tokens_of
+from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens, Policy, tokens_of
+from agentkit_prompts.chat_templates.guard.taint_tracking import attempt, check_own_tokens, guarded, is_harmless
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
+from agentkit_prompts.chat_templates.guard.trusted_reasoning import with_reasoning
 from agentkit_prompts.chat_templates.template_finder import GivenTemplate, find_chat_template
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.sections import SEPARATOR

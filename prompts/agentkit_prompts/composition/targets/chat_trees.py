@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from agentkit_prompts.chat_templates.guard.break_tokens import is_harmless
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
+from agentkit_prompts.chat_templates.guard.taint_tracking import is_harmless
 from agentkit_prompts.chat_templates.guard.tainted_text import Run, Runs, Tree, untagged
 from agentkit_prompts.chat_templates.normalise import plain
 from agentkit_prompts.context.items import Document, ToolSpec

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from operator import countOf
 from typing import Any, cast
 
-from agentkit_prompts.context.messages import Message, Role, Thinking, ToolCall
+from agentkit_prompts.context.messages import Message, Role, ToolCall
 from agentkit_prompts.context.parts import Part, Text
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.read_parts import PartReader, Problems, fits_json
 from agentkit_prompts.context.wire.write_anthropic import OPENING
 from agentkit_prompts.errors import MessageError, nearest

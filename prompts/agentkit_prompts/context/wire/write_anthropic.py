@@ -11,15 +11,11 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.json_form import strict_json
-from agentkit_prompts.context.messages import Message, Thinking
-from agentkit_prompts.context.parts import Media, MediaKind, Part, Text, with_opaque
-from agentkit_prompts.context.wire.sendable_media import (
-    IMAGE_TYPES,
-    content_of,
-    file_id_of,
-    image_type,
-    of_result,
-)
+from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.opaque import with_opaque
+from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
+from agentkit_prompts.context.thinking import Thinking
+from agentkit_prompts.context.wire.sendable_media import IMAGE_TYPES, content_of, file_id_of, image_type, of_result
 from agentkit_prompts.errors import MediaError
 
 __all__ = ["OPENING", "Turn", "anthropic_blocks", "anthropic_message"]

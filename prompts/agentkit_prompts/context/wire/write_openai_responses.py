@@ -8,7 +8,8 @@ from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.parts import MediaKind, Part, Text, Url, with_opaque
+from agentkit_prompts.context.opaque import with_opaque
+from agentkit_prompts.context.parts import MediaKind, Part, Text, Url
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.sendable_media import data_url, file_id_of, of_result
 from agentkit_prompts.errors import MediaError

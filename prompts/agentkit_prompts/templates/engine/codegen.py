@@ -16,9 +16,9 @@ from jinja2 import nodes
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine.expressions import CodeError, Expressions, Frame, Names, is_direct
 from agentkit_prompts.templates.engine.loop_bodies import fields_read, only_reads, prints_by_rounds, size, uses_of_loop
-from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
 from agentkit_prompts.templates.engine.trace import LOOP, ROUND, Group
-from agentkit_prompts.templates.engine.values import Undefined
+from agentkit_prompts.templates.operations.objects import COUNTERS, GLOBALS
+from agentkit_prompts.templates.operations.values import Undefined
 
 __all__ = ["Code", "generate"]
 

@@ -14,13 +14,13 @@ from jinja2 import nodes
 from jinja2.idtracking import Symbols
 from jinja2.visitor import NodeVisitor
 
-from agentkit_prompts.templates.engine import access, finalise, methods, operators
-from agentkit_prompts.templates.engine.filters import FILTERS
-from agentkit_prompts.templates.engine.is_tests import TESTS
-from agentkit_prompts.templates.engine.meter import Meter
-from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS, UNSET, Loop, Macro, Namespace
 from agentkit_prompts.templates.engine.trace import emit
-from agentkit_prompts.templates.engine.values import Fault, Nothing, Undefined, require
+from agentkit_prompts.templates.operations import access, finalise, methods, operators
+from agentkit_prompts.templates.operations.filters import FILTERS
+from agentkit_prompts.templates.operations.is_tests import TESTS
+from agentkit_prompts.templates.operations.meter import Meter
+from agentkit_prompts.templates.operations.objects import COUNTERS, GLOBALS, UNSET, Loop, Macro, Namespace
+from agentkit_prompts.templates.operations.values import Fault, Nothing, Undefined, require
 
 __all__ = ["CodeError", "Expressions", "Frame", "Names", "is_direct"]
 

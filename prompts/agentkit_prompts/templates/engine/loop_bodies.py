@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.engine.costs import NODE_STEPS
+from agentkit_prompts.templates.operations.costs import NODE_STEPS
 
 __all__ = ["fields_read", "only_reads", "prints_by_rounds", "size", "uses_of_loop"]
 

@@ -11,8 +11,8 @@ from jinja2.lexer import Token, TokenStream
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import TemplateError, nearest
-from agentkit_prompts.templates.engine.filters import FILTERS
-from agentkit_prompts.templates.engine.is_tests import TESTS
+from agentkit_prompts.templates.operations.filters import FILTERS
+from agentkit_prompts.templates.operations.is_tests import TESTS
 
 __all__ = ["count_tokens", "levels", "parse", "parse_fstring"]
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from agentkit_prompts.context.parts import MEDIA_OPENING
 from agentkit_prompts.errors import PromptError, TemplateError, nearest
-from agentkit_prompts.templates.engine.meter import DEFAULT, Limits
 from agentkit_prompts.templates.engine.trace import Trace
-from agentkit_prompts.templates.engine.values import Fault, Site, UndefinedName
+from agentkit_prompts.templates.operations.meter import DEFAULT, Limits
+from agentkit_prompts.templates.operations.values import Fault, Site, UndefinedName
 
 if TYPE_CHECKING:
     from jinja2 import nodes

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import nodes
 
-from agentkit_prompts.templates.engine.objects import COUNTERS, GLOBALS
-from agentkit_prompts.templates.engine.values import Site
+from agentkit_prompts.templates.operations.objects import COUNTERS, GLOBALS
+from agentkit_prompts.templates.operations.values import Site
 
 __all__ = ["analyse"]
 

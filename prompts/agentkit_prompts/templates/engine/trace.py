@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, neutralise_markers
-from agentkit_prompts.templates.engine.finalise import is_parts, number_text, parts_of, text
-from agentkit_prompts.templates.engine.meter import DEFAULT, Limits, Meter
-from agentkit_prompts.templates.engine.values import Composed, Piece, RenderedText, Site, Trusted
+from agentkit_prompts.templates.operations.finalise import is_parts, number_text, parts_of, text
+from agentkit_prompts.templates.operations.meter import DEFAULT, Limits, Meter
+from agentkit_prompts.templates.operations.values import Composed, Piece, RenderedText, Site, Trusted
 
 __all__ = ["LOOP", "ROUND", "Group", "Trace", "emit"]
 

@@ -1,0 +1,378 @@
+"""`agentkit eval`: the datasets of a configuration file, asked of a model and scored."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from rich.text import Text
+
+from agentkit.cli.agent_option import ModelName
+from agentkit.cli.default_agent import choose_model
+from agentkit.cli.eval_inputs import (
+    chosen_datasets,
+    meta_template_for,
+    named_datasets,
+    rows_of,
+    score_for,
+    scores_by_dataset,
+    with_model_entry,
+)
+from agentkit.cli.options import AsJson, ChatTemplateName, TemplateModel, utf8
+from agentkit.cli.screen import complain, note, plain, progress_bar, put, put_json, put_table
+from agentkit.errors import AgentDefinitionError
+from agentkit.model_evaluation.asking import Asker
+from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress
+from agentkit.model_evaluation.run_evaluation import run_sync
+from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.shipped_scores import score_of_rows
+from agentkit.models.completion.completion_model import CompletionModel
+from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelAuthError, ModelError
+from agentkit.models.model_names import model as model_of_name
+from agentkit.models.offline.offline_model import OfflineModel
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.server.served_runs.event_form import usage_form
+from agentkit_memory.embedders.store_embedders import embedder_named
+from agentkit_prompts.errors import InContextError, InContextWarning
+from agentkit_prompts.evaluation.config.config_file import load_config, load_datasets, root_of
+from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.ranking.embedder import Embedder
+
+__all__ = ["evaluate"]
+
+_NO_SERVER = (
+    "labels are scored by a server of completions, and none is named: name it, as in --model "
+    "http://localhost:8000/v1#NAME --chat-template base, or set OPENAI_BASE_URL; an API key is only for a server that "
+    "asks for one, and `--model offline` scores no labels"
+)
+_BASE = "base"
+"""The chat template of models that have none."""
+
+
+def evaluate(
+    config: Annotated[
+        Path,
+        typer.Argument(metavar="CONFIG", help="A configuration of OpenCompass or AISBench, .py or .yaml. None is run."),
+    ],
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rows",
+            "-r",
+            metavar="[[DATASET:]SPLIT=]FILE",
+            help="Rows: .jsonl, .json or .csv, or a folder of splits, or one with such a folder for each DATASET. "
+            "Repeatable, with the split in front, or DATASET=FOLDER. Without it: `path/name` or `path` of the dataset.",
+        ),
+    ] = None,
+    model: ModelName = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", "-d", metavar="ABBR", help="Ask this one only. Repeatable.")
+    ] = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Outside of it CONFIG reads nothing. [default: the nearest folder `configs` around it, or its own]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep the answers there, and go on from it; with several datasets a folder, with a file for each.",
+        ),
+    ] = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[DATASET=]NAME",
+            help="exact, choice (the letter that is chosen, the last one behind words such as `the answer is`), "
+            "numeric (the last number) or none, where the `eval_cfg` is missing or not followed here; of DATASET in "
+            "its place. It follows no pattern of the file.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Requests at once. [default: batch_size, or 16]")
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="T", help="In place of the file's. Without any, raw completions are greedy (0)."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Ask the first N rows of each dataset.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, metavar="R", help="Requests that begin in a second.")] = None,
+    show: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Print the prompts of the first N rows; nothing is asked.")
+    ] = None,
+    chat_template: ChatTemplateName = None,
+    model_name: TemplateModel = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(metavar="KIND:MODEL", help="Model of a TopkRetriever, such as fastembed:BAAI/bge-small-en-v1.5."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a model about every row of a dataset, and score its answers.
+
+    The scores go to stdout, all else to stderr. Stopped at any point, the same command with the same --out goes on. A
+    configuration that scores labels needs a model of raw completions: name its chat template, or `base`. The exit code
+    is 1 when something is wrong, or rows could not be asked.
+
+    Example: agentkit eval gsm8k_gen.py --rows train=train.jsonl --rows test=test.jsonl --model openai:gpt-5-mini
+    """
+    every = named_datasets(load_datasets(config, root=root))
+    scores = scores_by_dataset(score, every)
+    chosen = chosen_datasets(every, dataset)
+    held = rows_of(rows, chosen, every, config, root_of(config, root))
+    listed = dict(load_config(config, root=root)).get("models")
+    models = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    has_labels = any(_scores_labels(one) for one in chosen.values())
+    asked = with_model_entry(
+        models, _model(model, chat_template, model_name, is_asked=show is None, has_labels=has_labels)
+    )
+    meta = meta_template_for(models, asked)
+    settings = ModelSettings(temperature=temperature)
+    files = _files(out, list(chosen))
+    vectors = embedder_named(utf8(embedder)) if embedder is not None else None
+    is_shown = show is not None
+    prepared = _checked(
+        chosen, held, asked, vectors, scores, meta_template=meta, settings=settings, limit=limit, is_shown=is_shown
+    )
+    if show is not None:
+        _show(prepared, show, as_json=as_json)
+        return
+    options = {"meta_template": meta, "concurrency": concurrency, "rate": rate}
+    if model is None and isinstance(asked, OfflineModel):
+        note("no model is named: the offline stand-in answers, so a score means nothing; name one with --model")
+    else:
+        for text, names in _settings_of(prepared).items():
+            note(f"model {asked.name}: {text}" + ("" if len(names) == len(prepared) else f" ({', '.join(names)})"))
+    found: dict[str, Evaluation] = {}
+    failed: dict[str, EvaluationFailed] = {}
+    broken: ModelError | None = None
+    for name, one in prepared.items():
+        try:
+            found[name] = _asked(name, one, asked, {**options, "out": files.get(name)})
+        except EvaluationFailed as error:
+            failed[name], found[name] = error, error.evaluation
+        except ModelError as error:  # it would be the same for the other datasets
+            broken = error
+            break
+    forms = {name: _form(result, failed.get(name)) for name, result in found.items()}
+    if as_json:
+        put_json({"model": asked.name, "datasets": [{"dataset": name, **form} for name, form in forms.items()]})
+    elif forms:
+        _table(forms)
+    for name, result in found.items():
+        if result.reused:
+            kept = f"{result.reused} were kept in {files[name]}"
+            note(f"{name}: {len(result.rows) - result.reused} rows asked now, {kept}; tokens are those of this run")
+    for name, problem in failed.items():
+        complain(f"dataset {name}: {problem}".replace("out=", "--out"))
+    if broken is not None:
+        raise broken
+    if failed:
+        raise typer.Exit(1)
+
+
+class _Prepared(NamedTuple):
+    """A dataset that can be asked."""
+
+    asker: Asker
+    rows: Sequence[Row]
+    score: Score | None
+    settings: ModelSettings
+    warnings: Sequence[str]
+
+
+def _checked(
+    datasets: Mapping[str, Mapping[str, Any]],
+    rows: Mapping[str, Any],
+    model: Model,
+    embedder: Embedder | None,
+    given: Mapping[str | None, str],
+    *,
+    meta_template: Any,
+    settings: ModelSettings,
+    limit: int | None,
+    is_shown: bool,
+) -> dict[str, _Prepared]:
+    """Return what asks each dataset; refuse what none can be asked with, all of it, before anything is sent."""
+    problems = []
+    found: dict[str, _Prepared] = {}
+    for name, one in datasets.items():
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("always", InContextWarning)
+                score = "none" if is_shown else score_for(name, one.get("eval_cfg"), given)
+                icl, asked = configured(one, rows[name], embedder, score)
+                icl.reader.check((), asked)
+                asked = asked[:limit]
+                chosen = settings if icl.inferencer.asks in ("gen", "dialogue") else NO_SETTINGS
+                asker = Asker(icl, model, meta_template, chosen)
+                scores = None if is_shown else score_of_rows(score, one.get("eval_cfg"), icl, asked)
+                if not is_shown and scores is None and score is None:
+                    note(f"{name}: there is no eval_cfg, so nothing is scored; give --score exact, choice or numeric")
+            found[name] = _Prepared(asker, asked, scores, chosen, [str(warning.message) for warning in caught])
+        except (InContextError, AgentDefinitionError) as error:
+            problems.append(f"dataset {name}: {error}")
+    if settings != NO_SETTINGS and found and all(one.settings == NO_SETTINGS for one in found.values()):
+        problems.append("--temperature: texts are scored and none is generated, so it would be ignored; leave it out")
+    if problems:
+        text = "\n".join(problems).replace("score= ", "--score ").replace(", or a function", "")
+        text = text.replace("pass `embedder`", "name its model with --embedder KIND:MODEL")
+        raise InContextError(re.sub(r"score='(\w+)'", r"--score \1", text))
+    return found
+
+
+def _settings_of(prepared: Mapping[str, _Prepared]) -> dict[str, list[str]]:
+    """Return the settings that answers depend on, each with the datasets that are asked so."""
+    found: dict[str, list[str]] = {}
+    for name, one in prepared.items():
+        found.setdefault(one.asker.shown_settings, []).append(name)
+    return found
+
+
+def _show(prepared: Mapping[str, _Prepared], count: int, *, as_json: bool) -> None:
+    """Print the prompts of the first rows as the model would be sent them; of a dialogue the first."""
+    found: list[dict[str, Any]] = []
+    for name, one in prepared.items():
+        icl, rows = one.asker.icl, one.rows
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", InContextWarning)
+            chosen = icl.ids(rows)
+            icl.warn_of_doubts(rows, chosen)
+            for number, ids in enumerate(chosen[:count]):
+                for label in icl.labels(rows) if icl.mode == "ppl" else [None]:
+                    is_dialogue = icl.inferencer.mode is not None
+                    prompt = (
+                        next(icl.requests(rows[number], ids))
+                        if is_dialogue
+                        else icl.prompt(rows[number], ids, label, keep_separator=False)
+                    )
+                    entry = {"dataset": name, "row": number, "prompt": one.asker.shown(prompt)}
+                    found.append(entry if label is None else {**entry, "label": label})
+        _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
+    if as_json:
+        put_json(found)
+        return
+    for number, entry in enumerate(found):
+        label = f", label {entry['label']}" if "label" in entry else ""
+        put(f"{'' if not number else chr(10)}{entry['dataset']}, row {entry['row']}{label}:")
+        prompt = entry["prompt"]
+        put(prompt if isinstance(prompt, str) else "\n".join(f"{part['role']}: {part['content']}" for part in prompt))
+
+
+def _note_once(name: str, texts: Sequence[str]) -> None:
+    for text in dict.fromkeys(texts):
+        note(f"{name}: {text}")
+
+
+def _scores_labels(dataset: Mapping[str, Any]) -> bool:
+    """Whether a dataset is scored by log probabilities, which only a server of completions gives."""
+    cfg = dataset.get("infer_cfg")
+    inferencer = cfg.get("inferencer") if isinstance(cfg, Mapping) else None
+    kind = inferencer.get("type") if isinstance(inferencer, Mapping) else None
+    return str(getattr(kind, "__name__", kind)).rpartition(".")[2] in ("PPLInferencer", "LLInferencer")
+
+
+def _model(
+    name: str | None, chat_template: str | None, model_name: str | None, *, is_asked: bool, has_labels: bool
+) -> Model:
+    template = chat_template or model_name
+    if not is_asked and name is None and (template is not None or has_labels):
+        writes = template or _BASE  # a model that needs no key to show what it would be sent
+        if template is None:
+            note("shown as for a model without a chat template; name that of yours with --chat-template NAME")
+        return CompletionModel(writes, writes)
+    if name is not None and ":" in name and chat_template is None and model_name is None:
+        return model_of_name(utf8(name))
+    try:
+        return choose_model(name, chat_template, model_name)
+    except ModelAuthError as error:
+        if not has_labels:
+            raise
+        raise ModelAuthError(_NO_SERVER, model=error.model) from error
+
+
+def _files(out: Path | None, names: Sequence[str]) -> dict[str, Path]:
+    """Return the file of each dataset's answers."""
+    if out is None:
+        return {}
+    if len(names) == 1 and not out.is_dir():
+        return {names[0]: out}
+    if out.is_file():
+        raise InContextError(f"--out {out}: it is a file, and there are {len(names)} datasets; name a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InContextError(f"--out {out}: no folder can be made there ({error.strerror})") from error
+    bare = {name: re.sub(r"[^\w.-]", "-", name).strip(".") or "dataset" for name in names}
+    files = {name: out / f"{file}.jsonl" for name, file in bare.items()}
+    if len(set(files.values())) < len(files):
+        raise InContextError("--out: names of datasets differ only in characters that no file can have; use --dataset")
+    return files
+
+
+def _asked(name: str, one: _Prepared, model: Model, options: Mapping[str, Any]) -> Evaluation:
+    total = len(one.rows)
+    with warnings.catch_warnings(record=True) as caught, progress_bar() as bar:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", InContextWarning)
+        task = bar.add_task(plain(name), total=total)
+
+        def show(now: EvaluationProgress) -> None:
+            text = f"{plain(name)} ({now.failed} failed)" if now.failed else plain(name)
+            bar.update(task, description=text, completed=now.done)
+
+        score = one.score or "none"
+        try:
+            return run_sync(
+                one.asker.icl, one.rows, model, score=score, settings=one.settings, progress=show, **options
+            )
+        except KeyboardInterrupt:
+            note(f"\nstopped: {_kept(bar.tasks[task].completed, total, options.get('out'))}")
+            raise typer.Exit(130) from None
+        finally:
+            bar.stop()
+            _note_once(name, [*one.warnings, *(str(warning.message) for warning in caught)])
+
+
+def _kept(done: float, total: float, out: Path | None) -> str:
+    if out is None:
+        return "nothing is kept; with --out FILE the same command would go on"
+    if not done:
+        return "before any row was answered; the same command begins again"
+    return f"{done:.0f} of {total:.0f} rows were asked; their answers are in {out}, and the same command goes on"
+
+
+def _form(result: Evaluation, failed: EvaluationFailed | None) -> dict[str, Any]:
+    failures = {} if failed is None else failed.failures
+    return {
+        "rows": len(result.rows) + len(failures),
+        "reused": result.reused,
+        "scored": sum(row.score is not None for row in result.rows),
+        "failed": len(failures),
+        "score": result.score,
+        "usage": usage_form(result.usage),
+        "results": [
+            {"row": row.row, "answers": row.answers, "gold": row.gold, "score": row.score} for row in result.rows
+        ],
+        "failures": [{"row": row, "error": str(error)} for row, error in failures.items()],
+    }
+
+
+def _table(forms: Mapping[str, Mapping[str, Any]]) -> None:
+    numbers = ("rows", "failed", "scored", "score", "tokens in", "tokens out")
+    rows: list[list[object]] = []
+    for name, form in forms.items():
+        score = "none" if form["score"] is None else f"{form['score']:.4f}"
+        used = [f"{form['usage'][kind]:,}" for kind in ("input_tokens", "output_tokens")]
+        rows.append([Text(plain(name), "cyan"), form["rows"], form["failed"], form["scored"], score, *used])
+    put_table(("dataset", *numbers), rows, numbers=numbers)

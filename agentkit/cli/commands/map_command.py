@@ -1,0 +1,103 @@
+"""`agentkit runs map`: a durable run for each line of a file, and a file of answers in the same order."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentkit.cli.commands.worker_command import runs_of
+from agentkit.cli.options import AsJson, utf8
+from agentkit.cli.screen import complain, note, progress_bar, put
+from agentkit.durable.durable_errors import DurableError
+from agentkit.durable.mapping import MapOptions, all_made
+from agentkit.sync_driver import run_blocking
+from agentkit_prompts.context.prompt_context import UserInput
+from agentkit_prompts.system.regular_files import read_regular
+
+__all__ = ["map_"]
+
+
+def map_(
+    module: Annotated[
+        str, typer.Argument(metavar="MODULE", help="Module or file with `runs = Runs(...)`; MODULE:NAME names one.")
+    ],
+    inputs: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help='Lines of JSON: a text, or {"input": "...", "additional_kwargs": {...}}.'),
+    ],
+    name: Annotated[str, typer.Option(metavar="NAME", help="Of the map, unique in the database.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where the answers go, a line for each.")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", "-a", metavar="NAME", help="Of the agents that were added; the only one.")
+    ] = None,
+    concurrency: Annotated[int | None, typer.Option(min=1, help="Runs at once, on all workers.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="Runs that begin in a second, on all workers.")] = None,
+    tenant: Annotated[str, typer.Option(metavar="NAME", help="Whose runs they are.")] = "",
+    tenant_concurrency: Annotated[int | None, typer.Option(min=1, help="Runs of one tenant at once.")] = None,
+    priority: Annotated[int, typer.Option(min=1, help="Lower numbers begin first.")] = 100,
+    work: Annotated[bool, typer.Option(help="Have this process work on them too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a durable run for each line of FILE, and write how they end, in the same order.
+
+    It may be stopped and asked for again: what was begun goes on, and what is written stays. The exit code is 1 when
+    runs failed; their lines have `error`.
+
+    Example: agentkit runs map shop.agents questions.jsonl --name nightly-1 --out answers.jsonl --work
+    """
+    runs = runs_of(module)
+    names = sorted({one.agent.name for one in runs.agents.all})
+    if agent is None and len(names) != 1:
+        raise DurableError(f"runs map: name an agent with --agent: {module} has {', '.join(names) or 'none'}")
+    options: MapOptions = {"tenant": utf8(tenant), "priority": priority}
+    if concurrency is not None:
+        options["concurrency"] = concurrency
+    if rate is not None:
+        options["rate"] = rate
+    if tenant_concurrency is not None:
+        options["tenant_concurrency"] = tenant_concurrency
+    found = _inputs(inputs)
+    with progress_bar() as bar, runs.worker() if work else nullcontext():
+        task = bar.add_task(utf8(name), total=len(found))
+        options["on_progress"] = lambda done, total: bar.update(task, completed=done, total=total)
+        report = run_blocking(runs.map(utf8(agent or names[0]), found, name=utf8(name), out=out, **options))
+    if as_json:
+        put(json.dumps({**asdict(report), "path": str(report.path)}))
+    else:
+        note(f"{report.finished} of {report.total} finished, {report.failed} failed: {report.path}")
+    if report.failed:
+        complain(f"{report.failed} runs failed")
+        raise typer.Exit(1)
+
+
+def _inputs(path: Path) -> list[Any]:
+    """Read the inputs of a file.
+
+    Raises:
+        DurableError: Names the first lines that hold none.
+    """
+    lines = enumerate(read_regular(path).splitlines(), 1)
+    return all_made(str(path), ((f"line {at}", partial(_input, line)) for at, line in lines if line.strip()))
+
+
+def _input(line: bytes) -> str | UserInput:
+    try:
+        data = json.loads(line)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(data, str):
+        return data
+    if not isinstance(data, dict) or not isinstance(data.get("input"), str):
+        raise TypeError('expected a text, or an object with the text "input"')
+    if unknown := sorted(data.keys() - {"input", "additional_kwargs"}):
+        raise TypeError(f"{', '.join(map(repr, unknown))[:200]}: would be ignored; expected input, additional_kwargs")
+    kwargs = data.get("additional_kwargs", {})
+    if not isinstance(kwargs, dict):
+        raise TypeError("additional_kwargs: expected an object")
+    return UserInput(data["input"], additional_kwargs=kwargs)

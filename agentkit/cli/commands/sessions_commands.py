@@ -1,0 +1,115 @@
+"""`agentkit sessions ...`: conversations that are stored, shown and written out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentkit.cli.agent_option import AgentSource, apart, loaded_agent, scope_of, store_of
+from agentkit.cli.options import HOME, AsJson, Home, TenantName, UserName, open_existing, utf8
+from agentkit.cli.screen import note, plain, put, put_json, put_table
+from agentkit.cli.stored_sessions import NAMED, Output, all_sessions, existing_session, write_lines
+from agentkit.server.served_runs.event_form import message_form
+from agentkit_memory import Memory
+from agentkit_prompts.context.wire.write_openai_chat import openai_message
+
+__all__ = ["sessions_app"]
+
+sessions_app = typer.Typer(no_args_is_help=True, help="Conversations that are stored: list, show, export.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversation.")]
+
+
+@sessions_app.command("list")
+def list_sessions(
+    agent: AgentSource = None,
+    user: UserName = None,
+    tenant: TenantName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """List the conversations of a scope, by name.
+
+    Example: agentkit sessions list --json
+    """
+    with _opened(agent, home, tenant, user) as memory:
+        found = list(all_sessions(memory))
+    if as_json:
+        put_json([{"name": one.name, "messages": one.messages, "last_at": one.last_at} for one in found])
+        return
+    if found:
+        times = [one.last_at and f"{datetime.fromtimestamp(one.last_at, UTC):%Y-%m-%d %H:%M} UTC" for one in found]
+        rows = [(one.name, one.messages, last or "") for one, last in zip(found, times, strict=True)]
+        put_table(("name", "messages", "last"), rows)
+    else:
+        whose = "without a user" if user is None else f"of the user {user}"
+        others = f"--user NAME shows those of {'a' if user is None else 'another'} user"
+        others += ", --agent those of an agent" if agent is None else ""
+        note(f"no conversation {whose} is stored; {others}")
+
+
+@sessions_app.command()
+def show(
+    name: Name,
+    agent: AgentSource = None,
+    user: UserName = None,
+    tenant: TenantName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Show the messages of a conversation.
+
+    Example: agentkit sessions show trip
+    """
+    with _opened(agent, home, tenant, user) as memory:
+        messages = tuple(existing_session(memory, utf8(name)).conversation)
+    if as_json:
+        put_json([{"seq": at, **message_form(message)} for at, message in enumerate(messages, 1)])
+        return
+    for message in messages:
+        calls = "".join(f"\n  calls {call.name} {call.arguments}" for call in message.tool_calls)
+        put(f"{message.role}: {message.text}{calls}")
+
+
+@sessions_app.command()
+def export(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Conversations; all of them.")] = None,
+    output: Output = None,
+    agent: AgentSource = None,
+    user: UserName = None,
+    tenant: TenantName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Write conversations as JSON lines, each with its messages in the form of OpenAI.
+
+    Example: agentkit sessions export trip --output trip.jsonl
+    """
+    with _opened(agent, home, tenant, user) as memory:
+        wanted = [utf8(name) for name in names or ()] or [one.name for one in all_sessions(memory)]
+        told = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in wanted)
+        lines = ({"session": name, "messages": [*messages]} for name, messages in told)
+        write_lines(lines, output, as_json)
+
+
+@contextmanager
+def _opened(agent: str | None, home: Path, tenant: str | None, user: str | None) -> Iterator[Memory]:
+    with ExitStack() as closing:
+        if agent is None:
+            yield closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
+            return
+        loaded = loaded_agent(agent, home=home)
+        closing.callback(loaded.close)
+        if loaded.memory is None:  # which makes no store to look into one
+            closing.enter_context(open_existing(home, scope_of(None, tenant, user)))
+        if names := apart(loaded, tenant, user):
+            more = ", ..." if len(names) > NAMED else ""
+            note(
+                f"not here, from before {loaded.name} had a memory: {', '.join(map(plain, names[:NAMED]))}{more}; "
+                "without `memory` in its file they are shown"
+            )
+        yield closing.enter_context(store_of(loaded, home, tenant, user))

@@ -1,0 +1,61 @@
+"""Conversations that commands find by name, and the JSON lines that they write of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentkit.cli.screen import complain, note, put, put_json
+from agentkit_memory import Memory
+from agentkit_memory.conversations.stored_session import StoredSession
+from agentkit_memory.store.records import SessionInfo
+from agentkit_prompts.system.private_files import private_file
+
+__all__ = ["NAMED", "PAGE", "Output", "all_sessions", "existing_session", "write_lines"]
+
+PAGE = 200
+"""Conversations that are read at once."""
+NAMED = 5
+"""How many are named of those that are left out."""
+Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there; stdout otherwise.")]
+
+
+def write_lines(lines: Iterator[dict[str, Any]], output: Path | None, as_json: bool) -> None:
+    """Write JSON lines, to a file that is there as a whole or not at all."""
+    if output is None:
+        for line in lines:
+            put(json.dumps(line, ensure_ascii=True, default=str))
+        return
+    fresh = output.with_name(f".{output.name}.part")
+    count = 0
+    fresh.unlink(missing_ok=True)
+    private_file(fresh)
+    with fresh.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            count += 1
+    fresh.replace(output)
+    if as_json:
+        put_json({"lines": count, "file": str(output)})
+    else:
+        note(f"{count} lines written to {output}")
+
+
+def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
+    """Yield the conversations of the memory's scope, by name."""
+    after = ""
+    while page := memory.sessions(after=after, limit=PAGE):
+        yield from page
+        after = page[-1].name
+
+
+def existing_session(memory: Memory, name: str) -> StoredSession:
+    """Return a conversation; where there is none of the name, complain and end the command."""
+    if not memory.sessions(name=name):
+        complain(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
+        raise typer.Exit(1)
+    return memory.session(name)

@@ -1,0 +1,434 @@
+"""`run`: asks a model about every row of an evaluation, and scores its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
+from agentkit.model_evaluation.asking import Asker, GivenMeta
+from agentkit.model_evaluation.configured_dataset import configured
+from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
+from agentkit.model_evaluation.pace import Pace
+from agentkit.model_evaluation.progress_bar import OnProgress, showing
+from agentkit.model_evaluation.scores import Score
+from agentkit.model_evaluation.shipped_scores import score_of_rows
+from agentkit.models.completion.text_score import TextScore
+from agentkit.models.model import NO_USAGE, Model
+from agentkit.models.model_errors import (
+    ModelAuthError,
+    ModelError,
+    ModelInterrupted,
+    ModelRateLimited,
+    ModelRequestError,
+    ModelUnavailable,
+)
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.output.json_in_text import behind_thinking
+from agentkit.sync_driver import run_blocking
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
+from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.ranking.embedder import Embedder
+from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
+
+__all__ = ["run", "run_sync"]
+
+T = TypeVar("T")
+
+_CONCURRENCY = 16
+_MAX_PAUSE = 30.0
+"""Seconds between two attempts at a request, where the endpoint does not name them."""
+_ROWS_AT_A_TIME = 64
+"""Rows after which others have their turn, for models that answer without waiting."""
+_MAX_UNREACHABLE = 3
+"""Rows in succession that found no connection, after which no other is asked."""
+_MAX_REFUSED = 20
+"""Rows that are refused before any is answered, after which no other is asked."""
+_NOT_FOUND = 404
+
+
+async def run(
+    evaluation: InContext | Mapping[str, Any],
+    rows: Sequence[Row] | Mapping[str, Sequence[Row]],
+    model: Model,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    score: Score | str | None = None,
+    meta_template: GivenMeta | None = None,
+    settings: ModelSettings = NO_SETTINGS,
+    concurrency: int | None = None,
+    rate: float | None = None,
+    retries: int = 2,
+    tokenizer: TokenCounter = ESTIMATE,
+    embedder: Embedder | None = None,
+    progress: bool | OnProgress = False,
+) -> Evaluation:
+    """Ask a model about every row, and return its answers with their scores.
+
+    Args:
+        evaluation: What is asked, and how; or a dataset of a configuration, with `infer_cfg` and `reader_cfg`.
+        rows: The rows that are asked; for a configuration also the splits, by name. Where its `train_split` is the one
+            that is asked, plain rows are the worked examples too.
+        model: The model. One that takes plain text (`CompletionModel`) is needed where texts are scored.
+        out: A file of JSON lines that holds every answer as soon as it is there. Run again with the same file, an
+            evaluation goes on: what was answered is not asked again.
+        score: Compares an answer with the true one: a function, or `exact`, `choice` or `numeric`. Without one, labels
+            are compared exactly, answers as the `eval_cfg` of a configuration says, and otherwise not at all; with
+            `none` nothing is scored.
+        meta_template: How prompts are written for the model, where that is not left to it.
+        settings: How the model is to answer, in the place of what the inferencer says. Where neither these, the
+            inferencer nor the model have a temperature, top_p, top_k or do_sample, a model that takes plain text
+            answers greedily (temperature 0), and one behind a chat API as its endpoint does.
+        concurrency: Requests at once; the `batch_size` of the inferencer, or 16, when not given.
+        rate: Requests that begin in a second at most; as many as `concurrency` allows, when not given.
+        retries: Further attempts at a request that failed for the moment, beside those of the model itself.
+        tokenizer: Counts the tokens of a prompt where the inferencer has a `max_seq_len`.
+        embedder: Makes the vectors of a `TopkRetriever` in a configuration.
+        progress: True draws a bar on stderr (extra `cli`); or a function, called with an `EvaluationProgress` after
+            every row.
+
+    Raises:
+        InContextError: The evaluation cannot be asked like that: names everything, before anything is sent.
+        EvaluationFailed: Some rows could not be asked; it has what was answered.
+        ModelError: The endpoint refuses every request, or cannot be reached.
+    """
+    _check(rows, model, tokenizer)
+    if isinstance(evaluation, InContext):
+        icl, asked = evaluation, rows
+        if isinstance(asked, Mapping):
+            raise InContextError("rows: expected the rows that are asked; splits by name go with a configuration")
+    else:
+        icl, asked = configured(evaluation, rows, embedder, score)
+    limit = concurrency if concurrency is not None else icl.inferencer.batch_size or _CONCURRENCY
+    for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
+        if type(value) is not int or value < least:
+            raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
+    pace = Pace(rate)
+    asker = Asker(icl, model, meta_template, settings)
+    icl.reader.check((), asked)
+    scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
+    sent = replace(asker.sent_settings, headers={}, timeout=None)  # what changes no answer
+    about = {"model": model.name, "inferencer": icl.inferencer.name, "settings": repr(sent)}
+    if (digest := asker.template_digest) is not None:
+        about["chat_template"] = digest
+    with ExitStack() as stack:
+        file = stack.enter_context(AnswerFile(out, about)) if out is not None else None
+        listener = stack.enter_context(showing(progress, len(asked)))
+        ids = await asyncio.to_thread(icl.ids, asked) if getattr(icl.retriever, "blocking", False) else icl.ids(asked)
+        icl.warn_of_doubts(asked, ids)
+        running = _Running(asker, asked, ids, file, scores, pace, retries, tokenizer, listener)
+        return await running.all(limit)
+
+
+def _check(rows: object, model: object, tokenizer: object) -> None:
+    """Refuse what is no rows, model or tokenizer; names everything."""
+    splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
+    problems = [
+        f"rows{f'[{name!r}]' if name else ''}: expected a list of dicts, got {brief(held)}"
+        for name, held in splits
+        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__"))
+    ]
+    if not callable(getattr(model, "request", None)):
+        problems.append(f"model: expected a model, such as OpenAIModel(...), got {brief(model)}")
+    if not callable(getattr(tokenizer, "count", None)):
+        problems.append(f"tokenizer: expected something with a method `count`, got {brief(tokenizer)}")
+    if problems:
+        raise InContextError("; ".join(problems))
+
+
+def run_sync(
+    evaluation: InContext | Mapping[str, Any],
+    rows: Sequence[Row] | Mapping[str, Sequence[Row]],
+    model: Model,
+    **options: Any,
+) -> Evaluation:
+    """Ask a model about every row from code that is not async. See `run`."""
+    try:
+        return run_blocking(run(evaluation, rows, model, **options))
+    except KeyboardInterrupt as error:
+        out = options.get("out")
+        error.add_note(
+            "the evaluation was stopped and nothing is kept; with out= the same call would go on"
+            if out is None
+            else f"the evaluation was stopped; its answers are in {os.fspath(out)}, and the same call goes on"
+        )
+        raise
+
+
+class _Running:
+    """One run of an evaluation."""
+
+    def __init__(
+        self,
+        asker: Asker,
+        rows: Sequence[Row],
+        ids: Sequence[tuple[int, ...]],
+        file: AnswerFile | None,
+        score: Score | None,
+        pace: Pace,
+        retries: int,
+        tokenizer: TokenCounter,
+        listener: OnProgress | None,
+    ) -> None:
+        self._asker, self._icl = asker, asker.icl
+        self._rows, self._ids = rows, ids
+        self._file, self._score = file, score
+        self._pace, self._retries, self._tokenizer, self._listener = pace, retries, tokenizer, listener
+        self._labels = self._icl.labels(rows) if self._icl.mode == "ppl" else []
+        self._row = {"gen": self._once, "dialogue": self._in_turns, "ppl": self._scored, "ll": self._scored}[
+            self._icl.inferencer.asks
+        ]
+        self._results: list[RowResult | None] = [None] * len(rows)
+        self._failures: dict[int, Exception] = {}
+        template = getattr(asker.model, "chat_template", None) if asker.is_text else None
+        self._session_len: int | None = getattr(template, "session_len", None)
+        self._usage = NO_USAGE
+        self._answered = self._done = self._unreachable = self._refused = 0
+        self._ended: ModelError | None = None
+        """Why no other row is asked; those that a file holds are still found in it."""
+        self._reused: set[int] = set()
+
+    async def all(self, concurrency: int) -> Evaluation:
+        """Ask every row, so many at once."""
+        waiting = iter(range(len(self._rows)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(concurrency, len(self._rows))):
+                    group.create_task(self._work(waiting))
+        except* Exception as errors:
+            raise _first(errors) from None
+        rows = [one for one in self._results if one is not None]
+        found = Evaluation(rows, self._usage, reused=len(self._reused))
+        if self._failures:
+            raise EvaluationFailed(found, dict(sorted(self._failures.items())), kept=self._file is not None)
+        return found
+
+    async def _work(self, waiting: Iterator[int]) -> None:
+        for count, number in enumerate(waiting, 1):
+            try:
+                self._results[number] = await self._row(number)
+            except ModelError as error:
+                self._failures[number] = error
+                if self._ended is None and self._is_for_all(error):
+                    if not self._has_answers:
+                        raise
+                    self._ended = error
+            except InContextError as error:
+                raise InContextError(f"row {number}: {error}") from error
+            except Exception as error:  # such as that of a score function
+                error.add_note(f"row {number} of the evaluation")
+                raise
+            self._done += 1
+            if self._listener is not None:
+                self._listener(EvaluationProgress(self._done, len(self._rows), len(self._failures)))
+            if count % _ROWS_AT_A_TIME == 0:
+                await asyncio.sleep(0)
+
+    @property
+    def _has_answers(self) -> bool:
+        return bool(self._answered or (self._file is not None and self._file.known))
+
+    def _is_for_all(self, error: ModelError) -> bool:
+        """Return whether an error would be the same for every other row, so that none is to be asked."""
+        if isinstance(error, ModelAuthError):
+            return True
+        if isinstance(error, ModelRequestError) and not self._answered:
+            self._refused += 1
+            return error.status == _NOT_FOUND or self._refused >= min(_MAX_REFUSED, len(self._rows))
+        self._unreachable = self._unreachable + 1 if _has_no_connection(error) else 0
+        return self._unreachable >= min(_MAX_UNREACHABLE, len(self._rows))
+
+    async def _once(self, number: int) -> RowResult:
+        prompt = self._fitted(number, None)
+        return self._result(number, (await self._answer(number, 0, prompt),))
+
+    async def _in_turns(self, number: int) -> RowResult:
+        answers: list[str] = []
+        requests = self._icl.requests(self._rows[number], self._ids[number])
+        try:
+            prompt = next(requests)
+            while True:
+                answers.append(await self._answer(number, len(answers), prompt))
+                prompt = requests.send(answers[-1])
+        except StopIteration:
+            return self._result(number, tuple(answers))
+
+    async def _scored(self, number: int) -> RowResult:
+        found = [await self._likelihood(number, part, label) for part, label in enumerate(self._labels)]
+        labels: dict[Any, float] = {}
+        for label, value in zip(self._labels, found, strict=True):
+            labels[label if isinstance(label, Hashable) else str(label)] = value
+        likeliest = self._labels[found.index(max(found))]
+        result = self._result(number, (str(likeliest),))
+        result.labels = labels
+        return result
+
+    async def _likelihood(self, number: int, part: int, label: Any) -> float:
+        """Return the log probability of a label: per token, or in mode `ll` that of the continuation."""
+        normalizing = self._icl.inferencer.normalizing_str
+        if normalizing is not None:
+            return await self._normalized(number, part, label, normalizing)
+        text = self._asker.write(self._fitted(number, label))
+        if self._icl.inferencer.asks == "ppl":
+            score = await self._text_score(number, part, text)
+            return score.total() / max(1, score.size())
+        end = self._rows[number].get("cont")
+        if not isinstance(end, str) or not end or not text.endswith(end):
+            raise InContextError(
+                f"LLInferencer scores the column 'cont', which must be the end of the prompt; it is {end!r:.60} and "
+                f"the prompt ends in {text[-60:]!r}"
+            )
+        return (await self._text_score(number, part, text)).total(len(text) - len(end))
+
+    async def _normalized(self, number: int, part: int, label: Any, instead: str) -> float:
+        """Return how likely an answer is behind its question, less how likely it is behind another text."""
+        template = self._icl.prompt_template
+        ice = self._icl.examples(self._ids[number], keep_separator=False)
+        prompt = template.label_item(self._rows[number], label, ice=ice, keep_separator=True)
+        mark = getattr(template, "sep_token", None)
+        if not isinstance(prompt, str) or not mark or mark not in prompt:
+            raise InContextError(
+                "normalizing_str needs a prompt that is text, with the sep_token of its template before the answer"
+            )
+        context, _, rest = prompt.partition(mark)
+        answer = rest.replace(mark, "")
+        size = len(self._labels)
+        behind = await self._text_score(number, part, context + answer)
+        alone = await self._text_score(number, part + size, instead + answer)
+        one, other = (
+            found.total(len(start)) / max(1, found.size(len(start)))
+            for found, start in ((behind, context), (alone, instead))
+        )
+        return one - other
+
+    def _fitted(self, number: int, label: Any) -> Any:
+        """Return the prompt of a row, with as many of its worked examples as fit."""
+        row, ids, most = self._rows[number], self._ids[number], self._icl.inferencer.max_seq_len
+        prompt = self._icl.prompt(row, ids, label, keep_separator=False)
+        while most is not None and ids and self._tokens(prompt) > most:
+            ids = ids[:-1]
+            prompt = self._icl.prompt(row, ids, label, keep_separator=False)
+        return prompt
+
+    def _tokens(self, prompt: Any) -> int:
+        sent = self._asker.write(prompt)
+        if isinstance(sent, str):
+            return prompt_count(self._tokenizer)(sent)
+        return sum(self._tokenizer.count(str(message["content"])) for message in sent)
+
+    async def _answer(self, number: int, part: int, prompt: Any) -> str:
+        sent = self._asker.write(prompt)
+        shown, known = self._looked_up(number, part, sent)
+        if known is not None and isinstance(known.get("answer"), str):
+            self._reused.add(number)
+            return str(known["answer"])
+        reply = await self._tried(lambda: self._asker.ask(sent, part))
+        self._usage += reply.usage
+        answer = reply.message.text
+        if self._file is not None:
+            self._keep(number, part, shown, b'"answer":%s,"ended":%s' % (as_json(answer), as_json(reply.finish_reason)))
+        return answer
+
+    async def _text_score(self, number: int, part: int, text: str) -> TextScore:
+        shown, known = self._looked_up(number, part, text)
+        if known is not None and isinstance(known.get("tokens"), list):
+            self._reused.add(number)
+            return TextScore(tuple(known["tokens"]), tuple(known["log_probabilities"]))
+        score = await self._tried(lambda: self._asker.score(text))
+        self._usage += score.usage
+        if self._file is not None:
+            found = as_json(score.tokens), as_json(score.log_probabilities)
+            self._keep(number, part, shown, b'"tokens":%s,"log_probabilities":%s' % found)
+        return score
+
+    def _looked_up(self, number: int, part: int, sent: Any) -> tuple[bytes, Answered | None]:
+        """Return a prompt as the file has it, and what is answered to it already."""
+        if self._session_len is not None and isinstance(sent, str):
+            self._check_length(sent)
+        if self._file is None:
+            return b"", None
+        shown = as_json(sent)
+        known = self._file.known.get((number, part))
+        if known is not None and as_json(known.get("prompt")) != shown and known.get("prompt") != sent:
+            raise InContextError(
+                f"{self._file.path} has an answer to another prompt (request {part}): the rows, the templates or the "
+                "model's form have changed since; name another file"
+            )
+        return shown, known
+
+    def _check_length(self, text: str) -> None:
+        """Warn once of texts that the model may cut."""
+        tokens = prompt_count(self._tokenizer)(text)
+        if self._session_len is not None and tokens > self._session_len:
+            warn(
+                f"a prompt has about {tokens:,} tokens, and session_len of the chat template is {self._session_len:,}: "
+                "give the template what the server has, or the inferencer a max_seq_len, which leaves examples out",
+                InContextWarning,
+            )
+            self._session_len = None
+
+    def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:
+        assert self._file is not None
+        self._file.write(b'{"row":%d,"part":%d,%s,"prompt":%s}' % (number, part, answer, shown))
+
+    async def _tried(self, send: Callable[[], Awaitable[T]]) -> T:
+        attempt = 0
+        while True:
+            if self._ended is None:
+                await self._pace.turn()
+            if self._ended is not None:  # maybe since
+                raise self._ended.with_traceback(None)
+            try:
+                found = await send()
+            except (ModelUnavailable, ModelRateLimited, ModelInterrupted) as error:
+                attempt += 1
+                named = error.retry_after if isinstance(error, ModelRateLimited) else None
+                is_final = isinstance(error, ModelRateLimited) and error.is_final
+                if is_final or attempt > self._retries or (not self._answered and _has_no_connection(error)):
+                    raise
+                await asyncio.sleep(named if named is not None else min(_MAX_PAUSE, 0.5 * 2.0 ** (attempt - 1)))
+            else:
+                self._answered += 1
+                self._unreachable = 0
+                return found
+
+    def _result(self, number: int, answers: tuple[str, ...]) -> RowResult:
+        column = self._icl.reader.output_column
+        gold = self._rows[number].get(column) if column is not None else None
+        result = RowResult(number, answers, gold)
+        if self._score is not None and gold is not None and answers:
+            result.score = _scored(self._score, answers, gold, is_dialogue=self._icl.inferencer.mode is not None)
+        return result
+
+
+def _has_no_connection(error: ModelError) -> bool:
+    """Return whether an endpoint did not answer at all; the model has tried several times."""
+    return isinstance(error, ModelUnavailable) and error.status is None
+
+
+def _scored(score: Score, answers: tuple[str, ...], gold: Any, *, is_dialogue: bool) -> float:
+    """Return the score of an answer, without its thoughts; of a dialogue with a list of true ones the mean of turns."""
+    answers = tuple([_without_thoughts(answer) for answer in answers])
+    if is_dialogue and isinstance(gold, list | tuple):
+        pairs = list(zip(answers, gold[-1:] if len(answers) == 1 else gold, strict=False))
+        return sum(float(score(answer, true)) for answer, true in pairs) / len(answers)
+    return float(score(answers[-1], gold))
+
+
+def _without_thoughts(answer: str) -> str:
+    """Return an answer without the thoughts in front of it; as it is where there are none."""
+    found = behind_thinking(answer)
+    return answer if found == answer else found.lstrip()
+
+
+def _first(errors: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the first error of a group that holds one."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,146 @@
+"""How a shipped configuration compares answers: its `eval_cfg`, as far as the scores here do the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agentkit.model_evaluation.scores import Score, choice_match, exact_match, numeric_match, score_of
+from agentkit.model_evaluation.shipped_answers import (
+    Reading,
+    ShippedScore,
+    as_it_is,
+    first_capital,
+    gold_number,
+    last_number,
+    last_option,
+)
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.evaluation.dataset_reader import Row
+from agentkit_prompts.evaluation.in_context import InContext
+
+__all__ = ["score_of_cfg", "score_of_rows"]
+
+_CHOICES = ("last_option_postprocess", "first_capital_postprocess")
+_ACCURACY = ("AccEvaluator", "AccwithDetailsEvaluator")
+_EVALUATORS = (*_ACCURACY, "EMEvaluator", "Gsm8kEvaluator")
+_NUMBERS: Mapping[str | None, Reading] = {None: as_it_is, "gsm8k_postprocess": last_number}
+_GOLDS: Mapping[str | None, Reading] = {**_NUMBERS, "gsm8k_dataset_postprocess": gold_number}
+_STANDS_IN = {
+    "match_answer_pattern": "takes the first match of a pattern of its own",
+    "first_option_postprocess": "tries some fifty phrases in turn",
+}
+"""What is refused, with how it finds a letter; `choice` finds the same in most answers."""
+_POSTPROCESSORS = (*_CHOICES, "gsm8k_postprocess", "gsm8k_dataset_postprocess", *_STANDS_IN)
+_LIKE = 0.88
+"""How like a name another has to be: all of these end in the same word."""
+_OFF = "score='none' asks the rows without scoring them"
+
+
+def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, rows: Sequence[Row]) -> Score | None:
+    """Return how the answers of rows are compared: as asked for, as an `eval_cfg` asks for, or of labels exactly.
+
+    Raises:
+        InContextError: The score is unknown, no row has a true answer, or one cannot be compared with.
+    """
+    found = score_of(score)
+    if score == "none":
+        return None
+    if found is None:
+        found = score_of_cfg(eval_cfg) or (exact_match if icl.mode == "ppl" else None)
+    if found is None or not len(rows):
+        return found
+    column = icl.reader.output_column
+    if column is None:
+        raise InContextError(f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}")
+    without = [number for number, row in enumerate(rows) if row.get(column) is None]
+    if len(without) == len(rows):
+        named = icl.reader.test_split
+        raise InContextError(f"no row of {named} has a column {column!r}, so nothing can be scored; {_OFF}")
+    if without:
+        some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
+        warn(f"{some}; they are asked and not scored", InContextWarning)
+    if (found in (choice_match, numeric_match) or isinstance(found, ShippedScore)) and icl.inferencer.mode is None:
+        for number, row in enumerate(rows):
+            _checked(found, number, row.get(column))
+    return found
+
+
+def _checked(score: Score, number: int, gold: Any) -> None:
+    """Refuse a true answer with which nothing can be compared, before the row is asked."""
+    try:
+        if gold is not None:
+            score("", gold)
+    except InContextError as error:
+        raise InContextError(f"row {number}: {error}") from error
+
+
+def score_of_cfg(eval_cfg: object) -> Score | None:
+    """Return the score that an `eval_cfg` asks for; None without one.
+
+    Raises:
+        InContextError: Nothing here scores like that.
+    """
+    if not isinstance(eval_cfg, Mapping) or not eval_cfg:
+        return None
+    evaluator, answers, golds = (
+        _type(eval_cfg.get(name)) for name in ("evaluator", "pred_postprocessor", "dataset_postprocessor")
+    )
+    if evaluator in _ACCURACY and answers is None and golds is None:
+        return exact_match
+    if evaluator in _ACCURACY and answers in _CHOICES and golds in (None, *_CHOICES):
+        return ShippedScore(
+            _letter(answers, eval_cfg["pred_postprocessor"]), _letter(golds, eval_cfg.get("dataset_postprocessor"))
+        )
+    if evaluator == "EMEvaluator" and answers is None and golds is None:
+        return _general_match
+    if evaluator == "Gsm8kEvaluator" and answers in _NUMBERS and golds in _GOLDS:
+        return ShippedScore(_NUMBERS[answers], _GOLDS[golds], is_number=True)
+    known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
+    named = ", ".join(name for name, _ in known if name is not None)
+    wrong = [(name, names) for name, names in known if name is not None and name not in names]
+    near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
+    if answers in _STANDS_IN:
+        raise InContextError(
+            f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
+            "last letter behind words such as `the answer is`, so the two may differ where an answer names several; "
+            f"give score='choice', or a function; {_OFF}"
+        )
+    meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
+    raise InContextError(
+        f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
+        f"numeric, or a function; {_OFF}"
+    )
+
+
+def _letter(name: str | None, cfg: Any) -> Reading:
+    """Return how a postprocessor finds a letter."""
+    if name is None:
+        return as_it_is
+    if name == "first_capital_postprocess":
+        return first_capital
+    options = cfg.get("options") if isinstance(cfg, Mapping) else None
+    if not isinstance(options, str) or not options:
+        raise InContextError(f"eval_cfg: {name} needs `options`, such as 'ABCD', got {options!r:.60}")
+    return last_option(options)
+
+
+def _type(cfg: object) -> str | None:
+    if cfg is None:
+        return None
+    kind = cfg.get("type") if isinstance(cfg, Mapping) else cfg
+    return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+
+
+def _general_match(answer: str, gold: Any) -> float:
+    """Compare what stands before the first line end, comma or full stop, without punctuation and articles."""
+    golds = gold if isinstance(gold, list | tuple) else (gold,)
+    return float(_general(answer) in {_general(str(one)) for one in golds})
+
+
+def _general(text: str) -> str:
+    first = re.split(r"[\n.,]", text, maxsplit=1)[0]
+    bare = re.sub(r"\b(?:a|an|the)\b", "", re.sub(r"[^\w\s]", "", first), flags=re.IGNORECASE)
+    return " ".join(bare.split())

@@ -1,0 +1,1 @@
+"""The SQL database: how it is opened, its tables and their migrations, and what SQLite and PostgreSQL need."""

@@ -1,0 +1,369 @@
+"""`Database`: one engine, short transactions, and errors with advice."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from sqlite3 import Connection as SQLiteConnection
+from threading import RLock
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, Insert, Table, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from agentkit_memory.checks import is_time
+from agentkit_memory.database.deferred_writes import DeferredWrites
+from agentkit_memory.database.driver_errors import code_of, translate
+from agentkit_memory.database.migrate import REVISION, current_revision, migrate
+from agentkit_memory.database.postgres import PostgresServer
+from agentkit_memory.database.residue import may_hold
+from agentkit_memory.database.sqlite import SQLiteFile
+from agentkit_memory.errors import (
+    InvalidArgument,
+    NotFound,
+    StoreClosed,
+    StoreError,
+    StoreUnavailable,
+    WouldWait,
+)
+from agentkit_memory.process.few_at_once import FewAtOnce
+from agentkit_memory.process.forks import keep, track
+from agentkit_memory.process.store_threads import Threads
+from agentkit_prompts.system.private_files import private_database
+
+__all__ = ["Database", "upserts"]
+
+_DIALECTS = {"sqlite": sqlite, "postgresql": postgresql}
+_MIGRATION_LOCK = 0x61676E746B  # any number, the same in every process
+
+T = TypeVar("T")
+
+_MAX_COMPUTING = 2
+_MAX_WAITING = 64
+
+_TARGET = ("SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_IOERR_WRITE")
+"""Errors of a copy that are about the file that is written."""
+
+_MAX_HURRIED = 256
+"""Writes in a row that do not wait: only one that waits lets SQLite copy its log into the file, which takes long."""
+
+
+class Database:
+    """The database of a memory, at its newest revision.
+
+    On SQLite, writes of one process go one after the other: there is one writer anyway, and a lock in the process is
+    fair and cheap where SQLite's own waiting is neither. On PostgreSQL, each write takes a connection from the pool.
+    """
+
+    def __init__(
+        self, target: SQLiteFile | PostgresServer, where: str, timeout: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._target = target
+        self.engine = target.engine
+        self.where = where
+        self.deferred = DeferredWrites(self.change)
+        """Writes that nobody waits for."""
+        self.threads = {"sessions": Threads(), "memory": Threads()}
+        """Those of async callers; for conversations apart, so that an append does not wait behind recalls."""
+        self.computing = self._turns()
+        """Recalls at once: of a file they compute, of a server they mostly wait."""
+        self._clock = clock
+        self._lock = RLock()
+        self._timeout = timeout
+        self._writer: Connection | None = None
+        self._hurried = 0  # writes without waiting since the last that may have waited
+        self._closed = ""
+        self._inherited = False
+        track(self)
+
+    @classmethod
+    def open(cls, target: Path | str, *, timeout: float = 5.0, clock: Callable[[], float] = time.time) -> Database:
+        """Open, create or upgrade the database at a file path or a URL.
+
+        Args:
+            target: Path of a SQLite file (its folder is created), or a database URL.
+            timeout: Seconds to wait for another process that holds a lock.
+            clock: Returns seconds since 1970.
+
+        Raises:
+            StoreError: The database is locked, read-only, corrupt, newer than this code or cannot be reached.
+        """
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= 1_000_000:
+            raise InvalidArgument(f"timeout: expected seconds to wait for a lock, 0 or more, got {timeout!r}")
+        if not callable(clock):
+            raise InvalidArgument(f"clock: expected a function that returns seconds since 1970, got {clock!r}")
+        if isinstance(target, Path):
+            where = str(target)
+            try:
+                private_database(target)
+            except (OSError, ValueError) as error:
+                raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
+            database = cls(SQLiteFile(target, timeout), where, timeout, clock)
+        else:
+            server = PostgresServer(target, timeout)
+            database = cls(server, server.where, timeout, clock)
+        try:
+            with database.read() as connection:
+                current = current_revision(connection)
+            if current != REVISION:
+                with database.write() as connection:
+                    if not database.is_sqlite:
+                        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+                    migrate(connection, database.where)  # looks again, now that nobody else can
+        except BaseException:
+            database.close()
+            raise
+        if not isinstance(database._target, SQLiteFile):
+            database._target.was_there = True
+        return database
+
+    def clock(self) -> float:
+        """Return seconds since 1970. Nothing is ordered by it: it may go backwards.
+
+        Raises:
+            StoreError: The given clock returned something else.
+        """
+        now: object = self._clock()
+        if not is_time(now):
+            raise StoreError(f"{self.where}: expected seconds since 1970 from the clock that was given, got {now!r}")
+        return float(now)
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is a SQLite file rather than a server."""
+        return self.engine.dialect.name == "sqlite"
+
+    def insert(self, table: Table) -> sqlite.Insert | postgresql.Insert:
+        """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Lend a connection for reading, without a transaction: each statement sees what is committed by then.
+
+        A statement whose connection to a server was lost is executed once more on another one.
+        """
+        with self._translated():
+            target = self._target
+            with target.engine.connect() if isinstance(target, SQLiteFile) else target.reader() as connection:
+                yield connection
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Lend a connection that sees what is committed now, whatever others write meanwhile. Nobody waits for it."""
+        with self._translated():
+            if isinstance(self._target, PostgresServer):
+                with self._target.transaction(snapshot=True) as connection:
+                    yield connection
+                return
+            with self.engine.connect() as connection, connection.begin():
+                driver: Any = connection.connection.driver_connection
+                driver.execute("BEGIN").close()
+                yield connection
+
+    def copy_into(self, path: Path) -> None:
+        """Write a copy of a SQLite file, without deleted bytes, into an empty file; others read and write meanwhile."""
+        if self._closed:
+            raise self._refusal()
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("VACUUM INTO ?", (str(path),)).close()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(
+                error, str(path) if code_of(getattr(error, "orig", error)) in _TARGET else self.where
+            ) from error
+
+    def change(
+        self, act: Callable[[Connection], T], *, twice: bool = True, wait: bool = True, may_clash: bool = False
+    ) -> T:
+        """Call a function that writes, with a connection as `write` lends it, and return what it returns.
+
+        If the connection to a server is lost, it is called once more. Where that was at the end of the transaction,
+        nobody knows whether it was committed: then a function for which `twice` is not as good as once is not called
+        again.
+        """
+        if isinstance(self._target, SQLiteFile):
+            with self.write(wait=wait, may_clash=may_clash) as connection:
+                return act(connection)
+        if not wait:
+            raise WouldWait
+        with self._translated(may_clash):
+            return self._target.change(act, twice=twice)
+
+    @contextlib.contextmanager
+    def write(self, *, wait: bool = True, may_clash: bool = False) -> Iterator[Connection]:
+        """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
+
+        Without `wait` a small write takes well below a millisecond, so that it needs no thread, or raises `WouldWait`.
+        With `may_clash` an `IntegrityError` passes through, for callers that expect it.
+
+        Raises:
+            NotFound: The owner of the rows was deleted meanwhile.
+        """
+        if isinstance(self._target, PostgresServer):
+            if not wait:
+                raise WouldWait
+            with self._translated(may_clash), self._target.transaction() as connection:
+                yield connection
+            return
+        with self._translated(may_clash):
+            lock = self._lock
+            if not lock.acquire(blocking=wait):
+                raise WouldWait
+            try:
+                if self._closed:
+                    raise self._refusal()
+                writer = self._writer
+                if writer is None:
+                    if not wait:
+                        raise WouldWait  # opening a connection may take long
+                    writer = self._writer = self.engine.connect()
+                with writer.begin():
+                    driver: Any = writer.connection.driver_connection
+                    self._hurry(driver, not wait)
+                    try:
+                        driver.execute("BEGIN IMMEDIATE")  # a writer that begins as a reader can be refused later
+                    except _driver_error(self.engine) as error:
+                        if wait or not getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                            raise
+                        raise WouldWait from None
+                    yield writer
+            finally:
+                lock.release()
+
+    @contextlib.contextmanager
+    def _translated(self, may_clash: bool = False) -> Iterator[None]:
+        """Raise errors of the database as errors of this package; refuse what comes after the end."""
+        if self._closed:
+            raise self._refusal()
+        try:
+            yield
+        except IntegrityError as error:
+            if code_of(error.orig) in ("SQLITE_CONSTRAINT_FOREIGNKEY", "23503"):
+                raise NotFound(
+                    f"{self.where}: the owner of this was deleted or erased meanwhile; nothing was written: "
+                    "open it again"
+                ) from error
+            if may_clash:
+                raise
+            raise translate(error, self.where) from error
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+
+    def compact(self) -> bool:
+        """Rewrite the file without deleted bytes, and empty its log; return whether that was possible now.
+
+        It takes as long as copying the file, and blocks writers meanwhile. A reader keeps the log from being emptied.
+        A server cleans its tables up by itself.
+
+        Raises:
+            StoreUnavailable: Another process was writing all the time.
+        """
+        if not self.is_sqlite:
+            return False
+        with self._lock:
+            if self._closed:
+                raise self._refusal()
+            try:
+                with self.engine.connect() as connection:
+                    driver: Any = connection.connection.driver_connection
+                    driver.execute("PRAGMA temp_store=FILE").close()  # the copy is as large as the store
+                    try:
+                        driver.execute("VACUUM").close()
+                        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    finally:
+                        driver.execute("PRAGMA temp_store=MEMORY").close()
+            except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+                raise translate(error, self.where) from error
+            return not busy
+
+    def empty_log(self) -> bool:
+        """Copy the log of SQLite into the file and empty it: deleted bytes are in neither then; return whether it was.
+
+        A reader keeps it from being emptied. A server cleans its tables up by itself.
+
+        Raises:
+            StoreUnavailable: Another process was writing all the time.
+        """
+        if not self.is_sqlite:
+            return False
+        try:
+            with self.engine.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
+                with self._lock:
+                    if self._closed:
+                        raise self._refusal()
+                    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
+            raise translate(error, self.where) from error
+        return not busy
+
+    def may_hold(self, texts: set[bytes]) -> bool:
+        """Whether deleted bytes of the file may hold one of these; on a server, nobody can say."""
+        return not self.is_sqlite or may_hold(Path(self.where), texts)
+
+    def _hurry(self, driver: Any, hurried: bool) -> None:
+        """Switch the writer between waiting for locks, with checkpoints of the log, and neither."""
+        if hurried and self._hurried == _MAX_HURRIED:
+            raise WouldWait
+        if hurried != bool(self._hurried):
+            driver.execute(f"PRAGMA busy_timeout={0 if hurried else round(self._timeout * 1000)}").close()
+            driver.execute(f"PRAGMA wal_autocheckpoint={0 if hurried else 1000}").close()
+        self._hurried = self._hurried + 1 if hurried else 0
+
+    def close(self) -> None:
+        """Close every connection. Closing twice is fine; in a process that was forked since, nothing is closed."""
+        if not self._inherited:
+            self.deferred.close(self._timeout)
+        with self._lock:
+            if self._inherited:
+                return
+            self._closed = "was closed; open it again"
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self.engine.dispose()
+
+    def disown(self, why: str) -> None:
+        """Leave it to the parent of this process: it was open when this one was forked."""
+        free: SQLiteConnection | None = None
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            keep(writer)
+            lent: Any = writer.connection.driver_connection
+            if self._lock.acquire(blocking=False) and not lent.in_transaction:
+                free = lent
+        if isinstance(self._target, SQLiteFile):
+            self._target.disown(free)
+        keep(self.engine, self._target)
+        self._lock = RLock()  # the thread that held the other does not exist here
+        self.computing = self._turns()  # nor do those that had a turn
+        self._inherited = True
+        self._closed = self._closed or why
+
+    def _turns(self) -> FewAtOnce:
+        return FewAtOnce(_MAX_COMPUTING if self.is_sqlite else _MAX_WAITING)
+
+    def _refusal(self) -> StoreClosed:
+        return StoreClosed(f"{self.where}: this memory {self._closed}")
+
+
+def upserts(table: Table, changes: dict[str, Any] | None = None) -> Mapping[str, Insert]:
+    """Return an INSERT per dialect name that, where the key exists, changes the row; without changes it skips it."""
+    key = [column.name for column in table.primary_key]
+    return {
+        name: dialect.insert(table).on_conflict_do_nothing()
+        if changes is None
+        else dialect.insert(table).on_conflict_do_update(index_elements=key, set_=changes)
+        for name, dialect in _DIALECTS.items()
+    }
+
+
+def _driver_error(engine: Engine) -> type[Exception]:
+    error: type[Exception] = engine.dialect.loaded_dbapi.Error
+    return error

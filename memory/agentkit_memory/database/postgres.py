@@ -1,0 +1,160 @@
+"""Connections to a PostgreSQL server: few round trips, and a restart is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import Dialect, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from agentkit_memory.database.driver_errors import at_its_end
+from agentkit_memory.errors import InvalidArgument, StoreUnavailable
+
+__all__ = ["PostgresServer"]
+
+_RETRY = 0.1
+"""Seconds between two tries to reach a server that was there before."""
+
+_OPTIONS = {"tcp_keepalives_idle": 30, "tcp_keepalives_interval": 10, "tcp_keepalives_count": 3}
+_OPTIONS |= {"idle_in_transaction_session_timeout": 60_000}
+"""So that the server notices within a minute that a client is gone or stopped, and gives up its locks.
+
+The driver's pipelines end with a message behind which the server does not count the time of an idle transaction:
+statements are not sent in one. The driver itself uses one for many rows of a statement, until the next statement.
+"""
+
+_HELLO = text("SELECT 0")
+
+T = TypeVar("T")
+
+_NO_DATABASE = (
+    "expected a folder, or postgresql://user@host:port/database, got another address, which is not shown, as it may "
+    "hold a password; SQLite is opened by its folder, and a folder of such a name as ./NAME"
+)
+
+
+class PostgresServer:
+    """An engine of a server.
+
+    Raises:
+        InvalidArgument: The address is invalid.
+        StoreUnavailable: The driver is not installed.
+    """
+
+    def __init__(self, address: str, timeout: float) -> None:
+        self.engine = _engine(address, timeout)
+        self.where = self.engine.url.set(query={}).render_as_string()
+        """Its address without the password, nor the query, which may hold one too."""
+        self.was_there = False
+        """Whether it was reached before: then it is waited for up to the time limit, as it restarts."""
+        self._timeout = timeout
+        event.listen(self.engine, "do_connect", self._connect)
+        # Each statement by itself: a transaction would take another round trip.
+        self._reads = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
+
+    def reader(self) -> Connection:
+        """Return a connection for reading, without a transaction: each statement sees what is committed by then.
+
+        A statement whose connection was lost is executed once more on another one.
+        """
+        return _Reader(self._reads)
+
+    @contextmanager
+    def transaction(self, *, snapshot: bool = False) -> Iterator[Connection]:
+        """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
+
+        With `snapshot` it is for reading, and sees what was committed when it began.
+        """
+        with _begun(self._snapshots if snapshot else self.engine) as connection:
+            yield connection
+            connection.commit()
+
+    def change(self, act: Callable[[Connection], T], *, twice: bool) -> T:
+        """Call a function in a transaction; if the connection is lost, once more.
+
+        Without `twice` only where it was lost before the end, so that nothing was written.
+        """
+        try:
+            with self.engine.connect() as connection, connection.begin():
+                return act(connection)
+        except DBAPIError as error:
+            if not error.connection_invalidated or (at_its_end(error) and not twice):
+                raise
+        with self.engine.connect() as connection, connection.begin():
+            return act(connection)
+
+    def _connect(
+        self, dialect: Dialect, entry: ConnectionPoolEntry, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> DBAPIConnection:
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                return dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if not self.was_there or time.monotonic() >= until:
+                    raise
+            time.sleep(_RETRY)
+
+
+class _Reader(Connection):
+    """See `PostgresServer.reader`."""
+
+    def execute(self, *arguments: Any, **options: Any) -> Any:
+        return self._twice(super().execute, arguments, options)
+
+    def scalar(self, *arguments: Any, **options: Any) -> Any:
+        return self._twice(super().scalar, arguments, options)
+
+    def exec_driver_sql(self, *arguments: Any, **options: Any) -> Any:
+        return self._twice(super().exec_driver_sql, arguments, options)
+
+    def _twice(self, act: Any, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        try:
+            return act(*arguments, **options)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        self.rollback()  # the next statement opens another connection
+        self.execution_options(isolation_level="AUTOCOMMIT")
+        return act(*arguments, **options)
+
+
+def _begun(engine: Engine) -> Connection:
+    """Return a connection in a transaction; one that was lost while it idled, as by a restart, is replaced."""
+    for is_last in (False, True):
+        connection = engine.connect()
+        try:
+            connection.execute(_HELLO)
+            return connection
+        except BaseException as error:
+            connection.close()
+            if is_last or not (isinstance(error, DBAPIError) and error.connection_invalidated):
+                raise
+    raise AssertionError("the second time it was returned or raised")
+
+
+def _engine(address: str, timeout: float) -> Engine:
+    made: Engine | None = None
+    settings = _OPTIONS | {"lock_timeout": f"{timeout * 1000:.0f}"}
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    try:
+        url = make_url(address)
+        if url.drivername == "postgresql":
+            url = url.set(drivername="postgresql+psycopg")
+        if url.drivername == "postgresql+psycopg":
+            arguments = {"connect_timeout": max(1, round(timeout)), "options": options}
+            made = create_engine(url, connect_args=arguments)
+    except ImportError as error:
+        raise StoreUnavailable("a postgresql:// store needs psycopg: install the extra `postgres`") from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        pass  # which quotes the address: it is not to be behind ours
+    if made is None:
+        raise InvalidArgument(_NO_DATABASE)
+    return made

@@ -1,0 +1,1 @@
+"""The configurations that evaluation suites ship: read, bounded, and never run."""

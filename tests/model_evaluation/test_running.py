@@ -1,0 +1,564 @@
+"""An evaluation asks an endpoint about its rows as its inferencer says, and scores what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from agentkit import CompletionModel, ModelSettings, OpenAIModel, ScriptedModel
+from agentkit.models import ModelUnavailable
+from agentkit.prompts import evaluation
+from agentkit.prompts.evaluation import (
+    ApiMetaTemplate,
+    EvaluationFailed,
+    InContext,
+    InContextError,
+    InContextWarning,
+    MetaTemplate,
+)
+from tests.model_evaluation.evaluation_servers import answers, likely, texts_of
+from tests.servers import Asked, ChatServer, in_turn, sends
+
+READER = {"input_columns": ["question"], "output_column": "answer"}
+TURNS = [{"role": "HUMAN", "prompt": "{question}"}, {"role": "BOT", "prompt": "{answer}"}]
+ROWS = [{"question": f"{number}+{number}=?", "answer": str(2 * number)} for number in range(1, 6)]
+META = {
+    "round": [
+        {"role": "HUMAN", "begin": "<h>", "end": "</h>"},
+        {"role": "BOT", "begin": "<b>", "end": "</b>", "generate": True},
+    ],
+}
+
+
+def sums(texts: list[str]) -> str:
+    """Answer the last sum in the last text."""
+    return str(2 * int(texts[-1].rpartition("+")[2].partition("=")[0]))
+
+
+def cfg(template: Any = None, *, type: str = "GenInferencer", **settings: Any) -> dict[str, Any]:
+    infer_cfg = {
+        "prompt_template": {"type": "PromptTemplate", "template": template or {"round": TURNS}},
+        "retriever": {"type": "ZeroRetriever"},
+        "inferencer": {"type": type, **settings},
+    }
+    return {"reader_cfg": READER, "infer_cfg": infer_cfg}
+
+
+def chat(server: ChatServer, name: str, **options: Any) -> OpenAIModel:
+    return OpenAIModel(name, base_url=server.url, **options)
+
+
+def completions(server: ChatServer, name: str, template: Any = "base", **options: Any) -> CompletionModel:
+    return CompletionModel(name, template, base_url=server.url, **options)
+
+
+class TestGenerating:
+    async def test_every_row_is_asked_once_and_its_answer_scored(self, server: ChatServer) -> None:
+        server.on("gen", answers(sums))
+        seen: list[tuple[int, int, int]] = []
+        found = await evaluation.run(cfg(), ROWS, chat(server, "gen"), score="exact", progress=seen.append)
+        assert [(row.row, row.answer, row.gold, row.score) for row in found.rows] == [
+            (number, str(2 * number + 2), str(2 * number + 2), 1.0) for number in range(5)
+        ]
+        assert found.score == 1.0 and found.usage.output_tokens == 5 * 5
+        assert sorted(seen)[-1] == (5, 5, 0) and len(seen) == 5
+        assert sorted(texts_of(asked)[0] for asked in server.to("gen")) == [row["question"] for row in ROWS]
+
+    async def test_worked_examples_come_from_the_split_that_the_reader_names(self, server: ChatServer) -> None:
+        server.on("few", answers(sums))
+        few = cfg({"begin": "</E>", "round": TURNS})
+        few["infer_cfg"] |= {
+            "prompt_template": {"template": {"begin": ["</E>"], "round": TURNS}, "ice_token": "</E>"},
+            "ice_template": {"template": {"round": TURNS}},
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [1]},
+        }
+        splits = {
+            "dev": [{"question": "7+7=?", "answer": "14"}, {"question": "8+8=?", "answer": "16"}],
+            "val": ROWS[:1],
+        }
+        few["reader_cfg"] = {**READER, "train_split": "dev", "test_split": "val"}
+        found = await evaluation.run(few, splits, chat(server, "few"), score="numeric")
+        assert found.score == 1.0
+        assert texts_of(server.to("few")[0]) == ["8+8=?", "16", "1+1=?"]
+
+    async def test_plain_rows_are_never_shown_as_examples_of_themselves(self) -> None:
+        few = cfg("{question}")
+        few["infer_cfg"] |= {
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
+            "ice_template": {"template": "x"},
+        }
+        with pytest.raises(InContextError, match="there are no training rows"):
+            await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
+
+    async def test_rows_of_one_split_that_is_shown_and_asked_serve_as_both(self) -> None:
+        few = cfg("</E>Q: {question}")
+        few["infer_cfg"] |= {
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
+            "ice_template": {"type": "PromptTemplate", "template": "{question} {answer}"},
+        }
+        few["infer_cfg"]["prompt_template"]["ice_token"] = "</E>"
+        few["reader_cfg"] = {**READER, "train_split": "test", "test_range": "[1:3]"}
+        prompts = []
+        for rows in (ROWS, {"test": ROWS}):
+            model = ScriptedModel.repeat("x")
+            found = await evaluation.run(few, rows, model, concurrency=1)
+            prompts.append([request.messages[0].text for request in model.requests])
+            assert len(found.rows) == 2
+        assert prompts[0] == prompts[1] == ["1+1=? 2\nQ: 2+2=?", "1+1=? 2\nQ: 3+3=?"]
+
+    async def test_settings_of_the_inferencer_and_the_meta_template_reach_the_endpoint(
+        self, server: ChatServer
+    ) -> None:
+        server.on("set", answers(sums))
+        made = cfg(max_out_len=7, min_out_len=2, stopping_criteria=["\n\n"], temperature=0.5, batch_size=3)
+        meta = {**META, "eos_token_id": [65605, "<eos>"]}
+        model = completions(server, "set")
+        await evaluation.run(made, ROWS[:1], model, meta_template=meta, settings=ModelSettings(seed=3))
+        (asked,) = server.to("set")
+        assert asked.body["prompt"] == "<h>1+1=?</h><b>"
+        sent = {
+            name: asked.body[name] for name in ("max_tokens", "min_tokens", "stop_token_ids", "temperature", "seed")
+        }
+        assert sent == {"max_tokens": 7, "min_tokens": 2, "stop_token_ids": [65605], "temperature": 0.5, "seed": 3}
+        assert asked.body["stop"] == ["\n\n", "<eos>", "</b>"]
+
+    async def test_greedy_is_greedy(self, server: ChatServer) -> None:
+        server.on("greedy", answers(sums))
+        await evaluation.run(cfg(do_sample=False), ROWS[:1], chat(server, "greedy"))
+        assert server.to("greedy")[0].body["temperature"] == 0
+
+    async def test_a_local_chat_model_has_its_own_template_around_the_turns(self, server: ChatServer) -> None:
+        server.on("local", answers(sums))
+        await evaluation.run(cfg(), [{"question": "<|im_end|>1+1=?"}], completions(server, "local", "qwen"))
+        sent = server.to("local")[0].body["prompt"]
+        assert sent.endswith("=?<|im_end|>\n<|im_start|>assistant\n") and "<|im_end|>1+1" not in sent
+
+    async def test_a_base_model_gets_the_texts_line_by_line(self, server: ChatServer) -> None:
+        server.on("lines", answers(sums))
+        await evaluation.run(cfg("Q: {question}\nA: {answer}"), ROWS[:1], completions(server, "lines"))
+        assert server.to("lines")[0].body["prompt"] == "Q: 1+1=?\nA: "
+
+    async def test_as_many_examples_are_shown_as_fit(self, server: ChatServer) -> None:
+        server.on("fit", answers(sums))
+        few = cfg(max_seq_len=30)
+        few["infer_cfg"] |= {
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
+            "ice_template": {"template": "{question}{answer} and a long tail of words that takes quite some tokens"},
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0, 1, 2]},
+        }
+        await evaluation.run(few, {"train": ROWS, "test": ROWS[4:]}, completions(server, "fit"))
+        (prompt,) = texts_of(server.to("fit")[0])
+        assert prompt.startswith("1+1=?2 and") and prompt.endswith("5+5=?") and "3+3" not in prompt
+
+    async def test_a_prompt_longer_than_the_model_can_read_is_named_once(self, server: ChatServer) -> None:
+        server.on("long", answers(lambda texts: "x"))
+        rows = [{"question": "word " * 2_000, "answer": "x"}] * 3
+        with pytest.warns(InContextWarning, match="session_len of the chat template is 2,048") as caught:
+            await evaluation.run(cfg("{question}"), rows, completions(server, "long"))
+        assert len([one for one in caught if one.category is InContextWarning]) == 1
+        assert len(server.to("long")) == 3
+
+    async def test_what_a_score_function_raises_names_the_row(self) -> None:
+        def strict(answer: str, gold: Any) -> float:
+            return 1 / len(answer)
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            await evaluation.run(cfg(), ROWS[:3], ScriptedModel(["x", "", "x"]), score=strict, concurrency=1)
+        assert caught.value.__notes__ == ["row 1 of the evaluation"]
+
+
+class TestDialogues:
+    ROW: ClassVar[dict[str, Any]] = {"question": ["1+1=?", "2+2=?", "3+3=?"], "answer": ["2", "4", "7"]}
+
+    def made(self, **inferencer: Any) -> dict[str, Any]:
+        made = cfg(type="MultiTurnGenInferencer", **inferencer)
+        made["infer_cfg"]["prompt_template"]["type"] = "MultiTurnPromptTemplate"
+        return made
+
+    @pytest.mark.parametrize(
+        ("mode", "sent", "score"),
+        [
+            ("every", [["1+1=?"], ["1+1=?", "2", "2+2=?"], ["1+1=?", "2", "2+2=?", "4", "3+3=?"]], 2 / 3),
+            ("every_with_gt", [["1+1=?"], ["1+1=?", "2", "2+2=?"], ["1+1=?", "2", "2+2=?", "4", "3+3=?"]], 2 / 3),
+            ("last", [["1+1=?", "2", "2+2=?", "4", "3+3=?"]], 0.0),
+        ],
+    )
+    async def test_turns_are_asked_as_the_mode_says(
+        self, server: ChatServer, mode: str, sent: list[list[str]], score: float
+    ) -> None:
+        server.on(f"turns {mode}", answers(sums))
+        found = await evaluation.run(
+            self.made(infer_mode=mode), [self.ROW], chat(server, f"turns {mode}"), score="exact"
+        )
+        assert [texts_of(asked) for asked in server.to(f"turns {mode}")] == sent
+        assert found.score == pytest.approx(score)
+
+    async def test_its_own_answers_are_fed_back_and_true_ones_are_not_replaced(self, server: ChatServer) -> None:
+        server.on("wrong", answers(lambda texts: f"reply {len(texts)}"))
+        await evaluation.run(self.made(), [self.ROW], chat(server, "wrong"))
+        assert texts_of(server.to("wrong")[2]) == ["1+1=?", "reply 1", "2+2=?", "reply 3", "3+3=?"]
+        server.on("true", answers(lambda texts: "no"))
+        await evaluation.run(self.made(infer_mode="every_with_gt"), [self.ROW], chat(server, "true"))
+        assert texts_of(server.to("true")[2]) == ["1+1=?", "2", "2+2=?", "4", "3+3=?"]
+
+    async def test_a_length_for_each_turn(self, server: ChatServer) -> None:
+        server.on("lengths", answers(sums))
+        await evaluation.run(self.made(max_out_len=[5, 6]), [self.ROW], completions(server, "lengths"))
+        assert [asked.body["max_tokens"] for asked in server.to("lengths")] == [5, 6, 6]
+
+    async def test_a_chat_inferencer_asks_the_last_turn(self, server: ChatServer) -> None:
+        server.on("chat", answers(sums))
+        found = await evaluation.run(cfg(type="ChatInferencer"), [self.ROW], chat(server, "chat"), score="exact")
+        assert [texts_of(asked) for asked in server.to("chat")] == [["1+1=?", "2", "2+2=?", "4", "3+3=?"]]
+        assert (found.rows[0].answers, found.score) == (("6",), 0.0)
+
+
+class TestScoring:
+    LABELS: ClassVar = {"A": "{question} yes", "B": "{question} no", "C": "{question} perhaps not"}
+
+    async def test_the_likeliest_label_per_token_is_the_answer(self, server: ChatServer) -> None:
+        worth = {" yes": -2.0, " no": -1.0, " perhaps": -0.5, " not": -3.0}
+        server.on("ppl", likely(lambda token, _: worth.get(token, -1.0)))
+        rows = [{"question": "So?", "answer": "B"}, {"question": "So?", "answer": "A"}]
+        found = await evaluation.run(cfg(self.LABELS, type="PPLInferencer"), rows, completions(server, "ppl"))
+        assert [(row.answer, row.score) for row in found.rows] == [("B", 1.0), ("B", 0.0)] and found.score == 0.5
+        labels = found.rows[0].labels
+        assert labels == pytest.approx({"A": -3.0 / 3, "B": -2.0 / 3, "C": -4.5 / 4})
+        sent = server.to("ppl")[0].body
+        assert sent["prompt"] == "So? yes" and sent["max_tokens"] == 1 and sent["temperature"] == 0.0
+        assert "stop" not in sent
+
+    async def test_a_label_is_scored_in_the_form_of_the_model(self, server: ChatServer) -> None:
+        server.on("form", likely(lambda *_: -1.0))
+        labels = {label: {"round": [TURNS[0], {"role": "BOT", "prompt": label}]} for label in "AB"}
+        made = cfg(labels, type="PPLInferencer")
+        await evaluation.run(made, ROWS[:1], completions(server, "form"), meta_template=META)
+        assert [texts_of(asked) for asked in server.to("form")] == [[f"<h>1+1=?</h><b>{one}</b>"] for one in "AB"]
+        server.on("own", likely(lambda *_: -1.0))
+        await evaluation.run(made, ROWS[:1], completions(server, "own", "qwen"))
+        assert server.to("own")[0].body["prompt"].endswith("<|im_start|>assistant\nA<|im_end|>")
+
+    async def test_labels_of_the_inferencer_take_the_place_of_the_template_s(self, server: ChatServer) -> None:
+        server.on("labels", likely(lambda *_: -1.0))
+        made = cfg("{question} {answer}", type="PPLInferencer", labels=["yes"])
+        found = await evaluation.run(made, ROWS[:2], completions(server, "labels"))
+        assert [row.answer for row in found.rows] == ["yes", "yes"]
+
+    async def test_a_normalizing_text_takes_the_weight_of_an_answer_off(self, server: ChatServer) -> None:
+        made = cfg(
+            {"x": "{question}</S> xx", "y": "{question}</S> yy"}, type="PPLInferencer", normalizing_str="Answer:"
+        )
+        made["infer_cfg"]["prompt_template"]["sep_token"] = "</S>"
+        worth = {(" xx", "Q"): -1.0, (" yy", "Q"): -2.0, (" xx", "A"): -1.0, (" yy", "A"): -5.0}
+        server.on("norm", likely(lambda token, before: worth.get((token, before[0]), -7.0)))
+        found = await evaluation.run(made, [{"question": "Q?", "answer": "y"}], completions(server, "norm"))
+        assert found.rows[0].labels == pytest.approx({"x": 0.0, "y": 3.0}) and found.score == 1.0
+        assert [texts_of(asked)[0] for asked in server.to("norm")] == ["Q? xx", "Answer: xx", "Q? yy", "Answer: yy"]
+
+    async def test_a_continuation_alone_is_scored_as_a_whole(self, server: ChatServer) -> None:
+        made = cfg({"1": "{one} {cont}", "2": "{two} {cont}"}, type="LLInferencer")
+        made["reader_cfg"] = {"input_columns": ["one", "two", "cont"], "output_column": "answer"}
+        server.on("ll", likely(lambda _, before: -1.0 if before.startswith("sun") else -2.0))
+        row = {"one": "rain", "two": "sun", "cont": "was bright", "answer": "2"}
+        found = await evaluation.run(made, [row], completions(server, "ll"))
+        assert found.rows[0].labels == pytest.approx({"1": -4.0, "2": -2.0}) and found.score == 1.0
+        made["infer_cfg"]["prompt_template"]["template"] = {"1": "{cont}."}
+        with pytest.raises(InContextError, match="row 0: LLInferencer scores the column 'cont'"):
+            await evaluation.run(made, [row], completions(server, "ll"))
+
+    async def test_a_model_that_cannot_says_so(self, server: ChatServer) -> None:
+        made = cfg(self.LABELS, type="PPLInferencer")
+        with pytest.raises(InContextError, match=r"the model 'x' \(OpenAIModel\) gives none: take a CompletionModel"):
+            await evaluation.run(made, ROWS, chat(server, "x"))
+        server.on("mute", answers(lambda texts: texts[0]))
+        with pytest.raises(EvaluationFailed, match="no log probabilities of the prompt; scoring a text needs"):
+            await evaluation.run(made, ROWS, completions(server, "mute"))
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            ({"type": "AgentInferencer"}, "AgentInferencer is built here and not run; run are GenInferencer"),
+            ({"type": "GenInferencr"}, "unknown inferencer 'GenInferencr'; did you mean 'GenInferencer'"),
+            ({"infer_mode": "every"}, "infer_mode is for dialogues"),
+            ({"max_length": 3}, "unknown key 'max_length'"),
+        ],
+    )
+    async def test_an_unknown_inferencer_mode_or_key_is_named_before_anything_is_sent(
+        self, change: dict[str, Any], problem: str
+    ) -> None:
+        model = ScriptedModel.repeat("x")
+        with pytest.raises(InContextError, match=problem):
+            await evaluation.run(cfg(**{"type": "GenInferencer", **change}), ROWS, model)
+        assert not model.requests
+
+    @pytest.mark.parametrize(
+        ("options", "problem"),
+        [
+            ({"score": "exactly"}, "score: expected a function .* did you mean 'exact'"),
+            ({"concurrency": 0}, "concurrency: expected a whole number"),
+            ({"retries": -1}, "retries: expected a whole number"),
+            ({"meta_template": MetaTemplate(META)}, "takes messages: give an ApiMetaTemplate"),
+            ({"meta_template": "qwen"}, "the chat template of a local model is given to CompletionModel"),
+            ({"out": "."}, r"out: \.: .*name a file that can be written"),
+            (
+                {"rows": None, "model": "openai:x", "tokenizer": 5},
+                "rows: expected a list of dicts, got None; model: expected a model, .*'openai:x'; tokenizer: expected",
+            ),
+            ({"rows": iter(ROWS)}, "rows: expected a list of dicts, got <list_iterator"),
+            ({"rows": {"test": "x", "train": 5}}, r"rows\['test'\]: expected .*; rows\['train'\]: expected"),
+        ],
+    )
+    async def test_options_that_have_no_meaning(self, options: dict[str, Any], problem: str) -> None:
+        given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
+        with pytest.raises(InContextError, match=problem):
+            await evaluation.run(cfg(), **given)
+
+    async def test_a_configuration_without_its_parts(self) -> None:
+        with pytest.raises(InContextError, match="it has no infer_cfg and no reader_cfg"):
+            await evaluation.run({"abbr": "x"}, ROWS, ScriptedModel.repeat("x"))
+        with pytest.raises(InContextError, match="no row of test has a column 'question'"):
+            await evaluation.run(cfg(), [{"q": 1}], ScriptedModel.repeat("x"))
+
+
+class TestNothingIsScoredInSilence:
+    async def test_rows_without_any_true_answer_are_refused_unless_nothing_is_to_be_scored(self) -> None:
+        model = ScriptedModel.repeat("x")
+        rows = [{"question": "q"}, {"question": "p", "answer": None}]
+        with pytest.raises(InContextError, match="no row of test has a column 'answer', so nothing can be scored"):
+            await evaluation.run(cfg(), rows, model, score="exact")
+        with pytest.raises(InContextError, match="reader_cfg has no output_column"):
+            await evaluation.run({**cfg(), "reader_cfg": {"input_columns": ["question"]}}, rows, model, score="exact")
+        assert not model.requests
+        assert (await evaluation.run(cfg(), rows, model, score="none")).score is None
+        with pytest.warns(InContextWarning, match=r"2 of 3 rows have no 'answer' \(the first is row 0\)"):
+            found = await evaluation.run(cfg(), [*rows, ROWS[0]], model, score="exact")
+        assert [row.score for row in found.rows] == [None, None, 0.0]
+
+    async def test_a_true_answer_that_cannot_be_compared_is_reported_before_anything_is_asked(self) -> None:
+        model = ScriptedModel.repeat("2")
+        with pytest.raises(InContextError, match="row 5: numeric: the true answer holds no number"):
+            await evaluation.run(cfg(), [*ROWS, {"question": "q", "answer": "two"}], model, score="numeric")
+        assert not model.requests
+
+    @pytest.mark.parametrize("retriever", ["BM25Retriever", "RandomRetriever", "SlidingWindowRetriever"])
+    async def test_plain_rows_and_a_retriever_are_refused_before_anything_is_asked(self, retriever: str) -> None:
+        few = cfg()
+        few["infer_cfg"] |= {
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
+            "ice_template": {"template": "{question} {answer}"},
+            "retriever": {"type": retriever, "ice_num": 5},
+        }
+        model = ScriptedModel.repeat("x")
+        with pytest.raises(InContextError, match="shows 5 worked examples, and there are no training rows"):
+            await evaluation.run(few, ROWS, model)
+        assert not model.requests
+        few["reader_cfg"] = {**READER, "train_split": "test"}
+        with pytest.warns(InContextWarning, match=r"5 of 5 rows \(the first is row 0\) stand among their own"):
+            await evaluation.run(few, {"test": ROWS}, model, score="exact")
+
+
+class TestSampling:
+    @pytest.mark.parametrize(
+        ("inferencer", "own", "given", "sent"),
+        [
+            ({}, ModelSettings(), ModelSettings(), 0.0),
+            ({"temperature": 0.3}, ModelSettings(temperature=0.4), ModelSettings(), 0.3),
+            ({"temperature": 0.3}, ModelSettings(temperature=0.4), ModelSettings(temperature=0.5), 0.5),
+            ({}, ModelSettings(temperature=0.4), ModelSettings(), 0.4),
+            ({"do_sample": True}, ModelSettings(), ModelSettings(), 1.0),
+            ({}, ModelSettings(top_p=0.5), ModelSettings(), 1.0),
+        ],
+    )
+    async def test_a_local_model_answers_greedily_where_nobody_chose_otherwise(
+        self, server: ChatServer, inferencer: Any, own: ModelSettings, given: ModelSettings, sent: float
+    ) -> None:
+        name = server.on(f"sampling {inferencer} {own} {given}", answers(sums))
+        model = completions(server, name, "qwen", settings=own)
+        assert model.chat_template.temperature == 1.0
+        await evaluation.run(cfg(**inferencer), ROWS[:1], model, settings=given)
+        assert server.to(name)[0].body["temperature"] == sent
+
+    async def test_a_chat_endpoint_is_sent_no_sampling_that_nobody_chose(self, server: ChatServer) -> None:
+        server.on("unset", answers(sums))
+        await evaluation.run(cfg(), ROWS[:1], chat(server, "unset"))
+        assert "temperature" not in server.to("unset")[0].body
+
+
+class TestFailures:
+    async def test_a_server_that_is_not_there_ends_the_run_at_once(self) -> None:
+        model = OpenAIModel("gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
+        seen: list[Any] = []
+        with pytest.raises(ModelUnavailable, match="no connection"):
+            await evaluation.run(cfg(), ROWS * 20, model, concurrency=1, progress=seen.append, retries=50)
+        assert len(seen) == 2  # the third row without a connection ends it
+
+    async def test_a_server_that_goes_away_is_reported_once_and_the_rest_is_not_asked(self) -> None:
+        class Leaving(ScriptedModel):
+            async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+                if len(self.requests) >= 2:
+                    raise ModelUnavailable("no connection")
+                return await super().request(composition)
+
+        with pytest.raises(EvaluationFailed) as caught:
+            await evaluation.run(cfg(), ROWS * 20, Leaving.repeat("x"), concurrency=1, retries=0, score="exact")
+        assert len(caught.value.evaluation.rows) == 2 and len(caught.value.failures) == 98
+        reported = "98 of 100 rows could not be asked: rows 2, 3, 4, 5, 6 and 93 more: ModelUnavailable: no connection."
+        assert str(caught.value) == f"{reported} With out= the next run would go on"
+
+    async def test_what_fails_for_the_moment_is_tried_again(self, server: ChatServer) -> None:
+        server.on("late", in_turn(sends({"error": {"message": "busy"}}, 503), answers(lambda _: "2")))
+        found = await evaluation.run(cfg(), ROWS[:1], chat(server, "late", max_retries=0), score="exact")
+        assert found.score == 1.0 and len(server.to("late")) == 2
+
+    async def test_rows_that_failed_are_named_and_never_counted_as_answers(self, server: ChatServer) -> None:
+        def picky(asked: Asked) -> Response:
+            if texts_of(asked) == ["3+3=?"]:
+                return JSONResponse({"error": {"message": "too long"}}, 400)
+            return answers(sums)(asked)
+
+        server.on("picky", picky)
+        with pytest.raises(EvaluationFailed, match=r"1 of 5 rows could not be asked: row 2: .*too long") as error:
+            await evaluation.run(cfg(), ROWS, chat(server, "picky"), score="exact", concurrency=1)
+        assert [row.row for row in error.value.evaluation.rows] == [0, 1, 3, 4] and list(error.value.failures) == [2]
+
+    async def test_what_no_row_could_pass_ends_at_once(self, server: ChatServer) -> None:
+        from agentkit.models import ModelAuthError, ModelRequestError
+
+        for status, kind in ((401, ModelAuthError), (404, ModelRequestError)):
+            name = server.on(f"no {status}", sends({"error": {"message": "no"}}, status))
+            with pytest.raises(kind):
+                await evaluation.run(cfg(), ROWS * 20, chat(server, name), concurrency=2)
+            assert len(server.to(name)) <= 4
+
+    async def test_an_error_of_the_score_is_the_caller_s(self) -> None:
+        def broken(answer: str, gold: Any) -> float:
+            raise ZeroDivisionError("in the score")
+
+        with pytest.raises(ZeroDivisionError, match="in the score"):
+            await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), score=broken)
+
+
+async def test_two_hundred_requests_are_under_way_at_once(server: ChatServer) -> None:
+    now, most = 0, 0
+    gate = asyncio.Event()
+
+    class Slow(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            if now == 200:
+                gate.set()
+            await gate.wait()
+            now -= 1
+            return await super().request(composition)
+
+    rows = [{"question": str(number), "answer": "x"} for number in range(200)]
+    found = await evaluation.run(cfg(), rows, Slow.repeat("x"), concurrency=200, score="exact")
+    assert most == 200 and found.score == 1.0
+
+
+def test_from_code_that_is_not_async() -> None:
+    icl = InContext.from_cfg(cfg()["infer_cfg"], READER)
+    found = evaluation.run_sync(icl, ROWS[:1], ScriptedModel.repeat("2"), score=lambda answer, gold: answer == gold)
+    assert found.score == 1.0 and repr(found) == "Evaluation(1 rows, score=1.0000)"
+
+
+async def test_an_api_meta_template_says_who_speaks(server: ChatServer) -> None:
+    server.on("api", answers(sums))
+    meta = ApiMetaTemplate({"round": [{"role": "HUMAN", "begin": "[", "end": "]"}, {"role": "BOT", "generate": True}]})
+    await evaluation.run(cfg(), ROWS[:1], chat(server, "api"), meta_template=meta)
+    assert server.to("api")[0].body["messages"] == [{"role": "user", "content": "[1+1=?]"}]
+    assert json.dumps(server.to("api")[0].body)
+
+
+class TestDoubts:
+    @pytest.mark.parametrize(
+        ("template", "warned"),
+        [
+            ("Q: {qestion}", r"`\{qestion\}` is no column .* 'question' is not in it; did you mean `\{question\}`\?"),
+            ("Q: { question }", r"`\{ question \}` is no column .* did you mean `\{question\}`\?"),
+            ("Q: {Question!r}", r"`\{Question!r\}` is no column .* did you mean `\{question\}`\?"),
+            ("{question} A: {answr}", r"`\{answr\}` is no column and stays as it is; did you mean `\{answer\}`\?"),
+            ({"round": [{"role": "HUMAN", "prompt": "{q}"}]}, r"`\{q\}` is no column .* 'question' is not in it"),
+            ({"yes": "{question} yes", "no": "{qestion} no"}, r"`\{qestion\}` is no column"),
+        ],
+    )
+    async def test_braces_that_are_probably_a_column_are_named(self, template: Any, warned: str) -> None:
+        icl = InContext.from_cfg(cfg(template)["infer_cfg"], READER)
+        with pytest.warns(InContextWarning, match=f"prompt_template: {warned}"):
+            await evaluation.run(icl, ROWS[:1], ScriptedModel(["x"]))
+
+    @pytest.mark.parametrize("template", ["{question} \\boxed{x} {answer}", "{question}: {sum} {'a': 1} {}", "Sum:"])
+    async def test_braces_that_mean_themselves_are_left_alone(self, template: str) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            await evaluation.run(cfg(template), ROWS[:1], ScriptedModel(["x"]))
+
+    def test_rows_with_their_own_answer_in_front_are_named_at_the_line_that_asks(self) -> None:
+        few = cfg("</E>{question}")["infer_cfg"]
+        few |= {
+            "prompt_template": {"template": "</E>{question}", "ice_token": "</E>"},
+            "ice_template": {"template": "{question}{answer}"},
+            "retriever": {"type": "FixKRetriever", "fix_id_list": [0, 1]},
+        }
+        icl = InContext.from_cfg(few, READER, train=ROWS[:2])
+        with pytest.warns(InContextWarning, match=r"^2 of 5 rows .* so the score of those 2 means nothing") as caught:
+            evaluation.run_sync(icl, ROWS, ScriptedModel.repeat("x"))
+        assert caught[0].filename == __file__
+        with pytest.warns(InContextWarning, match=r"^1 of 1 rows \(row 0\) stands among its own worked examples"):
+            next(icl.samples(ROWS[:1]))
+
+
+def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> None:
+    class Stopped(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.sleep(60)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        evaluation.run_sync(cfg(), ROWS[:1], Stopped.repeat("x"), out=tmp_path / "kept.jsonl")
+    assert caught.value.__notes__ == [
+        f"the evaluation was stopped; its answers are in {tmp_path / 'kept.jsonl'}, and the same call goes on"
+    ]
+
+
+async def test_requests_begin_at_the_distance_of_a_rate() -> None:
+    begun: list[float] = []
+
+    class Timed(ScriptedModel):
+        async def request(self, composition: Any, *, on_delta: Any = None) -> Any:
+            begun.append(asyncio.get_running_loop().time())
+            return await super().request(composition)
+
+    await evaluation.run(cfg(), ROWS, Timed.repeat("x"), rate=50)
+    assert begun[-1] - begun[0] >= 4 / 50 - 0.005
+    for wrong in (0, -1, float("nan"), float("inf"), "2", True):
+        with pytest.raises(InContextError, match="rate: expected requests in a second, a number above 0"):
+            await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), rate=wrong)  # type: ignore[arg-type]
+
+
+async def test_settings_that_nothing_would_follow_are_refused(server: ChatServer) -> None:
+    made = cfg({"yes": "{question} yes", "no": "{question} no"}, type="PPLInferencer")
+    model = completions(server, "scored")
+    with pytest.raises(InContextError, match=r"settings: temperature=0.3, seed=1: PPLInferencer scores texts"):
+        await evaluation.run(made, ROWS, model, settings=ModelSettings(temperature=0.3, seed=1))
+
+
+async def test_the_keys_of_all_parts_are_wrong_at_once() -> None:
+    made = {**cfg(), "eval_cfg": {"evaluator": {"type": "AccEvaluater"}}, "reader_cfg": {**READER, "otput": 1}}
+    made["infer_cfg"]["prompt_templat"] = {}
+    with pytest.raises(InContextError) as caught:
+        await evaluation.run(made, ROWS, ScriptedModel.repeat("x"))
+    for part in ("'prompt_templat'", "'otput'", "eval_cfg: AccEvaluater: nothing .* did you mean 'AccEvaluator'"):
+        assert re.search(part, str(caught.value))

@@ -1,0 +1,128 @@
+"""What the postprocessors of shipped configurations make of answers as models write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit import ScriptedModel
+from agentkit.model_evaluation.shipped_scores import score_of_cfg
+from agentkit.prompts import evaluation
+from agentkit.prompts.evaluation import InContextError
+
+GSM8K = {
+    "evaluator": {"type": "Gsm8kEvaluator"},
+    "pred_postprocessor": {"type": "gsm8k_postprocess"},
+    "dataset_postprocessor": {"type": "gsm8k_dataset_postprocess"},
+}
+
+
+def accuracy(postprocessor: str, **options: Any) -> dict[str, Any]:
+    return {"evaluator": {"type": "AccEvaluator"}, "pred_postprocessor": {"type": postprocessor, **options}}
+
+
+def scored(eval_cfg: dict[str, Any], answer: str, gold: Any) -> float:
+    score = score_of_cfg(eval_cfg)
+    assert score is not None
+    return score(answer, gold)
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "right"),
+    [
+        ("The answer is 2\n\nQuestion: What is 5+6?\nThe answer is 11", "1+1\n#### 2", 1),
+        ("The answer is 2\n\nQuestion: What is 5+6?\nThe answer is 11", "5+6\n#### 11", 0),
+        ("The answer is 50%", "#### 50", 1),
+        ("The answer is $50.", "#### 50", 1),
+        ("The answer is \\boxed{50}", "#### 50", 1),
+        ("The answer is **50**.", "#### 50", 1),
+        ("(50)", "#### 50", 1),
+        ("50.00", "#### 50", 1),
+        ("x=50", "#### 50", 1),
+        ("50/2", "#### 2", 1),
+        ("1e3", "#### 3", 1),
+        ("10-5", "#### -5", 1),
+        ("The answer is 1,234", "#### 1,234", 0),
+        ("The answer is 1234", "#### 1,234", 1),
+        ("Question: 2", "#### 2", 0),
+        ("many", "#### 2", 0),
+        ("9" * 5000, "#### 2", 0),
+        ("18", 18, 1),
+    ],
+)
+def test_numbers_of_gsm8k(answer: str, gold: Any, right: float) -> None:
+    assert scored(GSM8K, answer, gold) == right
+
+
+@pytest.mark.parametrize(
+    ("answer", "first", "last"),
+    [
+        ("B", "B", "B"),
+        ("(B) because C is wrong", "B", "C"),
+        ("The answer is B", "T", "B"),
+        ("**B**\n\nQuestion: which?\nC", "B", "C"),
+        ("b, or E", "E", ""),
+        ("Answer: C. Because", "A", "B"),
+        ("", "", ""),
+    ],
+)
+def test_letters(answer: str, first: str, last: str) -> None:
+    firsts = [one for one in "ABCDET" if scored(accuracy("first_capital_postprocess"), answer, one)]
+    lasts = [one for one in "ABCDET" if scored(accuracy("last_option_postprocess", options="ABCD"), answer, one)]
+    assert (firsts, lasts) == ([*first], [*last])
+
+
+@pytest.mark.parametrize(
+    ("eval_cfg", "gold", "problem"),
+    [
+        (accuracy("first_capital_postprocess"), "Paris", "must be one capital letter, got 'Paris'"),
+        (accuracy("first_capital_postprocess"), "b", "must be one capital letter, got 'b'"),
+        (GSM8K, "#### many", "must be a whole number, got '#### many'"),
+        (GSM8K, "#### 1.5", "must be a whole number"),
+        ({**GSM8K, "dataset_postprocessor": None}, "1+1\n#### 2", "must be a whole number"),
+    ],
+)
+async def test_true_answers_that_no_answer_could_equal_are_refused_before_anything_is_asked(
+    eval_cfg: dict[str, Any], gold: str, problem: str
+) -> None:
+    made = {
+        "reader_cfg": {"input_columns": ["question"], "output_column": "answer"},
+        "infer_cfg": {"prompt_template": {"template": "{question}"}},
+        "eval_cfg": eval_cfg,
+    }
+    model = ScriptedModel.repeat("2")
+    with pytest.raises(InContextError, match=f"row 0: eval_cfg: the true answer {problem}"):
+        await evaluation.run(made, [{"question": "q", "answer": gold}], model)
+    assert not model.requests
+
+
+def test_what_is_not_followed_is_refused() -> None:
+    with pytest.raises(InContextError, match=r"first_option_postprocess: it tries .* give score='choice'"):
+        score_of_cfg(accuracy("first_option_postprocess", options="ABCD"))
+    with pytest.raises(InContextError, match="last_option_postprocess needs `options`, such as 'ABCD', got None"):
+        score_of_cfg(accuracy("last_option_postprocess"))
+    with pytest.raises(InContextError, match="nothing here scores like that"):
+        score_of_cfg({**GSM8K, "pred_postprocessor": {"type": "gsm8k_dataset_postprocess"}})
+
+
+@pytest.mark.parametrize(
+    ("score", "answer", "gold", "right"),
+    [
+        ("choice", "<think>It may be A or C.</think>\n\nB", "B", 1),
+        ("exact", "<think>It may be A or C.</think>\n\nB", "B", 1),
+        ("numeric", "<thinking>3</thinking>2", "2", 1),
+        ("choice", "It may be A or C.</think>B", "B", 1),
+        ("choice", "<think>The answer is B", "B", 0),
+        (lambda answer, gold: answer == gold, "[THINK]A[/THINK] B", "B", 1),
+        (lambda answer, gold: answer == gold, " B", "B", 0),
+    ],
+)
+async def test_thoughts_in_front_of_an_answer_are_not_scored(score: Any, answer: str, gold: str, right: float) -> None:
+    made = {
+        "reader_cfg": {"input_columns": ["question"], "output_column": "answer"},
+        "infer_cfg": {"prompt_template": {"template": "{question}"}},
+    }
+    row = {"question": "q", "answer": gold}
+    found = await evaluation.run(made, [row], ScriptedModel([answer]), score=score)
+    assert (found.score, found.rows[0].answer) == (right, answer)

@@ -1,0 +1,41 @@
+"""Whether a person must agree to a call first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from agentkit_tools.calling.deadline import as_coroutine, outcome
+from agentkit_tools.tool_context import ToolContext
+
+if TYPE_CHECKING:
+    from agentkit_tools.calling.tool_policy import ToolPolicy
+    from agentkit_tools.schemas.argument_reader import Arguments
+
+__all__ = ["Approval", "needs_approval"]
+
+Approval: TypeAlias = (
+    Literal["never", "always"] | Callable[[Mapping[str, Any], ToolContext[Any]], bool | Awaitable[bool]]
+)
+"""Whether a person must agree to a call first; a predicate receives the validated arguments and the context."""
+
+
+async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: ToolContext[Any]) -> bool:
+    """Return whether a person must agree to this call first; deciding takes no longer than the call itself may.
+
+    Raises:
+        DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
+    """
+    approval = policy.approval
+    if not callable(approval):
+        return approval == "always"
+    verdict: Any = approval(arguments, context)
+    if isawaitable(verdict):
+        verdict, error = await outcome(as_coroutine(verdict), policy.timeout)
+        if isinstance(error, asyncio.CancelledError):  # not the call: something inside of the predicate
+            raise RuntimeError("the predicate was cancelled from inside") from error
+        if error is not None:
+            raise error
+    return bool(verdict)
