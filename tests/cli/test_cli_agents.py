@@ -19,7 +19,7 @@ import httpx2 as httpx
 import pytest
 import typer
 
-from agentkit.agent_files.loaded_agent import load_agent
+from agentkit.agent_files.agent_loading import load_agent
 from agentkit.cli.app import app
 from agentkit.durable.runs import Runs
 from agentkit.server.access import Access

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Context
 from typer.main import get_command
 
 import agentkit
@@ -35,11 +36,27 @@ def test_a_ctrl_c_before_there_is_a_command_ends_it_without_a_traceback(tmp_path
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
+    for name in group.commands:
+        _, command, _ = group.resolve_command(Context(group), [name])
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))
         else:
             yield (*path, name), command
+
+
+def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+    group: Any = get_command(app)
+    for name, listed in group.commands.items():
+        _, command, _ = group.resolve_command(Context(group), [name])
+        assert listed.help == " ".join(command.help.partition("\n\n")[0].split()), name
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = "import sys; from agentkit.cli.app import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"agentkit.cli.app", "typer"} <= loaded
+    assert not loaded & {"agentkit.agent", "agentkit.cli.chat_command", "asyncio", "pydantic", "sqlalchemy", "yaml"}
 
 
 @pytest.mark.long
@@ -90,6 +107,7 @@ def test_another_module_that_is_missing_is_not_blamed_on_the_extra(monkeypatch: 
     for name in [name for name in sys.modules if name.startswith("agentkit.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "agentkit.agent", None)
+    monkeypatch.setattr(sys, "argv", ["agentkit", "chat"])
     with pytest.raises(ModuleNotFoundError, match=r"agentkit\.agent"):
         main()
 

@@ -1,0 +1,87 @@
+"""`agentkit ingest`: documents into memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import DownloadColumn
+
+from agentkit.cli.agent_option import AgentSource, memory_of
+from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory
+from agentkit.cli.screen import complain, note, progress_bar, put, put_json
+from agentkit_memory import IngestOptions
+from agentkit_memory.ingest.report import IngestProgress, IngestReport
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", readable=False, help="Text, Markdown, HTML, PDF or JSON lines files, or folders of them."
+        ),
+    ],
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Take what can be read of damaged files, and report what cannot.")
+    ] = False,
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its text. Repeatable.")
+    ] = None,
+    title: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record that is its title. Repeatable.")
+    ] = None,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="FIELD", help="Field of a JSON record to keep with it. Repeatable.")
+    ] = None,
+    agent: AgentSource = None,
+    embedder: EmbedderName = None,
+    as_json: AsJson = False,
+    home: Home = HOME,
+) -> None:
+    """Read files into memory, to be recalled when you ask.
+
+    What is stored already is skipped, so it may be stopped and started again at any time. The exit code is 1 when a
+    file could not be read, or none was found; the others are stored.
+
+    Example: agentkit ingest docs/ --lenient
+    """
+    named = {"text": text, "title": title, "metadata": metadata}
+    fields: dict[str, Any] = {f"record_{field}": tuple(names) for field, names in named.items() if names}
+    options = IngestOptions(lenient=lenient, **fields)
+    opened = memory_of(agent, home, embedder) if agent else open_memory(home, embedder=embedder)
+    with opened as memory, progress_bar(DownloadColumn()) as bar:
+        task = bar.add_task("reading", total=None)
+
+        def progress(now: IngestProgress) -> None:
+            text = f"reading {now.done}/{now.total} files, {now.chunks} chunks"
+            bar.update(task, description=text, completed=now.done_bytes, total=now.total_bytes)
+
+        report = memory.ingest(paths, options=options, on_progress=progress)
+    if as_json:
+        put_json(_report_form(report))
+    else:
+        _show_report(report, f"the memory of {agent}" if agent else str(home))
+    if report.errors or not report.files:
+        raise typer.Exit(1)
+
+
+def _report_form(report: IngestReport) -> dict[str, Any]:
+    counts = {name: len(getattr(report, name)) for name in ("added", "changed", "unchanged", "removed")}
+    problems = {name: [str(error) for error in getattr(report, name)] for name in ("repaired", "errors")}
+    return {**counts, "chunks": report.chunks, "pending": report.pending, **problems}
+
+
+def _show_report(report: IngestReport, place: str) -> None:
+    counts = {"new": report.added, "changed": report.changed, "unchanged": report.unchanged, "removed": report.removed}
+    files = ", ".join(f"{len(names)} {kind}" for kind, names in counts.items() if names)
+    if files:
+        put(f"{files}; {report.chunks} chunks written to {place}")
+    if report.pending:
+        note(f"{report.pending} chunks and messages wait to be indexed, and are found by their words until then")
+    for error in (*report.repaired, *report.errors):
+        complain(str(error))
+    if not files and not report.errors:
+        complain("there is no text, Markdown, HTML, PDF or JSON lines file in what was given")
