@@ -6,7 +6,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typer.main import get_command
 import agentkit
 from agentkit.cli import main
 from agentkit.cli.app import app
-from tests.cli.conftest import Run, Start
+from tests.cli.conftest import Run, Start, commands
 
 
 def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Path) -> None:
@@ -33,15 +32,6 @@ def test_a_ctrl_c_before_there_is_a_command_ends_it_without_a_traceback(tmp_path
     env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     done = subprocess.run([sys.executable, "-m", "agentkit", "--help"], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-
-
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name in group.commands:
-        _, command, _ = group.resolve_command(Context(group), [name])
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
