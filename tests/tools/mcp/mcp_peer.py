@@ -135,6 +135,15 @@ async def grow(context: Context[Any, Any]) -> str:
 
 
 @honest.tool()
+async def shrink(context: Context[Any, Any]) -> str:
+    """Be as before that."""
+    honest.remove_tool("sprout")
+    await context.session.send_tool_list_changed()
+    await context.notify_tools_changed()
+    return "shrunk"
+
+
+@honest.tool()
 def header(name: str, context: Context[Any, Any]) -> str:
     request = context.request_context.request
     return str(request.headers.get(name)) if request is not None else "no request"

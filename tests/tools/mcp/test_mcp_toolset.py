@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,12 @@ def paged() -> Iterator[MCPToolset]:
         yield toolset
 
 
-@pytest.fixture(params=["pipes", "http"])
-def fresh(request: pytest.FixtureRequest) -> Iterator[MCPToolset]:
-    source = command("honest") if request.param == "pipes" else request.getfixturevalue("http_peer").url
-    with MCPToolset(source) as toolset:
-        yield toolset
+@pytest.fixture
+async def growing(server: MCPToolset) -> AsyncIterator[MCPToolset]:
+    """A server that gets a tool more, and is as it was afterwards."""
+    yield server
+    await ask(named(server, "shrink"))
+    assert await eventually(lambda: "sprout" not in server)
 
 
 async def test_tools_are_listed_with_names_every_provider_takes_and_called_under_their_own(server: MCPToolset) -> None:
@@ -138,16 +139,16 @@ def test_two_servers_with_the_same_names_clash_where_they_are_put_together(
         assert len(server + other.prefixed("other_")) == 2 * len(server)
 
 
-async def test_a_changed_list_is_seen_at_the_next_turn(fresh: MCPToolset) -> None:
-    turn = TurnTools(lambda context: fresh.prefixed("x_"))
+async def test_a_changed_list_is_seen_at_the_next_turn(growing: MCPToolset) -> None:
+    turn = TurnTools(lambda context: growing.prefixed("x_"))
     assert "x_sprout" not in await turn.at(CONTEXT)
 
-    await ask(named(fresh, "grow"))
+    await ask(named(growing, "grow"))
 
-    assert await eventually(lambda: "sprout" in fresh)
-    assert "sprout" in await fresh.at(CONTEXT)
+    assert await eventually(lambda: "sprout" in growing)
+    assert "sprout" in await growing.at(CONTEXT)
     assert "x_sprout" in await turn.at(CONTEXT)
-    assert (await ask(named(fresh, "sprout"))).content == "a new leaf"
+    assert (await ask(named(growing, "sprout"))).content == "a new leaf"
 
 
 def test_it_is_usable_from_any_event_loop_and_from_several_at_once(server: MCPToolset) -> None:
@@ -462,16 +463,15 @@ def test_what_can_be_no_server_is_refused_where_it_is_written(source: Any, optio
         MCPToolset(source, **options)
 
 
-def test_an_agent_has_the_tools_the_server_has_when_a_run_begins() -> None:
+def test_an_agent_has_the_tools_the_server_has_when_a_run_begins(growing: MCPToolset) -> None:
     def call(name: str) -> Message:
         return Message("assistant", "", (ToolCall("call_1", name),))
 
-    with MCPToolset(command("honest")) as server:
-        model = ScriptedModel([call("sprout"), call("grow"), "done", call("sprout"), "done"])
-        agent = Agent(model, tools=server)
-        before = agent.run_sync("Go")
-        assert until(lambda: "sprout" in server)
-        after = agent.run_sync("Go")
+    model = ScriptedModel([call("sprout"), call("grow"), "done", call("sprout"), "done"])
+    agent = Agent(model, tools=growing)
+    before = agent.run_sync("Go")
+    assert until(lambda: "sprout" in growing)
+    after = agent.run_sync("Go")
 
     shown = [[message.text for message in run.messages if message.role == "tool"] for run in (before, after)]
     assert shown[0][0].startswith("There is no tool named 'sprout'")
