@@ -53,7 +53,8 @@ class Workers:
     def __init__(self, count: int, log: Path) -> None:
         self._log = log
         self._forking = multiprocessing.get_context("forkserver")
-        self._forking.set_forkserver_preload([AGENTS.partition(":")[0], "agentkit.cli.app", "dbos", *DIALECTS])
+        worker = "agentkit.cli.commands.worker_command"
+        self._forking.set_forkserver_preload([AGENTS.partition(":")[0], worker, "dbos", *DIALECTS])
         self.running: list[BaseProcess] = []
         self.started = 0
         for _ in range(count):

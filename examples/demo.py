@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from agentkit import Agent, Event, OfflineModel, Recalled, RunResult, ToolFinished, ToolStarted
 from agentkit.cli.default_agent import choose_model, default_agent
-from agentkit.cli.screen import LIBRARY_ERRORS, layer_table, plain, prepare
+from agentkit.cli.screen import layer_table, library_errors, plain, prepare
 from agentkit.memory import Memory
 from agentkit.prompts import Document
 
@@ -96,5 +96,5 @@ if __name__ == "__main__":
     with contextlib.chdir(ROOT):
         try:
             sys.exit(main())
-        except LIBRARY_ERRORS as error:
+        except library_errors() as error:
             sys.exit(f"demo: {plain(str(error))}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentkit_memory import Memory
+if TYPE_CHECKING:
+    from agentkit_memory import Memory
 
 __all__ = ["SharedMemories"]
 
@@ -17,6 +18,8 @@ class SharedMemories:
 
     def open(self, target: Any, **options: Any) -> Memory:
         """Return the memory in a folder or at an address; `options` are those of `Memory.open`."""
+        from agentkit_memory import Memory
+
         key = (str(target), *[f"{name}={value}" for name, value in sorted(options.items())])
         if key not in self._opened:
             self._opened[key] = Memory.open(target, **options)

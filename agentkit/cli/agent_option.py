@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from agentkit.agent_files.agent_file import is_import_path
-from agentkit.agent_files.loaded_agent import AgentFileError, LoadedAgent, load_agent
-from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.cli.default_agent import choose_model, default_agent, full_name, has_place_for_tools
 from agentkit.cli.options import HOME, TENANT, has_memory, open_existing, open_memory, utf8
 from agentkit.cli.screen import complain, note
 from agentkit.models.completion.completion_model import CompletionModel
 from agentkit.models.model import Model
 from agentkit.models.offline.offline_model import OfflineModel
-from agentkit_memory import Memory, Scope
+from agentkit_memory import Scope
+
+if TYPE_CHECKING:
+    from agentkit.agent_files.shared_memories import SharedMemories
+    from agentkit_memory import Memory
 
 __all__ = [
     "AgentSource",
@@ -76,6 +78,9 @@ def loaded_agent(
     Raises:
         AgentDefinitionError: It cannot be used.
     """
+    from agentkit.agent_files.agent_file import is_import_path
+    from agentkit.agent_files.agent_loading import AgentFileError, load_agent
+
     options = {"model": "--model", "chat_template": "--model-name" if chat_template is None else "--chat-template"}
     source = utf8(source)
     if is_import_path(source) and "" not in sys.path:

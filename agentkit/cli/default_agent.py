@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from agentkit.agent import Agent
 from agentkit.models.completion.completion_model import CompletionModel
@@ -11,12 +12,14 @@ from agentkit.models.model_errors import ModelAuthError
 from agentkit.models.model_names import is_full_name, model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.openai.openai_chat import OpenAIModel
-from agentkit_memory import Memory
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt, ToolPrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 from agentkit_tools.ready.arithmetic import calculate
 from agentkit_tools.ready.time_tool import time_tool
+
+if TYPE_CHECKING:
+    from agentkit_memory import Memory
 
 __all__ = ["choose_model", "default_agent", "full_name", "has_place_for_tools"]
 

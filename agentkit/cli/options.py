@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
 from agentkit.cli.screen import complain, note
-from agentkit_memory import EmbedderError, Memory, Scope, StoredSession
-from agentkit_memory.embedders.store_embedders import embedder_named
-from agentkit_prompts.context.parts import Media
+from agentkit_memory import EmbedderError, Scope
+
+if TYPE_CHECKING:
+    from agentkit_memory import Memory, StoredSession
 
 __all__ = [
     "HOME",
@@ -110,6 +111,8 @@ def own_session(memory: Memory, name: str) -> StoredSession:
     The command line stores text only. A store that came from elsewhere could name any file of this machine, and it
     would be sent to the model.
     """
+    from agentkit_prompts.context.parts import Media
+
     session = memory.session(name)
     for number, message in enumerate(session.conversation, 1):
         for part in message.parts:
@@ -135,6 +138,9 @@ def open_memory(home: Path, scope: Scope | None = None, embedder: str | None = N
 
     A store may come from elsewhere, as part of a checkout: what it holds is data.
     """
+    from agentkit_memory import Memory
+    from agentkit_memory.embedders.store_embedders import embedder_named
+
     scope = scope or Scope(TENANT)
     if embedder:
         named = embedder_named(utf8(embedder))

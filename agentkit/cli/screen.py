@@ -10,29 +10,26 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from agentkit.errors import AgentError
-from agentkit.models.model_errors import ModelError
-from agentkit.run.events import ToolFinished, ToolStarted
-from agentkit_memory.errors import StoreError
-from agentkit_prompts import Composition
-from agentkit_prompts.composition.explain import LayerRow
-from agentkit_prompts.composition.why import Why
-from agentkit_prompts.errors import PromptError
-from agentkit_tools.errors import ToolError
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+    from agentkit.run.events import ToolFinished, ToolStarted
+    from agentkit_prompts.composition.composition import Composition
+    from agentkit_prompts.composition.explain import LayerRow
+    from agentkit_prompts.composition.why import Why
 
 __all__ = [
-    "LIBRARY_ERRORS",
     "complain",
     "degraded_note",
     "layer_table",
     "layers_form",
+    "library_errors",
     "logged",
     "note",
     "plain",
@@ -46,9 +43,6 @@ __all__ = [
     "tool_line",
     "why_form",
 ]
-
-LIBRARY_ERRORS = (AgentError, ModelError, PromptError, StoreError, ToolError)
-"""Errors that are one line on stderr instead of a traceback."""
 
 _ORDERING = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Line ends that some terminals have, and what makes text read in another order than it is: whoever decides about a
@@ -64,6 +58,17 @@ _WIDE = 200
 """Characters of a line where there is no terminal to fit."""
 _MAX_SHOWN = 300
 """Characters of a tool's arguments or result that are shown; the model gets all of them."""
+
+
+def library_errors() -> tuple[type[Exception], ...]:
+    """Return the errors that are one line on stderr instead of a traceback."""
+    from agentkit.errors import AgentError
+    from agentkit.models.model_errors import ModelError
+    from agentkit_memory.errors import StoreError
+    from agentkit_prompts.errors import PromptError
+    from agentkit_tools.errors import ToolError
+
+    return AgentError, ModelError, PromptError, StoreError, ToolError
 
 
 def prepare() -> None:
@@ -142,6 +147,8 @@ def logged() -> Iterator[None]:
 
 def progress_bar(amount: ProgressColumn | None = None) -> Progress:
     """Return a bar on stderr; where that is no terminal, one that nobody sees."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), amount or MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=not console.is_terminal)
@@ -165,6 +172,8 @@ def short(text: str) -> str:
 
 def tool_line(event: ToolStarted | ToolFinished) -> str:
     """Return what is noted of a tool call that begins or ends."""
+    from agentkit.run.events import ToolStarted
+
     if isinstance(event, ToolStarted):
         return f"calls {event.call.name} {short(event.call.arguments)}"
     return f"  {event.result.status}: {short(event.result.message.text)}"

@@ -9,6 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -85,11 +86,11 @@ def routes(source: SourceOf) -> list[Route]:
         Middleware(EndedRequests, answer=stopped),
         Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=3),
     ]
-    files = page_files()
+    files = lru_cache(maxsize=1)(page_files)  # made when the page is first asked for: packing them takes a while
 
     async def file(request: Request) -> Response:
         """Answer with a file of the page. Names come from a fixed list, so that no path leads elsewhere."""
-        found = files.get(request.path_params.get("name", "index.html"))
+        found = files().get(request.path_params.get("name", "index.html"))
         if found is None:
             return Response("not found", 404, _HEADERS, "text/plain")
         kept = "max-age=31536000, immutable" if request.url.query == found.version else "no-cache"

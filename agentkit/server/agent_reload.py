@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from agentkit.agent_files.loaded_agent import AgentFileError, LoadedAgent
+from agentkit.agent_files.agent_loading import AgentFileError
+from agentkit.agent_files.loaded_agent import LoadedAgent
 from agentkit.errors import AgentDefinitionError
 from agentkit.server.http_app import Server
 from agentkit.threads import in_thread

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from agentkit import CompletionModel, Message, ScriptedModel, ToolCall
 from agentkit.agent_files.agent_file import agent_file_schema
-from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
+from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.errors import AgentDefinitionError
 from agentkit.memory import Memory, Scope
@@ -180,7 +180,7 @@ def test_an_agent_that_is_a_tool_of_itself_is_refused(folder: Path) -> None:
     with pytest.raises(AgentFileError, match="tool of itself"):
         load_agent(folder / "a.yaml")
     python = (
-        "from agentkit.agent_files.loaded_agent import load_agent\ndef make():\n    return load_agent({!r}).agent\n"
+        "from agentkit.agent_files.agent_loading import load_agent\ndef make():\n    return load_agent({!r}).agent\n"
     )
     (folder / "loop.py").write_text(python.format(str(folder / "a.yaml")))
     written(folder, entry.format("./loop.py:make"), "b.yaml")

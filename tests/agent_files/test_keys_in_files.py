@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
+from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 from agentkit.server.access import Access
 from agentkit.server.server_errors import AccessFileError
 

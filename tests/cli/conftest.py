@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from agentkit.cli.app import app
@@ -19,6 +21,16 @@ OWLS = "# Owls\n\nThe barn owl hunts at night and swallows its prey whole.\n\n# 
 
 Run = Callable[..., Result]
 Start = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each command of a group with the words that call it, as it is when it is called."""
+    for name in group.commands:
+        _, command, _ = group.resolve_command(typer.Context(group), [name])
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
 
 
 @pytest.fixture(autouse=True)

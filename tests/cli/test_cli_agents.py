@@ -10,20 +10,18 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import httpx2 as httpx
 import pytest
 import typer
 
-from agentkit.agent_files.loaded_agent import load_agent
+from agentkit.agent_files.agent_loading import load_agent
 from agentkit.cli.app import app
 from agentkit.durable.runs import Runs
 from agentkit.server.access import Access
-from tests.cli.conftest import MAIN, Run
+from tests.cli.conftest import MAIN, Run, commands
 from tests.waiting import LONG
 
 SHOP = """\
@@ -277,15 +275,6 @@ def test_serve_answers_logs_and_ends_when_it_is_told_to(run: Run, shop: str, fol
     assert "ERROR a request failed" in log and "ZeroDivisionError" in log
     refused = run("serve", "--agent", f"{shop}:hello", "--host", "0.0.0.0")
     assert refused.exit_code == 1 and "open to other machines" in refused.stderr
-
-
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command with its path."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 COMMANDS = dict(commands(typer.main.get_command(app)))

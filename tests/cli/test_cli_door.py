@@ -6,18 +6,18 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Context
 from typer.main import get_command
 
 import agentkit
 from agentkit.cli import main
 from agentkit.cli.app import app
-from tests.cli.conftest import Run, Start
+from tests.cli.conftest import Run, Start, commands
 
 
 def test_the_command_prints_its_help_and_needs_no_store(start: Start, folder: Path) -> None:
@@ -34,12 +34,19 @@ def test_a_ctrl_c_before_there_is_a_command_ends_it_without_a_traceback(tmp_path
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
+def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
+    group: Any = get_command(app)
+    for name, listed in group.commands.items():
+        _, command, _ = group.resolve_command(Context(group), [name])
+        assert listed.help == " ".join(command.help.partition("\n\n")[0].split()), name
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = "import sys; from agentkit.cli.app import app; app(['--help'], standalone_mode=False); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {"agentkit.cli.app", "typer"} <= loaded
+    assert not loaded & {"agentkit.agent", "agentkit.cli.chat_command", "asyncio", "pydantic", "sqlalchemy", "yaml"}
 
 
 @pytest.mark.long
@@ -90,6 +97,7 @@ def test_another_module_that_is_missing_is_not_blamed_on_the_extra(monkeypatch: 
     for name in [name for name in sys.modules if name.startswith("agentkit.cli.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "agentkit.agent", None)
+    monkeypatch.setattr(sys, "argv", ["agentkit", "chat"])
     with pytest.raises(ModuleNotFoundError, match=r"agentkit\.agent"):
         main()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentkit.agent_files.loaded_agent import AgentFileError, load_agent
+from agentkit.agent_files.agent_loading import AgentFileError, load_agent
 from agentkit.cli.commands.map_command import _inputs
 from agentkit.errors import AgentDefinitionError, JournalError
 from agentkit.memory import InvalidArgument, Memory, StoreError

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2 as httpx
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 
 from agentkit.server.http_app import Server
 from agentkit.server.serving import RunningServer, uvicorn_server
@@ -26,13 +26,15 @@ class Client:
         self.running = running
         self.port = running.port
         self.url = f"http://127.0.0.1:{running.port}"
-        self.http = httpx.Client(base_url=self.url, timeout=LONG)
+        self.http = httpx.Client(base_url=self.url, timeout=LONG, verify=False)  # certificates take long to read
 
     def openai(self, token: str = "none") -> OpenAI:
-        return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG)
+        http = DefaultHttpxClient(verify=False)
+        return OpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG, http_client=http)
 
     def async_openai(self, token: str = "none") -> AsyncOpenAI:
-        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG)
+        http = DefaultAsyncHttpxClient(verify=False)
+        return AsyncOpenAI(base_url=f"{self.url}/v1", api_key=token, max_retries=0, timeout=LONG, http_client=http)
 
     def get(self, path: str, token: str | None = None, **more: Any) -> httpx.Response:
         return self.http.get(path, headers=_headers(token, more), **more)

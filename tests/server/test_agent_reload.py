@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit import Message, Reply, Runs, ScriptedModel, ToolCall
-from agentkit.agent_files.loaded_agent import load_agent
+from agentkit.agent_files.agent_loading import load_agent
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.server.agent_reload import AgentReload
 from agentkit.server.http_app import Server

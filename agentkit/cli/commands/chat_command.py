@@ -1,4 +1,4 @@
-"""`agentkit chat`: a conversation with an agent."""
+"""`agentkit chat`: what it takes; `Chat` is what it does."""
 
 from __future__ import annotations
 

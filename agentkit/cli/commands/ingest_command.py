@@ -1,4 +1,4 @@
-"""`agentkit ingest`: files that are read into memory."""
+"""`agentkit ingest`: documents into memory."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from agentkit.agent import Agent
 from agentkit.cli.commands.run_command import note_cut, result_form
 from agentkit.cli.options import own_session
 from agentkit.cli.screen import (
-    LIBRARY_ERRORS,
     complain,
     degraded_note,
     layer_table,
     layers_form,
+    library_errors,
     note,
     put,
     short,
@@ -111,7 +111,7 @@ class Chat:
                         self._refuse(word, f"{line} is not a command: {_ALL}")
                     else:
                         self._answer(runner, line)
-                except LIBRARY_ERRORS as error:
+                except library_errors() as error:
                     if not at_terminal:
                         raise
                     complain(str(error))

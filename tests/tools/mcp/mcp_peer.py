@@ -135,8 +135,12 @@ async def grow(context: Context[Any, Any]) -> str:
 
 
 @honest.tool()
-def environment(name: str) -> str:
-    return str(Path.cwd()) if name == "cwd" else os.environ.get(name, "not set")
+async def shrink(context: Context[Any, Any]) -> str:
+    """Be as before that."""
+    honest.remove_tool("sprout")
+    await context.session.send_tool_list_changed()
+    await context.notify_tools_changed()
+    return "shrunk"
 
 
 @honest.tool()
@@ -285,11 +289,6 @@ async def _serve_pipes(server: Server[Any], *, older: bool) -> None:
 
 def _hostile(name: str) -> None:
     """Servers no SDK would let anyone write."""
-    if name == "silent":
-        signal.pause()
-    if name == "crash":
-        print("cannot find my config", file=sys.stderr, flush=True)
-        sys.exit(3)
     if name == "garbage":
         print("this is no JSON-RPC", flush=True)
         print('{"jsonrpc": "2.0", "id": 99, "result": []}', flush=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.waiting import reserved_port, until
 
 PEER = Path(__file__).parent / "mcp_peer.py"
+RAW = Path(__file__).parent / "raw_peer.py"
 
 
 @dataclass
@@ -66,6 +67,11 @@ def listens(port: int) -> None:
 def command(name: str) -> list[str]:
     """The command that starts a server on its pipes."""
     return [sys.executable, str(PEER), name]
+
+
+def raw_command(name: str) -> list[str]:
+    """The command that starts a server without an SDK, for what any process does: that starts twenty times as fast."""
+    return [sys.executable, str(RAW), name]
 
 
 def is_alive(pid: int) -> bool:

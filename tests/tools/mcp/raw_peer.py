@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 OUT = sys.stdout
@@ -45,11 +46,13 @@ def tools() -> list[dict[str, Any]]:
         for name, (schema, _) in OUTPUTS.items()
     ]
     odd = ("half", "bytes", "unparsable", "batch", "deep", "huge", "mute", "without_end", "asks", "deaf", "fine")
+    odd += ("pid", "environment")
     return [*made, *({"name": name, "inputSchema": plain} for name in odd), {"name": "bomb", "inputSchema": bomb}]
 
 
 def answer(number: Any, name: str) -> None:
-    result: dict[str, Any] = {"content": [{"type": "text", "text": "ok"}]}
+    text = {"pid": str(os.getpid()), "environment": json.dumps({**os.environ, "PWD": str(Path.cwd())})}.get(name, "ok")
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
     if name in OUTPUTS:
         result["structuredContent"] = OUTPUTS[name][1]
     whole = json.dumps({"jsonrpc": "2.0", "id": number, "result": result})
@@ -121,6 +124,14 @@ MODES = {"crowded": crowded, "malformed": malformed, "many": many, "many_short":
 
 def main() -> None:
     mode = sys.argv[1]
+    if mode == "silent":
+        signal.pause()
+    if mode == "crash":
+        print("cannot find my config", file=sys.stderr, flush=True)
+        sys.exit(3)
+    if mode == "garbage":
+        write("this is no JSON-RPC")
+        write('{"jsonrpc": "2.0", "id": 99, "result": []}')
     if mode in ("stubborn", "hung"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:

@@ -20,11 +20,10 @@ from agentkit import ToolCall
 from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolResult
 from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
+from tests.tools.mcp.mcp_running import RAW as PEER
 from tests.tools.mcp.mcp_running import ends, is_alive
 
 pytestmark = pytest.mark.long
-
-PEER = Path(__file__).parent / "raw_peer.py"
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,22 +73,23 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def library(tmp_path: Path) -> list[str]:
-    (tmp_path / "library.py").write_text(SERVER)
-    return [sys.executable, str(tmp_path / "library.py")]
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MCPToolset]:
+    script = tmp_path_factory.mktemp("library") / "library.py"
+    script.write_text(SERVER)
+    with MCPToolset([sys.executable, str(script)], resources=True, timeout=30) as server:
+        yield server
 
 
 def results(result: Any) -> list[str]:
     return [message.text for message in result.messages if message.role == "tool"]
 
 
-def test_a_model_can_read_what_a_result_links_to(library: list[str]) -> None:
-    with MCPToolset(library, resources=True, timeout=30) as server:
-        read = calling(("read_resource", {"uri": "notes://a"}), ("read_resource", {"uri": "notes://none"}))
-        logo = calling(("read_resource", {"uri": "files://logo.png"}))
-        result = Agent(ScriptedModel([calling("find"), read, logo, "done"]), tools=server).run_sync("Go")
-        linked, note, unknown, picture = results(result)
+def test_a_model_can_read_what_a_result_links_to(library: MCPToolset) -> None:
+    read = calling(("read_resource", {"uri": "notes://a"}), ("read_resource", {"uri": "notes://none"}))
+    logo = calling(("read_resource", {"uri": "files://logo.png"}))
+    result = Agent(ScriptedModel([calling("find"), read, logo, "done"]), tools=library).run_sync("Go")
+    linked, note, unknown, picture = results(result)
 
     assert "notes://a" in linked
     assert note == "The note."
@@ -95,21 +97,19 @@ def test_a_model_can_read_what_a_result_links_to(library: list[str]) -> None:
     assert "logo.png" in str(result.messages[-2].content) or "image" in picture
 
 
-def test_progress_of_a_server_reaches_who_listens(library: list[str]) -> None:
+def test_progress_of_a_server_reaches_who_listens(library: MCPToolset) -> None:
     heard: list[Any] = []
-    with MCPToolset(library, timeout=30) as server:
-        Agent(ScriptedModel([calling("work"), "done"]), tools=[server]).run_sync("Go", on_event=heard.append)
+    Agent(ScriptedModel([calling("work"), "done"]), tools=[library]).run_sync("Go", on_event=heard.append)
 
     told = [(event.message, event.done, event.total) for event in heard if isinstance(event, ToolProgress)]
     assert told[0] == ("half", 1, 2)
 
 
-async def test_one_binary_resource_does_not_fail_the_others(library: list[str]) -> None:
-    async with MCPToolset(library, timeout=30) as server:
-        assert [document.text for document in await server.documents()] == ["The note."]
-        problems = " ".join(map(str, server.problems))
-        with pytest.raises(MCPServerError, match="logo"):
-            await server.documents("files://logo.png")
+async def test_one_binary_resource_does_not_fail_the_others(library: MCPToolset) -> None:
+    assert [document.text for document in await library.documents()] == ["The note."]
+    problems = " ".join(map(str, library.problems))
+    with pytest.raises(MCPServerError, match="logo"):
+        await library.documents("files://logo.png")
 
     assert "files://logo.png: is not text (image/png); read it with `parts`" in problems
 
@@ -148,16 +148,19 @@ async def test_a_command_is_looked_for_where_the_server_would_run(tmp_path: Path
         list(MCPToolset(["./serve.sh"]))
 
 
-@pytest.mark.parametrize("made", ["MCPToolset(['x'])", "MCPToolset('http://x')", "mcp_server([])", "serve_mcp([])"])
-def test_without_the_extra_the_error_says_what_to_install(made: str) -> None:
-    code = f"""
+def test_without_the_extra_the_error_says_what_to_install() -> None:
+    code = """
 import sys
 sys.modules["mcp"] = None
 from agentkit.tools import MCPToolset, mcp_server, serve_mcp, ToolDefinitionError
-try:
-    {made}
-except ToolDefinitionError as error:
-    print(error)
+makers = lambda: MCPToolset(["x"]), lambda: MCPToolset("http://x"), lambda: mcp_server([]), lambda: serve_mcp([])
+for make in makers:
+    try:
+        make()
+    except ToolDefinitionError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'agentkit-prompt-tree[mcp]'" in done.stdout
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4
+    assert all("pip install 'agentkit-prompt-tree[mcp]'" in line for line in lines)

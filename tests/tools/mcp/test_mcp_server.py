@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,21 @@ from agentkit import ToolCall
 from agentkit.prompts import File, Image, Text
 from agentkit.tools import MCPToolset, Tool, ToolContext, ToolDefinitionError, ToolFailure, ToolResult, mcp_server, tool
 from tests.tools.mcp.mcp_offering import OPTIONS, TOOLS
-from tests.tools.mcp.mcp_running import http_server
+from tests.tools.mcp.mcp_running import HTTPPeer, http_server
 
 SCRIPT = Path(__file__).parent / "mcp_offering.py"
 COMMAND = [sys.executable, str(SCRIPT), "offering"]
 
 
+@pytest.fixture(scope="module")
+def peer() -> Iterator[HTTPPeer]:
+    """One server for all tests that ask over HTTP: to start one takes a second."""
+    with http_server("offering", SCRIPT) as peer:
+        yield peer
+
+
 @asynccontextmanager
-async def connected(transport: str) -> AsyncIterator[Client]:
+async def connected(transport: str, request: pytest.FixtureRequest) -> AsyncIterator[Client]:
     if transport == "here":
         async with Client(mcp_server(TOOLS, **OPTIONS)) as client:
             yield client
@@ -34,14 +41,13 @@ async def connected(transport: str) -> AsyncIterator[Client]:
         async with Client(StdioServerParameters(command=COMMAND[0], args=COMMAND[1:])) as client:
             yield client
         return
-    with http_server("offering", SCRIPT) as peer:
-        async with Client(peer.url) as client:
-            yield client
+    async with Client(request.getfixturevalue("peer").url) as client:
+        yield client
 
 
 @pytest.mark.parametrize("transport", ["here", "pipes", "http"])
-async def test_the_official_client_lists_and_calls_our_tools(transport: str) -> None:
-    async with connected(transport) as client:
+async def test_the_official_client_lists_and_calls_our_tools(transport: str, request: pytest.FixtureRequest) -> None:
+    async with connected(transport, request) as client:
         listed = {one.name: one for one in (await client.list_tools()).tools}
         scaled = await client.call_tool("scale", {"point": {"x": 2, "y": 3}, "by": 10})
         wrong = await client.call_tool("scale", {"point": {"x": "much"}, "factor": 2})
@@ -59,8 +65,10 @@ async def test_the_official_client_lists_and_calls_our_tools(transport: str) -> 
 
 
 @pytest.mark.parametrize("transport", ["here", "pipes"])
-async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(transport: str) -> None:
-    async with connected(transport) as client:
+async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(
+    transport: str, request: pytest.FixtureRequest
+) -> None:
+    async with connected(transport, request) as client:
         drawn = await client.call_tool("draw")
 
     kinds = [block.type for block in drawn.content]
@@ -69,8 +77,8 @@ async def test_what_tools_return_arrives_in_the_blocks_of_the_protocol(transport
 
 
 @pytest.mark.parametrize("transport", ["here", "http"])
-async def test_policies_hold_and_what_fails_says_why(transport: str) -> None:
-    async with connected(transport) as client:
+async def test_policies_hold_and_what_fails_says_why(transport: str, request: pytest.FixtureRequest) -> None:
+    async with connected(transport, request) as client:
         broke, crash, long, slow = [await client.call_tool(name) for name in ("broke", "crash", "long", "slow")]
         denied, paid = [await client.call_tool("pay", {"amount": amount}) for amount in (7, 5)]
         alone = await asyncio.gather(*(client.call_tool("write", {"name": name}) for name in "abc"))

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from functools import partial
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
@@ -24,6 +24,8 @@ from agentkit_tools.mcp.bounded_lines import MAX_VALUES, values_in
 from agentkit_tools.mcp.pace import Pace
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from mcp.shared.message import SessionMessage
     from mcp_types import RequestId
 
@@ -114,6 +116,7 @@ class HTTPClient(httpx2.AsyncClient):
     def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: Pace) -> None:
         super().__init__(
             auth=auth,
+            verify=_certificates(),
             headers={"Accept-Encoding": "identity", **headers},
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS),
             event_hooks={"request": [_pause], "response": [self._limit]},
@@ -141,6 +144,12 @@ class HTTPClient(httpx2.AsyncClient):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         exchange = _EXCHANGE.get() or _Exchange()
         response.stream = _Limited(response.headers, response.stream, exchange, self._pace)
+
+
+@lru_cache(maxsize=1)
+def _certificates() -> SSLContext:
+    """Read the certificates once: it is nearly all that a client costs."""
+    return httpx2.create_ssl_context()
 
 
 async def _pause(request: httpx2.Request) -> None:

@@ -1,0 +1,426 @@
+"""`load_agent`: an agent from its file, or from a Python module."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from agentkit.agent import Agent
+from agentkit.agent_files.agent_file import (
+    AgentFile,
+    AgentTool,
+    CompactionPart,
+    MCPTool,
+    MemoryPart,
+    ModelPart,
+    is_import_path,
+)
+from agentkit.agent_files.import_path import imported
+from agentkit.agent_files.loaded_agent import LoadedAgent
+from agentkit.agent_files.shared_memories import SharedMemories
+from agentkit.agent_files.yaml_lines import Place, Problem, YamlFile, listed, read_yaml
+from agentkit.compaction import Compaction, Summarise, Trim
+from agentkit.errors import AgentDefinitionError, AgentError
+from agentkit.models import model_names
+from agentkit.models.model import Model
+from agentkit.models.model_errors import ModelError
+from agentkit.models.settings import NO_SETTINGS, ModelSettings
+from agentkit.recaller import RecallOptions, check_shown
+from agentkit.run.limits import Limits
+from agentkit_memory import Scope, StoreError
+from agentkit_prompts.chat_templates.guard.control_tokens import Policy
+from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit_prompts.chat_templates.template_finder import GivenTemplate
+from agentkit_prompts.errors import ChatTemplateError, PromptError, PromptFilesError, check_types
+from agentkit_prompts.prompt_files.prompt_folder import PromptFolder
+from agentkit_prompts.tokens.budget import Budget
+from agentkit_prompts.tokens.counter import TokenCounter
+from agentkit_prompts.tokens.tokenizer_counters import TiktokenCounter, TokenizersCounter
+from agentkit_prompts.tree.layers import Layers
+from agentkit_tools import MCPToolset, ToolError, TurnTools
+
+if TYPE_CHECKING:
+    from agentkit_memory import Memory
+
+__all__ = ["AgentFileError", "load_agent"]
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_TENANT = "local"
+_NEEDS_ADDRESS = (
+    "a chat template goes with a model that is named by its address, such as http://localhost:8000/v1#qwen3"
+)
+_loading: ContextVar[tuple[Path, ...]] = ContextVar("agentkit_loading", default=())
+"""The files that are being loaded, each by the one before it: also through Python in between."""
+_ERRORS = (AgentError, ModelError, PromptError, ToolError, StoreError, ValidationError, TypeError, ValueError, OSError)
+"""What building a part of an agent may raise."""
+
+
+class AgentFileError(AgentDefinitionError):
+    """An agent file that cannot be used.
+
+    Attributes:
+        problems: Everything that is wrong, each with its file and line.
+        files: The files and folders that were read.
+    """
+
+    def __init__(self, problems: list[Problem], files: Sequence[Path] = ()) -> None:
+        super().__init__(listed(problems))
+        self.problems = tuple(problems)
+        self.files = tuple(files)
+
+
+def load_agent(
+    source: str | os.PathLike[str],
+    *,
+    home: str | os.PathLike[str] | None = None,
+    model: Model | str | None = None,
+    chat_template: GivenTemplate | None = None,
+    memories: SharedMemories | None = None,
+) -> LoadedAgent:
+    """Return the agent of an agent file, or of a Python module.
+
+    A file is code: it imports Python by name and may start programs. Load only files that you trust.
+
+    Args:
+        source: An `agent.yaml`; or `module:agent` (or `./file.py:agent`), an `Agent` or a function that returns one.
+        home: The folder of the memory, in place of what the file says; a file without memory stays without.
+        model: Answers in place of the model of the file. A name keeps the settings, the chat template and the
+            session_len of the file: a model that does not go with them is an error. A `Model` is taken as it is.
+        chat_template: Writes the prompt in place of that of the file, for a model that is named by its address, or for
+            `offline`.
+        memories: Opens the memories that files ask for, and keeps them open; without it they are closed with the agent.
+
+    Raises:
+        AgentFileError: The file cannot be used; names everything that is wrong with it, with lines.
+        AgentDefinitionError: There is no such module or name, or it is no agent.
+    """
+    check_types(
+        AgentDefinitionError,
+        "load_agent",
+        source=(source, (str, os.PathLike), "a path, or module:agent"),
+        home=(home, (str, os.PathLike, NoneType), "a path, or None"),
+        memories=(memories, (SharedMemories, NoneType), "SharedMemories, or None"),
+    )
+    text = os.fspath(source)
+    if is_import_path(text) and not Path(text).exists():
+        return _of_module(text, model, chat_template)
+    path = Path(text)
+    try:
+        inside = (*_loading.get(), Path(os.path.realpath(path)))
+    except ValueError as error:
+        raise AgentDefinitionError(f"{text!r:.80}: no file can have this name: {error}") from None
+    if inside[-1] in inside[:-1]:
+        names = " -> ".join(one.name for one in inside)
+        raise AgentDefinitionError(f"the agent would be a tool of itself: {names}")
+    token = _loading.set(inside)
+    try:
+        return _Building(path, home, model, chat_template, memories).loaded()
+    finally:
+        _loading.reset(token)
+
+
+def _of_module(path: str, model: Model | str | None, chat_template: GivenTemplate | None) -> LoadedAgent:
+    found = imported(path, Path())
+    if not isinstance(found, Agent) and callable(found):
+        try:
+            found = found()
+        except Exception as error:
+            raise AgentDefinitionError(f"{path}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Agent):
+        raise AgentDefinitionError(
+            f"{path}: expected an Agent, or a function without arguments that returns one, got {type(found).__name__}"
+        )
+    if chat_template is not None and model is None:
+        raise AgentDefinitionError(f"{path}: the agent brings its model: {_NEEDS_ADDRESS}")
+    if model is not None:
+        before: Any = found.chain.model
+        before = getattr(before, "writer", before)
+        session_len = getattr(before, "session_len", None) if chat_template is None else None
+        own, policy = getattr(before, "chat_template", None), getattr(before, "control_tokens", None)
+        read = getattr(before, "template_kwargs", {})
+        found = found.but(model=_model(model, chat_template, own, session_len, NO_SETTINGS, policy, read))
+    if found.memory is None:
+        return LoadedAgent(found, path)
+    from agentkit_memory import Memory
+
+    return LoadedAgent(found, path, memory=found.memory if isinstance(found.memory, Memory) else None)
+
+
+class _Building:
+    """Builds the agent of one file, and gathers what is wrong with it."""
+
+    def __init__(
+        self,
+        path: Path,
+        home: str | os.PathLike[str] | None,
+        model: Model | str | None,
+        chat_template: GivenTemplate | None,
+        memories: SharedMemories | None,
+    ) -> None:
+        self._path = path
+        self._base = path.parent
+        self._home = home
+        self._model = model
+        self._chat_template = chat_template
+        self._memories = memories
+        self._problems: list[Problem] = []
+        self._opened: list[Any] = []
+        self._files = [path]
+
+    def loaded(self) -> LoadedAgent:
+        """Return the agent.
+
+        Raises:
+            AgentFileError: Names everything that is wrong.
+        """
+        try:
+            found = self._built()
+        except BaseException:
+            self._close()
+            raise
+        if found is None or self._problems:
+            self._close()
+            raise AgentFileError(self._problems, self._files)
+        return found
+
+    def _close(self) -> None:
+        for one in self._opened:
+            one.close()
+
+    def _built(self) -> LoadedAgent | None:
+        file = read_yaml(self._path, self._problems)
+        spec = None if file is None else file.validated(AgentFile, self._problems)
+        if file is not None and spec is None:
+            spec = file.sound_part(AgentFile)  # what is wrong with what it names is reported with it
+        if file is None or spec is None:
+            return None
+        given: dict[str, Any] = {"name": spec.name or self._path.name.partition(".")[0] or "agent"}
+        version = hashlib.blake2b(file.text.encode(), digest_size=8)
+        model: Any = None
+        with self._at(file, ("model",)):
+            model = self._model_of(file, spec.model)
+        layers: Any = spec.instructions
+        if spec.layers is not None:
+            with self._at(file, ("layers",)):
+                self._files.append(self._base / spec.layers)
+                folder = PromptFolder.load(self._base / spec.layers)
+                version.update(folder.version.encode())
+                layers = folder.layers(system=spec.instructions) if spec.instructions else folder.layers()
+        given["tools"] = [
+            tool for at, entry in enumerate(spec.tools) for tool in self._tools_of(file, ("tools", at), entry, version)
+        ]
+        with self._at(file, ("limits",)):
+            given["limits"] = Limits(**spec.limits.model_dump(exclude_none=True))
+        if spec.budget is not None:
+            with self._at(file, ("budget",)):
+                budget = spec.budget
+                given["budget"] = budget if isinstance(budget, int) else Budget(budget.limit, budget.reserve)
+        if spec.tokenizer is not None:
+            with self._at(file, ("tokenizer",)):
+                given["tokenizer"] = self._tokenizer(spec.tokenizer)
+        if spec.recall is not None:
+            with self._at(file, ("recall",)):
+                recall = spec.recall.model_dump(exclude_none=True)
+                if "roles" in recall:
+                    recall["roles"] = tuple(recall["roles"])
+                given["recall"] = RecallOptions(**recall)
+        if spec.compaction is not None:
+            with self._at(file, ("compaction",)):
+                given["compaction"] = _compaction(spec.compaction, model)
+        if spec.output is not None:
+            with self._at(file, ("output",)):
+                given["output"] = self._imported(spec.output)
+        memory = None
+        if spec.memory is not None and not self._problems:  # last: it makes a folder
+            with self._at(file, ("memory",)):
+                if isinstance(layers, Layers):
+                    check_shown(layers)
+                memory = self._memory(spec.memory if isinstance(spec.memory, MemoryPart) else MemoryPart())
+                given["memory"] = memory
+        if self._problems:
+            return None
+        agent: Any = None
+        with self._at(file, ()):
+            agent = Agent(model, layers, **given)
+        source, files = self._path.as_posix(), tuple(self._files)
+        return LoadedAgent(agent, source, spec.description, version.hexdigest(), memory, files, self._opened)
+
+    @contextmanager
+    def _at(self, file: YamlFile, place: Place) -> Iterator[None]:
+        """Note what goes wrong in the block as a problem of that place."""
+        try:
+            yield
+        except AgentFileError as error:
+            self._problems += error.problems
+            self._files += error.files
+        except PromptFilesError as error:
+            self._problems += [file.problem(place, str(one)) for one in error.errors]
+        except _ERRORS as error:
+            self._problems.append(file.problem(place, str(error) or type(error).__name__))
+
+    def _model_of(self, file: YamlFile, wanted: str | ModelPart) -> Model | None:
+        part = ModelPart(name=wanted) if isinstance(wanted, str) else wanted
+        own: str | Path | None = part.chat_template
+        if isinstance(own, str) and own not in CHAT_TEMPLATES:
+            beside = self._base / own
+            if beside.exists() or Path(own).exists():  # what stands in the working folder only is not found
+                own = beside
+        settings = ModelSettings(**part.settings)
+        model = part.name if self._model is None else self._model
+        try:
+            return _model(
+                model, self._chat_template, own, part.session_len, settings, part.control_tokens, part.template_kwargs
+            )
+        except _ERRORS as error:
+            is_of_file = self._model is None or isinstance(error, ChatTemplateError)
+            is_template = self._chat_template is not None and is_of_file
+            if is_of_file and not is_template:
+                raise
+            keeps = ""  # it is not the file alone that is wrong
+            if not is_template and not isinstance(wanted, str):
+                keeps = f"; it keeps what {file.name}, line {file.line(('model',))} says"
+            self._problems.append(Problem("chat_template" if is_template else "model", None, f"{error}{keeps}"))
+            return None
+
+    def _tokenizer(self, name: str) -> TokenCounter:
+        kind, mark, encoding = name.partition(":")
+        if mark and kind == "tiktoken":
+            return TiktokenCounter(encoding)
+        path = self._base / name
+        path = path / "tokenizer.json" if path.is_dir() else path
+        if not path.exists():
+            raise AgentDefinitionError(
+                f"there is no file {path}; expected the tokenizer.json that the model ships, its folder, or an "
+                "encoding of tiktoken, such as tiktoken:o200k_base"
+            )
+        self._files.append(path)
+        return TokenizersCounter(path)
+
+    def _tools_of(self, file: YamlFile, place: Place, entry: str | MCPTool | AgentTool, version: Any) -> list[Any]:
+        with self._at(file, place):
+            if isinstance(entry, str):
+                return [_as_tool(self._imported(entry), entry)]
+            if isinstance(entry, MCPTool):
+                return [self._mcp(entry)]
+            is_module = is_import_path(entry.agent) and not entry.agent.rpartition(":")[0].endswith(".py")
+            source = entry.agent if is_module else self._base / entry.agent
+            inner = load_agent(source, home=self._home, memories=self._memories)
+            self._opened += inner._opened
+            self._files += inner.files
+            version.update(inner.version.encode())
+            return [inner.agent.as_tool(name=entry.name, description=entry.description)]
+        return []
+
+    def _imported(self, path: str) -> Any:
+        if (where := path.rpartition(":")[0]).endswith(".py"):
+            self._files.append(self._base / where)
+        return imported(path, self._base)
+
+    def _mcp(self, entry: MCPTool) -> Any:
+        policy: dict[str, Any] = {} if entry.approval is None else {"approval": entry.approval}
+        if isinstance(entry.mcp, str):
+            if entry.env:
+                raise AgentDefinitionError("env is for a command: an address takes headers")
+            headers = _expanded(entry.headers) or None
+            server = MCPToolset(entry.mcp, headers=headers, **policy)
+        else:
+            if entry.headers:
+                raise AgentDefinitionError("headers are for an address: a command takes env")
+            server = MCPToolset(entry.mcp, env=_expanded(entry.env) or None, cwd=self._base, **policy)
+        self._opened.append(server)
+        if (prefix := entry.prefix) is None:
+            return server
+
+        async def prefixed(context: Any) -> Any:
+            return (await server.at(context)).prefixed(prefix)
+
+        return TurnTools(prefixed)
+
+    def _memory(self, part: MemoryPart) -> Memory:
+        target: Any = self._home
+        if target is None:
+            target = part.home if "://" in part.home else self._base / part.home
+        index: Any = part.index
+        if index is not None and "://" not in index:
+            index = self._base / index
+        options: dict[str, Any] = {"scope": Scope(_TENANT), "index": index, "embedder": part.embedder}
+        if self._memories is not None:
+            return self._memories.open(target, **options)
+        from agentkit_memory import Memory
+
+        memory = Memory.open(target, **options)
+        self._opened.append(memory)
+        return memory
+
+
+def _model(
+    model: Model | str,
+    given: GivenTemplate | None,
+    own: GivenTemplate | None,
+    session_len: int | None,
+    settings: ModelSettings,
+    control_tokens: Policy | None,
+    template_kwargs: Mapping[str, Any],
+) -> Model:
+    """Return the model of an agent.
+
+    Args:
+        model: A model, which is taken as it is, or its name.
+        given: The chat template that was asked for.
+        own: That of the agent itself.
+        session_len: That of the agent.
+        settings: Those of the agent.
+        control_tokens: What the agent does with them.
+        template_kwargs: What the chat template of the agent reads.
+    """
+    if isinstance(model, str):
+        return model_names.model(
+            model,
+            settings=settings,
+            chat_template=own if given is None else given,
+            session_len=session_len,
+            control_tokens=control_tokens,
+            template_kwargs=template_kwargs or None,
+        )
+    if given is not None:
+        raise AgentDefinitionError(f"chat_template: a model was given as it is: {_NEEDS_ADDRESS}")
+    return model
+
+
+def _as_tool(found: Any, path: str) -> Any:
+    """Return what an import path names as what an agent takes as a tool."""
+    if isinstance(found, type) or not (callable(found) or hasattr(found, "at")):
+        raise AgentDefinitionError(
+            f"{path!r}: expected a function, a tool or a toolset, got {getattr(found, '__name__', None) or found!r:.60}"
+        )
+    return found
+
+
+def _compaction(part: CompactionPart, model: Model) -> Compaction:
+    if part.kind == "trim":
+        if part.model is not None:
+            raise AgentDefinitionError("model is for `kind: summarise`: nothing is written by a model here")
+        return Trim(tokens=part.tokens, keep=part.keep)
+    writer = model if part.model is None else model_names.model(part.model)
+    return Summarise(writer, tokens=part.tokens, keep=part.keep)
+
+
+def _expanded(values: Mapping[str, str]) -> dict[str, str]:
+    """Return values with `${NAME}` replaced by variables of the environment.
+
+    Raises:
+        AgentDefinitionError: Names every variable that is not set.
+    """
+    names = {name for value in values.values() for name in _VARIABLE.findall(value)}
+    if missing := sorted(name for name in names if name not in os.environ):
+        raise AgentDefinitionError(f"not set in the environment: {', '.join(missing)}")
+    return {key: _VARIABLE.sub(lambda match: os.environ[match[1]], value) for key, value in values.items()}
