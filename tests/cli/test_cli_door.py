@@ -77,9 +77,9 @@ def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").stdout == f"agentkit {agentkit.__version__}\n"
 
 
-def test_a_command_that_does_not_exist_is_a_usage_error(start: Start) -> None:
-    done = start("nonsense")
-    assert done.returncode == 2
+def test_a_command_that_does_not_exist_is_a_usage_error(run: Run) -> None:
+    done = run("nonsense")
+    assert done.exit_code == 2
     assert "nonsense" in done.stderr
 
 
