@@ -365,8 +365,8 @@ class Memory:
         """Return a worker that keeps this store up to date for all its scopes; `with memory.worker():` runs threads.
 
         Args:
-            extract: Extracts facts from turns; `agentkit.fact_extractor` makes one of a model. All turns are read
-                once, those that were stored before too.
+            extract: Extracts facts from turns; `agentkit.memory.fact_extractor` makes one of a model. All turns are
+                read once, those that were stored before too.
 
         Raises:
             InvalidArgument: `extract` is not callable.
