@@ -13,8 +13,8 @@ from agentkit.model_evaluation.answer_file import Answered, AnswerFile, as_json
 from agentkit.model_evaluation.asking import Asker, GivenMeta
 from agentkit.model_evaluation.configured_dataset import configured
 from agentkit.model_evaluation.evaluation_result import Evaluation, EvaluationFailed, EvaluationProgress, RowResult
-from agentkit.model_evaluation.pace import Pace
 from agentkit.model_evaluation.progress_bar import OnProgress, showing
+from agentkit.model_evaluation.request_pace import RequestPace
 from agentkit.model_evaluation.scores import Score
 from agentkit.model_evaluation.shipped_scores import score_of_rows
 from agentkit.models.completion.text_score import TextScore
@@ -108,7 +108,7 @@ async def run(
     for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
         if type(value) is not int or value < least:
             raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
-    pace = Pace(rate)
+    pace = RequestPace(rate)
     asker = Asker(icl, model, meta_template, settings)
     icl.reader.check((), asked)
     scores = score_of_rows(score, evaluation.get("eval_cfg") if isinstance(evaluation, Mapping) else None, icl, asked)
@@ -170,7 +170,7 @@ class _Running:
         ids: Sequence[tuple[int, ...]],
         file: AnswerFile | None,
         score: Score | None,
-        pace: Pace,
+        pace: RequestPace,
         retries: int,
         tokenizer: TokenCounter,
         listener: OnProgress | None,

@@ -17,11 +17,12 @@ from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.leftovers import finish_removals
-from agentkit_memory.ingest.readers.blocks import Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import Block, Part
 from agentkit_memory.ingest.readers.file_stream import PIECE, FileStream
 from agentkit_memory.ingest.readers.html import html_blocks
 from agentkit_memory.ingest.readers.json_lines import record_blocks
 from agentkit_memory.ingest.readers.pdf import pdf_blocks
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.outbox import WORTH_INDEXING

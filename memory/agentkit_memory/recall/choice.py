@@ -9,7 +9,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from agentkit_memory.recall.candidates import Pool, ScoredItem
-from agentkit_memory.recall.copies import SAME_TEXT, Kept, Wording, alike
+from agentkit_memory.recall.near_duplicates import SAME_TEXT, Kept, Wording, alike
 from agentkit_memory.recall.question import Question, asks
 from agentkit_memory.recall.recall_policy import RecallPolicy
 from agentkit_memory.store.records import IMAGE, TURN

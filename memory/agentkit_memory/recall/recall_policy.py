@@ -86,7 +86,7 @@ class RecallPolicy:
             raise InvalidArgument(f"RecallPolicy {self.name!r}: " + "; ".join(problems))
 
     def score(self, question: Question, pool: Pool, served: frozenset[str]) -> None:
-        """Score the candidates by the retrievers that could be asked, and set the parts of each score."""
+        """Fuse the scores of the retrievers that could be asked into one a candidate, and set the parts of each."""
         sums = [0.0] * len(pool)
         columns: dict[str, list[float]] = {}
         active = [each for each in self.retrievers if each.name in served] or [BM25Retriever()]  # which needs no index

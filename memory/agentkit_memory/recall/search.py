@@ -14,7 +14,7 @@ from agentkit_memory.process.few_at_once import Turn
 from agentkit_memory.recall.candidate_search import CandidateSearch, Place
 from agentkit_memory.recall.candidates import ScoredItem
 from agentkit_memory.recall.choice import choose, ranked
-from agentkit_memory.recall.copies import count_copies
+from agentkit_memory.recall.near_duplicates import count_copies
 from agentkit_memory.recall.question import MAX_CHARACTERS, Question
 from agentkit_memory.recall.recall_filter import RecallFilter
 from agentkit_memory.recall.recall_policy import MAX_CANDIDATES, RecallPolicy

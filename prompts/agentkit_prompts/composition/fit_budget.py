@@ -8,7 +8,8 @@ from functools import lru_cache
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Trim
 from agentkit_prompts.composition.cut_order import Bounds, Node, Siblings, largest, largest_from
-from agentkit_prompts.composition.cuttable import History, node_of
+from agentkit_prompts.composition.history_cut import History
+from agentkit_prompts.composition.prompt_cut import node_of
 from agentkit_prompts.composition.sections import Section
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Budget

@@ -19,7 +19,7 @@ __all__ = ["serve"]
 _ENGINE = "agentkit_prompts.templates.engine"
 _LATER = (
     *("difflib", "html", "jinja2.constants", "jinja2.debug", "pprint"),
-    *(f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.sites"),
+    *(f"{_ENGINE}.codegen", f"{_ENGINE}.parse", f"{_ENGINE}.static_analysis"),
 )
 """Modules that are imported where they are used: no file can be opened then."""
 _MAX_MEMORY = 1 << 30  # bytes of address space

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit_memory.ingest.chunks import CHUNK_BYTES, Chunk, chunk_blocks
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, PART, Block, Part
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 
 LINES = st.sampled_from(
     [

@@ -19,7 +19,7 @@ from agentkit_memory import IngestError, IngestOptions, Memory
 from agentkit_memory.ingest import documents, staging
 from agentkit_memory.ingest.chunks import Chunk, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
-from agentkit_memory.ingest.readers.blocks import text_blocks
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.ingest.report import IngestProgress
 from agentkit_memory.process.failpoints import VARIABLE
 from agentkit_memory.store.item_rows import read_items

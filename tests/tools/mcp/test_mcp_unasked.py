@@ -13,7 +13,7 @@ import pytest
 
 from agentkit import ToolCall
 from agentkit.tools import MCPToolset, ToolContext
-from agentkit_tools.mcp.pace import Pace
+from agentkit_tools.mcp.cpu_pace import CPUPace
 from tests.tools.mcp import unasked_peer
 from tests.tools.mcp.unasked_peer import KINDS, WAIT_SECONDS
 
@@ -57,7 +57,7 @@ async def test_between_calls_a_server_costs_a_small_share_of_a_processor(way: st
 
 
 async def test_rest_is_twenty_times_what_was_used_unless_there_is_a_call() -> None:
-    pace = Pace()
+    pace = CPUPace()
     await pace.rest()
     with pace.call():
         work(0.05)

@@ -20,7 +20,7 @@ from weakref import WeakSet, finalize
 
 from agentkit_prompts.system.loop_thread import LoopThread, retrieve
 from agentkit_tools.errors import MCPServerError, MCPServerLost, describe_error, ends_run
-from agentkit_tools.mcp.pace import Pace
+from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.target import StderrTail, Target
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class _Session:
     def __init__(self, target: Target, stderr: StderrTail, changed: Callable[[], None]) -> None:
         self.opened = asyncio.Event()
         self.closing = asyncio.Event()
-        self.pace = Pace()
+        self.pace = CPUPace()
         self.error: BaseException | None = None
         self.fault: MCPServerError | None = None
         """What the server did that no server may, where that ended the session."""

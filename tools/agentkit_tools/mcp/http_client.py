@@ -21,7 +21,7 @@ import httpx2
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 from agentkit_tools.mcp.bounded_lines import MAX_VALUES, values_in
-from agentkit_tools.mcp.pace import Pace
+from agentkit_tools.mcp.cpu_pace import CPUPace
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -113,7 +113,7 @@ class HTTPMessages:
 class HTTPClient(httpx2.AsyncClient):
     """Waits for answers as long as somebody wants them, and reads no more of them than is useful."""
 
-    def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: Pace) -> None:
+    def __init__(self, headers: Mapping[str, str], auth: tuple[str, str] | None, pace: CPUPace) -> None:
         super().__init__(
             auth=auth,
             verify=_certificates(),
@@ -161,7 +161,9 @@ async def _pause(request: httpx2.Request) -> None:
 class _Limited(httpx2.AsyncByteStream):
     """The body of an answer, up to what may be read of it, until its exchange ends."""
 
-    def __init__(self, headers: httpx2.Headers, inner: httpx2.AsyncByteStream, exchange: _Exchange, pace: Pace) -> None:
+    def __init__(
+        self, headers: httpx2.Headers, inner: httpx2.AsyncByteStream, exchange: _Exchange, pace: CPUPace
+    ) -> None:
         self._encoding = headers.get("Content-Encoding", "identity")
         self._is_events = headers.get("Content-Type", "").startswith("text/event-stream")
         self._inner = inner

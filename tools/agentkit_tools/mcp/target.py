@@ -17,8 +17,8 @@ from urllib.parse import parse_qsl, urlsplit
 from agentkit_prompts.credentials import BareAddress, masked
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.bounded_lines import MAX_LINE_CHARS, MAX_VALUES, TOO_LONG, bounded
+from agentkit_tools.mcp.cpu_pace import CPUPace
 from agentkit_tools.mcp.listed_tools import readable
-from agentkit_tools.mcp.pace import Pace
 
 if TYPE_CHECKING:
     from mcp import StdioServerParameters
@@ -153,7 +153,7 @@ class Target:
         return f"MCP server {self.name}: {command!r} is no program that can be started"
 
     def transport(
-        self, stderr: StderrTail, pace: Pace, ended: Callable[[MCPServerError | None], None]
+        self, stderr: StderrTail, pace: CPUPace, ended: Callable[[MCPServerError | None], None]
     ) -> AbstractAsyncContextManager[Any]:
         """Return a fresh transport of the SDK that calls `ended` as soon as the server's side of it closes.
 
@@ -162,7 +162,7 @@ class Target:
         return _watched(self._open(stderr, pace), self.name, pace, ended, self.masked)
 
     @asynccontextmanager
-    async def _open(self, stderr: StderrTail, pace: Pace) -> AsyncIterator[Any]:
+    async def _open(self, stderr: StderrTail, pace: CPUPace) -> AsyncIterator[Any]:
         server: Any = self._server
         if isinstance(server, str):
             from mcp.client.streamable_http import streamable_http_client
@@ -260,7 +260,7 @@ async def _errlog(stderr: StderrTail) -> AsyncIterator[TextIO]:
 async def _watched(
     inner: AbstractAsyncContextManager[Any],
     name: str,
-    pace: Pace,
+    pace: CPUPace,
     ended: Callable[[MCPServerError | None], None],
     mask: Callable[[str], str],
 ) -> AsyncIterator[Any]:

@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Any
 
 from agentkit_memory.ingest.ingest_options import IngestOptions
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part
 from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 from agentkit_memory.store.metadata import written_metadata
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.errors import nearest

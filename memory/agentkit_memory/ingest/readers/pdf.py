@@ -13,8 +13,9 @@ from threading import Timer
 from typing import IO, cast
 
 from agentkit_memory.errors import IngestError
-from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part, text_blocks
+from agentkit_memory.ingest.readers.blocks import MAX_TITLE, Block, Part
 from agentkit_memory.ingest.readers.file_stream import FileStream
+from agentkit_memory.ingest.readers.text_and_markdown import text_blocks
 
 __all__ = ["pdf_blocks"]
 

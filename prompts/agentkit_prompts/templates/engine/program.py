@@ -115,7 +115,7 @@ def _compile(source: str, syntax: Syntax, file: str | None, first_line: int, lim
     from agentkit_prompts.templates.engine.codegen import generate
     from agentkit_prompts.templates.engine.expressions import CodeError
     from agentkit_prompts.templates.engine.parse import parse, parse_fstring
-    from agentkit_prompts.templates.engine.sites import analyse
+    from agentkit_prompts.templates.engine.static_analysis import analyse
 
     tree = (parse if syntax == "jinja" else parse_fstring)(source, file, first_line)
     literal = _literal(tree)

@@ -1,4 +1,4 @@
-"""What is cut under a budget: a prompt, a prompt around others, and the steps of a conversation."""
+"""What is cut of a prompt under a budget: of its text or items, or of the prompts inside it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agentkit_prompts.composition.cut_order import Node, Siblings
-from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment, Span, tile
-from agentkit_prompts.tokens.budget import Size
-from agentkit_prompts.tokens.counter import TokenCounter, message_tokens
+from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.prompt import BasePrompt
 
-__all__ = ["History", "node_of"]
+__all__ = ["node_of"]
 
 _MAX_PIECES = 256
 """Into how many pieces text is cut."""
@@ -136,58 +134,6 @@ def node_of(prompt: BasePrompt, ctx: PromptContext, whole: Rendered, counter: To
             ]
             return _Tree(prompt, ctx, children, counter)
     return _Leaf(prompt, ctx, whole, counter)
-
-
-class History(Node):
-    """Messages in whole steps: a user's turn with everything that answers it, or a model's calls with their results.
-    With `cut="drop"` all of them are one step.
-
-    The newest steps are kept. Where that leaves a choice the cut moves to a block border, a point that depends on the
-    messages before it alone, so that the start of the history stays the same over several turns.
-    """
-
-    def __init__(
-        self, messages: Conversation, counter: TokenCounter, size: Size, *, by_role: str, required: int = 0
-    ) -> None:
-        self.size = size
-        self._messages = messages
-        self._count = message_tokens(counter)
-        starts = [index for index, message in enumerate(messages) if message.role == by_role]
-        self._starts = starts if starts[:1] == [0] or not len(messages) else [0, *starts]
-        if size.cut == "drop":
-            self._starts = self._starts[:1]
-        self.units = len(self._starts)
-        self.required = self.units if size.cut == "none" else min(required, self.units)
-
-    def tokens(self, kept: int) -> int:
-        """Count the messages of the newest steps."""
-        if kept <= 0:
-            return 0
-        totals, offset = self._messages.totals(self._count)
-        return totals[offset + len(self._messages)] - totals[offset + self._starts[-kept]]
-
-    def steps(self, kept: int, block: int = 0, least: int = 1) -> int:
-        """Return how many of the `kept` newest steps remain from a block border on, where there is one among them.
-
-        At least `least` of them do.
-        """
-        if not 0 < kept < self.units or not block:
-            return max(0, min(kept, self.units))
-        totals, offset = self._messages.totals(self._count)
-        base = totals[offset]  # the cut follows from the messages alone, not from the log they are a view of
-        for step in range(self.units - kept, self.units - max(1, least) + 1):
-            here, before = (totals[offset + self._starts[at]] - base for at in (step, step - 1))
-            if here // block != before // block:
-                return self.units - step
-        return kept
-
-    def keep(self, steps: int) -> Conversation:
-        """Return the newest steps."""
-        if steps >= self.units:
-            return self._messages
-        if steps <= 0:
-            return self._messages.window(0, 0)
-        return self._messages.window(self._starts[-steps], len(self._messages))
 
 
 def cut_points(rendered: Rendered, most: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Copies: texts with the same words but for a few, in the same order, of which a recall uses one."""
+"""Near-duplicates: texts with the same words but for a few, in the same order, of which a recall uses one."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic, thread_time
 
-__all__ = ["Pace"]
+__all__ = ["CPUPace"]
 
 _SHARE = 0.05
 """Of the time of the session's thread, between calls."""
 _MIN_SECONDS = 0.01
 
 
-class Pace:
+class CPUPace:
     """Reads what a server sends between calls so slowly that it costs a twentieth of a processor. Calls are not slowed.
 
     A call has its time limit. A server that is read slowly must wait, so nothing it sends is lost. It is made, and its

@@ -7,10 +7,10 @@ import math
 
 from agentkit_prompts.errors import InContextError, brief
 
-__all__ = ["Pace"]
+__all__ = ["RequestPace"]
 
 
-class Pace:
+class RequestPace:
     """Lets requests begin at equal distances.
 
     Args:
