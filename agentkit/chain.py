@@ -15,7 +15,6 @@ from agentkit.sync_driver import run_blocking
 from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.compose import Memo, compose
 from agentkit_prompts.composition.composition import Composition
-from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 from agentkit_prompts.context.prompt_context import PromptContext, Selection, UserInput
 from agentkit_prompts.errors import PrompterError, brief
 from agentkit_prompts.schemas.params import JsonSchema
@@ -201,6 +200,8 @@ class Chain(Generic[Output]):
         """Return everything that would be sent for `ctx`, redacted and fitted to the model, without sending it."""
         declares = self._declares
         if declares is None:
+            from agentkit_prompts.composition.targets.tools_in_text import shows_tools
+
             has_place: bool = getattr(self.model, "has_place_for_tools", True)
             declares = self._declares = has_place if shows_tools(self._sent) else True
         composition = compose(

@@ -10,7 +10,6 @@ from agentkit_prompts.context.frozen import FrozenDict, FrozenList
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.clean import clean
 from agentkit_prompts.context.wire.write_openai_chat import Required, media_of_result, openai_part, openai_writer
-from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.declarations import Declarations
@@ -63,14 +62,20 @@ def openai_payload(
 
 
 def _tools(declared: Declarations) -> FrozenList:
+    from agentkit_prompts.schemas.provider_tools import openai_form
+
     return FrozenList([tool.derive(openai_form) for tool in declared.tools])
 
 
 def _tools_of_others(declared: Declarations) -> FrozenList:
+    from agentkit_prompts.schemas.provider_tools import openai_form
+
     return FrozenList([openai_form(tool, is_official=False) for tool in declared.tools])
 
 
 def _tools_of_gemini(declared: Declarations) -> FrozenList:
+    from agentkit_prompts.schemas.provider_tools import gemini_chat_form
+
     return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
 
 
