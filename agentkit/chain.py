@@ -22,8 +22,7 @@ from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import AnyPrompt
-from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_prompts.tree.volatility import RANKS
+from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

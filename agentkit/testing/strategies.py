@@ -34,8 +34,7 @@ from agentkit_prompts.tree.leaves import (
     ToolPrompt,
     UserInputPrompt,
 )
-from agentkit_prompts.tree.prompt import BasePrompt
-from agentkit_prompts.tree.volatility import Volatility
+from agentkit_prompts.tree.prompt import BasePrompt, Volatility
 from agentkit_prompts.tree.wrap import WrapPrompt
 
 try:

@@ -11,7 +11,8 @@ from agentkit.errors import AgentDefinitionError, UnknownOption
 from agentkit.models import OpenAIModel
 from agentkit.prompts import AdditionalInfoPrompt, Template, TemplateError, TextPrompt
 from agentkit_prompts.errors import LiteralTextWarning
-from agentkit_prompts.tree.volatility import Volatility, VolatilityWarning
+from agentkit_prompts.tree.prompt import Volatility
+from agentkit_prompts.tree.volatility import VolatilityWarning
 
 SHOP = "You sell {{ goods }} in {{ language }}."
 

@@ -420,7 +420,7 @@ class Tool(Generic[P, R]):
             arguments = self._read_at_once(text)
             if arguments is None:
                 arguments = (await self._read_in_time(text))[0]
-            return await needs_approval(self.policy, arguments, context)
+            return await needs_approval(self.policy.approval, arguments, context, self.policy.timeout)
         except ToolArgumentError:
             return False
         except Exception:

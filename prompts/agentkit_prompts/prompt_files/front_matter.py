@@ -14,7 +14,7 @@ from agentkit_prompts.errors import TemplateError, nearest
 from agentkit_prompts.prompt_files.prompt_kinds import PromptKind
 from agentkit_prompts.strict_yaml import strict_loader
 from agentkit_prompts.tree.layers import Place
-from agentkit_prompts.tree.volatility import Volatility
+from agentkit_prompts.tree.prompt import Volatility
 
 __all__ = ["FrontMatter", "Source", "read_source"]
 

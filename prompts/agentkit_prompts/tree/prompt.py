@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -25,10 +25,12 @@ from agentkit_prompts.templates.template import MediaTable, Template, media_tabl
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import Declared
-from agentkit_prompts.tree.volatility import RANKS, Volatility
 
-__all__ = ["BasePrompt"]
+__all__ = ["RANKS", "BasePrompt", "Volatility"]
 
+Volatility: TypeAlias = Literal["static", "session", "turn"]
+RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
+"""How volatile each class is, to compare them."""
 _WAYS = frozenset({"render", "format_2_str", "format_2_multimodal"})
 _MARKER = re.compile(r"<\|media:(\w+):([^|]+)\|>")
 _KINDS: dict[str, type[Media]] = {"image": Image, "audio": Audio, "video": Video, "file": File}

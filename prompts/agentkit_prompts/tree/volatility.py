@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from agentkit_prompts.tree.prompt import BasePrompt
+from agentkit_prompts.tree.prompt import RANKS, BasePrompt
 
-__all__ = ["RANKS", "Volatility", "VolatilityWarning", "volatile_before_stable"]
-
-Volatility: TypeAlias = Literal["static", "session", "turn"]
-RANKS: dict[Volatility, int] = {"static": 0, "session": 1, "turn": 2}
-"""How volatile each class is, to compare them."""
+__all__ = ["VolatilityWarning", "volatile_before_stable"]
 
 
 class VolatilityWarning(UserWarning):

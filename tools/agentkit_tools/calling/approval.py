@@ -11,7 +11,6 @@ from agentkit_tools.calling.deadline import as_coroutine, outcome
 from agentkit_tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
-    from agentkit_tools.calling.tool_policy import ToolPolicy
     from agentkit_tools.schemas.argument_reader import Arguments
 
 __all__ = ["Approval", "needs_approval"]
@@ -22,18 +21,19 @@ Approval: TypeAlias = (
 """Whether a person must agree to a call first; a predicate receives the validated arguments and the context."""
 
 
-async def needs_approval(policy: ToolPolicy, arguments: Arguments, context: ToolContext[Any]) -> bool:
-    """Return whether a person must agree to this call first; deciding takes no longer than the call itself may.
+async def needs_approval(
+    approval: Approval, arguments: Arguments, context: ToolContext[Any], timeout: float | None
+) -> bool:
+    """Return whether a person must agree to this call first; deciding takes no longer than `timeout` seconds.
 
     Raises:
         DeadlineError: It did. A predicate that is not async runs where it is called, and nothing can stop it.
     """
-    approval = policy.approval
     if not callable(approval):
         return approval == "always"
     verdict: Any = approval(arguments, context)
     if isawaitable(verdict):
-        verdict, error = await outcome(as_coroutine(verdict), policy.timeout)
+        verdict, error = await outcome(as_coroutine(verdict), timeout)
         if isinstance(error, asyncio.CancelledError):  # not the call: something inside of the predicate
             raise RuntimeError("the predicate was cancelled from inside") from error
         if error is not None:

@@ -50,7 +50,7 @@ async def enforced(
         if policy.approval != "never" and not context.approved:
             arguments = await read()
             try:
-                ask = await needs_approval(policy, arguments, context)
+                ask = await needs_approval(policy.approval, arguments, context, policy.timeout)
             except DeadlineError:
                 late = f"whether it needs approval could not be decided within {policy.timeout:g} seconds"
                 return denied(late, TimeoutError(late))
