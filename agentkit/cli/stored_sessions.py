@@ -54,7 +54,7 @@ def all_sessions(memory: Memory) -> Iterator[SessionInfo]:
 
 
 def existing_session(memory: Memory, name: str) -> StoredSession:
-    """Return a conversation; where there is none of the name, complain and end the command."""
+    """Return the conversation of a name, or complain that no such one is stored and end the command."""
     if not memory.sessions(name=name):
         complain(f"there is no conversation {name!r}: `agentkit sessions list` shows those there are")
         raise typer.Exit(1)
