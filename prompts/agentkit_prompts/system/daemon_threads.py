@@ -1,4 +1,4 @@
-"""`DaemonThreads`: threads for what may hang, such as a store. They never keep the process from ending."""
+"""`DaemonThreads`: threads for what may hang, such as a store or a tool. They never keep the process from ending."""
 
 from __future__ import annotations
 
@@ -7,77 +7,173 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import Context, copy_context
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakSet
 
 __all__ = ["DaemonThreads"]
 
 T = TypeVar("T")
+_Job: TypeAlias = tuple[Future[Any], Context, Callable[[], Any]]
+
+
+class _Worker:
+    """A thread, the job it has, and what wakes it. The job stays here until its future is done."""
+
+    __slots__ = ("job", "wake")
+
+    def __init__(self, job: _Job) -> None:
+        self.job: _Job | None = job
+        self.wake: SimpleQueue[None] = SimpleQueue()
 
 
 class DaemonThreads:
-    """Runs functions in daemon threads, which end when there is nothing left to do.
+    """Runs functions in daemon threads, the last one used first.
 
     Args:
         most: How many run at once; the others wait.
-        name: What the names of the threads begin with.
+        name: What the threads are called.
+        idle: Seconds that a thread waits for work before it ends.
+        refusal: Makes the error of a call for which no thread may ever be free, from the number of calls that were left
+            and go on: each of them keeps its place, and when all are kept, no further call begins. None: a call that is
+            left has its place taken by another one.
     """
 
-    def __init__(self, most: int, name: str) -> None:
-        self._most, self._name = most, name
+    def __init__(
+        self, most: int, name: str, *, idle: float = 0.0, refusal: Callable[[int], Exception] | None = None
+    ) -> None:
+        self.most, self.idle = most, idle
+        self._name, self._refusal = name, refusal
         self._renew()
         _ALL.add(self)
 
     def _renew(self) -> None:
         self._lock = Lock()
-        self._waiting: deque[tuple[Future[Any], Context, Callable[[], Any]]] = deque()
-        self._threads = 0
+        self._waiting: deque[_Job] = deque()
+        self._idle: list[_Worker] = []
         self._left: set[Future[Any]] = set()
+        self._threads = 0
 
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Call a function in a thread, in a copy of the current context, and return its future."""
+    @property
+    def busy(self) -> int:
+        """How many threads run a call that was not left."""
+        return self._threads - len(self._idle)
+
+    @property
+    def left(self) -> int:
+        """How many threads run a call that was left."""
+        return len(self._left)
+
+    def submit(self, call: Callable[[], T], *, at_once: bool = False) -> Future[T]:
+        """Call a function in a thread, in a copy of the current context, and return its future.
+
+        `at_once` needs no place: those that run now may be waiting for it.
+        """
         future: Future[T] = Future()
+        job = future, copy_context(), call
         with self._lock:
-            self._waiting.append((future, copy_context(), call))
-            self._start()
+            if self._refusal is not None and len(self._left) >= self.most:
+                future.set_exception(self._refusal(len(self._left)))
+            elif self._idle:
+                worker = self._idle.pop()
+                worker.job = job
+                worker.wake.put(None)
+            elif at_once:
+                self._start(job)
+            else:
+                self._waiting.append(job)
+                self._start_waiting()
         return future
 
     def leave(self, future: Future[Any]) -> None:
-        """Wait for a call no longer: one that has begun goes on, and others get a thread in place of its own."""
+        """Wait for a call no longer: one that has begun goes on, one that has not never begins."""
         with self._lock:
-            if not future.cancel() and not future.done():
-                self._left.add(future)
-                self._threads -= 1
-                self._start()
+            if future.cancel() or future.done():
+                return
+            self._left.add(future)
+            self._threads -= 1
+            self._start_waiting()
+            while self._refusal is not None and self._waiting and len(self._left) >= self.most:
+                refused, *_ = self._waiting.popleft()
+                if refused.set_running_or_notify_cancel():
+                    refused.set_exception(self._refusal(len(self._left)))
 
-    def _start(self) -> None:
-        """Start a thread where one is needed; the lock is held."""
-        if self._waiting and self._threads < self._most:
-            self._threads += 1
-            Thread(target=self._work, name=self._name, daemon=True).start()
+    def _start_waiting(self) -> None:
+        """Start a thread where there is a call and a place for it; the lock is held."""
+        kept = 0 if self._refusal is None else len(self._left)
+        if self._waiting and self._threads + kept < self.most:
+            self._start(self._waiting.popleft())
 
-    def _work(self) -> None:
-        while True:
+    def _start(self, job: _Job) -> None:
+        self._threads += 1
+        Thread(target=self._work, args=(_Worker(job),), name=self._name, daemon=True).start()
+
+    def _work(self, worker: _Worker) -> None:
+        """Run calls until none comes for a while, or until this thread is left or killed."""
+        is_killed = True
+        try:
+            while worker.job is not None and self._run(*worker.job):
+                self._wait(worker)
+            is_killed = False
+        finally:
+            if is_killed:  # by an exception that another thread set in this one
+                self._replace(worker)
+
+    def _run(self, future: Future[Any], context: Context, call: Callable[[], Any]) -> bool:
+        """Run one call; return whether this thread may have another one: it was not left meanwhile."""
+        if not future.set_running_or_notify_cancel():
+            return True
+        try:
+            result = context.run(call)
+        except BaseException as error:  # whoever waits gets it, and the thread goes on
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+            del result
+        was_left = self._was_left(future)
+        del future  # what the call failed with refers to this frame
+        return not was_left
+
+    def _was_left(self, future: Future[Any]) -> bool:
+        with self._lock:
+            if future not in self._left:
+                return False
+            self._left.remove(future)
+            self._start_waiting()
+            return True
+
+    def _wait(self, worker: _Worker) -> None:
+        """Wait until the worker has a job again; it has none when there is nothing to do for a while."""
+        with self._lock:
+            worker.job = self._waiting.popleft() if self._waiting else None
+            if worker.job is not None:
+                return
+            self._idle.append(worker)
+        try:
+            worker.wake.get(timeout=self.idle)
+        except Empty:
             with self._lock:
-                if not self._waiting:
+                if worker in self._idle:
+                    self._idle.remove(worker)
                     self._threads -= 1
                     return
-                future, context, call = self._waiting.popleft()
-                if not future.set_running_or_notify_cancel():
-                    continue
-            try:
-                result = context.run(call)
-            except BaseException as error:  # whoever waits gets it, and the thread goes on
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-                del result
+            worker.wake.get()  # a job came just now
+
+    def _replace(self, worker: _Worker) -> None:
+        """Account for a thread that was killed, and for the call it had."""
+        job = worker.job
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+        if job is None or not self._was_left(job[0]):
             with self._lock:
-                if future in self._left:  # another thread took its place
-                    self._left.remove(future)
-                    return
-            del future, context, call
+                self._threads -= 1
+                if job is not None and not job[0].running() and not job[0].done():  # it had not begun
+                    self._start(job)
+                self._start_waiting()
+        if job is not None and job[0].running():
+            job[0].set_exception(RuntimeError("the thread of this call was killed"))
 
 
 _ALL: WeakSet[DaemonThreads] = WeakSet()

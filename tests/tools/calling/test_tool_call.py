@@ -43,8 +43,8 @@ from tests.waiting import LONG
 @pytest.fixture
 def own_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool of its own: what other tests left behind is not counted."""
-    monkeypatch.setattr(tool_threads, "_tools", tool_threads._Pool(tool_threads._MAX_TOOLS))
-    monkeypatch.setattr(tool_threads, "_recalls", tool_threads._Pool(tool_threads._MAX_RECALLS))
+    monkeypatch.setattr(tool_threads, "_tools", tool_threads._threads(tool_threads._MAX_TOOLS))
+    monkeypatch.setattr(tool_threads, "_recalls", tool_threads._threads(tool_threads._MAX_RECALLS))
 
 
 def context(**changes: Any) -> ToolContext[Any]:
@@ -802,14 +802,14 @@ async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
 
 
 async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_threads, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(tool_threads._tools, "idle", 0.02)
 
     @tool
     def quick() -> str:
         return "ok"
 
     assert (await ask(quick)).ok
-    while tool_threads._tools.threads:
+    while tool_threads._tools._threads:
         await asyncio.sleep(0.01)
     assert (await ask(quick)).ok
 
@@ -847,21 +847,6 @@ async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> N
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(victim), ctypes.py_object(SystemExit))
     for _ in range(3):
         assert (await asyncio.wait_for(ask(fine), LONG)).ok
-
-
-async def test_a_thread_that_is_killed_is_no_longer_counted_and_answers_for_the_call_it_had() -> None:
-    pool, loop = tool_threads._Pool(2), asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    begun = tool_threads._Job(lambda: None, loop, future)
-    begun.call = None  # taken by the thread
-    pool.threads = 2
-    pool._replace(tool_threads._Worker(begun))
-    _, error = await asyncio.wait_for(future, LONG)
-    assert isinstance(error, RuntimeError)
-    idle = tool_threads._Worker(begun)
-    idle.job = None
-    pool._replace(idle)
-    assert pool.threads == 0
 
 
 def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None:

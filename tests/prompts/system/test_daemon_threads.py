@@ -1,0 +1,123 @@
+"""Daemon threads: places, calls that are left, and threads that are killed."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from agentkit_prompts.system.daemon_threads import DaemonThreads, _Worker
+from tests.waiting import LONG, until
+
+
+def _hang(release: threading.Event) -> None:
+    release.wait(600)
+
+
+def test_a_call_that_is_left_has_its_place_taken() -> None:
+    threads, release = DaemonThreads(1, "t"), threading.Event()
+    first = threads.submit(lambda: _hang(release))
+    second = threads.submit(lambda: "second")
+    assert not second.done() and threads.busy == 1
+    threads.leave(first)
+    assert second.result(LONG) == "second"
+    release.set()
+    until(lambda: not threads.left)
+    assert first.done()
+
+
+def test_a_call_that_is_left_keeps_its_place_where_others_are_refused() -> None:
+    threads, release = DaemonThreads(1, "t", refusal=lambda left: ValueError(f"{left} hang")), threading.Event()
+    first = threads.submit(lambda: _hang(release))
+    second = threads.submit(lambda: "second")
+    until(first.running)
+    threads.leave(first)
+    with pytest.raises(ValueError, match="1 hang"):
+        second.result(LONG)
+    with pytest.raises(ValueError, match="1 hang"):
+        threads.submit(lambda: "third").result(LONG)
+    release.set()
+    until(lambda: not threads.left)
+    assert threads.submit(lambda: "fourth").result(LONG) == "fourth"
+
+
+def test_a_call_that_was_left_before_it_began_never_begins() -> None:
+    threads, release, begun = DaemonThreads(1, "t", refusal=lambda _: ValueError()), threading.Event(), list[int]()
+    first = threads.submit(lambda: _hang(release))
+    second = threads.submit(lambda: begun.append(2))
+    threads.leave(second)
+    assert second.cancelled()
+    release.set()
+    first.result(LONG)
+    assert threads.submit(lambda: "third").result(LONG) == "third"
+    assert begun == []
+
+
+def test_what_the_running_calls_wait_for_needs_no_place() -> None:
+    threads = DaemonThreads(1, "t")
+    outer = threads.submit(lambda: threads.submit(lambda: "inner", at_once=True).result(LONG))
+    assert outer.result(LONG) == "inner"
+
+
+def test_a_thread_waits_for_more_work_for_a_while_and_then_ends() -> None:
+    threads = DaemonThreads(4, "t", idle=0.05)
+    first = threads.submit(threading.get_ident).result(LONG)
+    until(lambda: not threads.busy)
+    assert threads.submit(threading.get_ident).result(LONG) == first
+    until(lambda: not threads._threads)
+
+
+def test_what_a_call_raises_is_its_own_and_the_thread_goes_on() -> None:
+    threads = DaemonThreads(1, "t", idle=LONG)
+    with pytest.raises(SystemExit):
+        threads.submit(lambda: exit(3)).result(LONG)
+    assert threads.submit(lambda: "ok").result(LONG) == "ok"
+
+
+def test_context_variables_are_those_of_who_submits() -> None:
+    variable = contextvars.ContextVar("variable", default="outside")
+    variable.set("mine")
+    assert DaemonThreads(1, "t").submit(variable.get).result(LONG) == "mine"
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answered(begun: bool) -> None:
+    threads = DaemonThreads(2, "t")
+    future: Future[Any] = Future()
+    if begun:
+        future.set_running_or_notify_cancel()
+    threads._threads = 1
+    threads._replace(_Worker((future, contextvars.copy_context(), lambda: "another thread")))
+    if begun:
+        with pytest.raises(RuntimeError, match="was killed"):
+            future.result(LONG)
+    else:
+        assert future.result(LONG) == "another thread"
+    until(lambda: not threads._threads)
+
+
+def test_an_idle_thread_that_is_killed_is_not_counted_any_more() -> None:
+    threads, release = DaemonThreads(1, "t"), threading.Event()
+    worker = _Worker((Future(), contextvars.copy_context(), str))
+    worker.job = None
+    threads._threads, threads._idle = 1, [worker]
+    threads._replace(worker)
+    assert threads._threads == threads.busy == 0
+    held = threads.submit(lambda: _hang(release))
+    until(held.running)
+    assert threads.busy == 1
+    release.set()
+
+
+def test_a_thread_that_is_killed_after_its_call_was_left_is_counted_once() -> None:
+    threads = DaemonThreads(1, "t", refusal=lambda _: ValueError())
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+    threads._threads = 1
+    threads.leave(future)
+    threads._replace(_Worker((future, contextvars.copy_context(), str)))
+    assert (threads._threads, threads.left) == (0, 0)
+    assert threads.submit(lambda: "free again").result(LONG) == "free again"
