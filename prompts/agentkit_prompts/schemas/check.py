@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Sized
 from fractions import Fraction
 from math import inf, isfinite
 from typing import Any, TypeAlias
@@ -38,7 +38,7 @@ _MAX_PROBLEMS = 1_000
 _STEPS_OF_PROBLEM = 5
 _CHARS_PER_STEP = 16
 _CHARS_PER_ALTERNATIVE = 100
-_BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not"})
+_BRANCHES = frozenset({"$ref", "anyOf", "oneOf", "allOf", "not", "if", "dependentSchemas"})
 """Keywords that put several schemas in front of one value."""
 
 _NOTHING: Mapping[str, Any] = {"not": {}}
@@ -83,7 +83,7 @@ class JsonChecker:
     and a check that needs more than a fixed number of steps is a problem of its own: the time and what is written are
     bounded whatever the schema and the value are. Patterns run on an engine whose time is linear.
 
-    Not looked at: `format`, `patternProperties`, `if`, `dependentSchemas`, and references to other documents.
+    Not looked at: `format`, `unevaluatedProperties`, `unevaluatedItems`, and references to anchors or other documents.
     """
 
     __slots__ = ("_document", "_patterns")
@@ -146,9 +146,6 @@ class _Check:
         return known[1]
 
     def _branches(self, schema: Mapping[str, Any], value: Any, depth: int) -> list[Problem]:
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-            return self.find(resolve(reference, self.root), value, depth)
         for keyword, allowed in (("anyOf", len(schema.get("anyOf", ()))), ("oneOf", 1)):
             options = schema.get(keyword, ())
             fitting = sum(not self.find(option, value, depth) for option in options)
@@ -158,12 +155,26 @@ class _Check:
                 )
                 return [("", f"matches {how_many}")]
         found = self._own(schema, value, depth)
-        for part in schema.get("allOf", ()):
+        for part in self._parts(schema, value, depth):
             found = [*found, *self.find(part, value, depth)]
             self.take(len(found))
         if "not" in schema and not self.find(schema["not"], value, depth):
             found = [*found, ("", "matches what is not allowed")]
         return list(dict.fromkeys(found))
+
+    def _parts(self, schema: Mapping[str, Any], value: Any, depth: int) -> Iterator[Mapping[str, Any] | bool]:
+        """Yield the other schemas that the same value has to follow."""
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+            yield resolve(reference, self.root)
+        yield from schema.get("allOf", ())
+        if "if" in schema:
+            yield schema.get("else" if self.find(schema["if"], value, depth) else "then", True)
+        if isinstance(value, Mapping):
+            for name, held in schema.get("dependentSchemas", {}).items():
+                self.take(1)
+                if name in value:
+                    yield held
 
     def _own(self, schema: Mapping[str, Any], value: Any, depth: int) -> list[Problem]:
         """Return what the keywords find that look at the value itself and at what it holds."""
@@ -183,15 +194,43 @@ class _Check:
                     found += self._problem(complaint.format(brief(bound, _MAX_SHOWN)))
         if isinstance(value, Mapping):
             found += self._of_object(schema, value, depth)
-        items = schema.get("items")
-        if isinstance(items, Mapping) and isinstance(value, list | tuple):
-            for index, item in enumerate(value):
-                found += self._below(f"[{index}]", items, item, depth)
+        if isinstance(value, list | tuple):
+            found += self._of_array(schema, value, depth)
         return found
+
+    def _of_array(self, schema: Mapping[str, Any], value: Sequence[Any], depth: int) -> list[Problem]:
+        """Return what is wrong with the items of an array."""
+        heads, items = schema.get("prefixItems", ()), schema.get("items", True)
+        found: list[Problem] = []
+        for index, item in enumerate(value if items is not True else value[: len(heads)]):
+            found += self._below(f"[{index}]", heads[index] if index < len(heads) else items, item, depth)
+        if "contains" in schema:
+            least, most = schema.get("minContains", 1), schema.get("maxContains", inf)
+            fitting = sum(not self.find(schema["contains"], item, depth + 1) for item in value)
+            if not least <= fitting <= most:
+                found += self._problem(f"has {fitting:,} of the items it should contain")
+        if schema.get("uniqueItems") is True and self._repeats(value):
+            found += self._problem("should have items that all differ")
+        return found
+
+    def _repeats(self, items: Sequence[Any]) -> bool:
+        self.take(len(items))
+        keys = [key for item in items if (key := _key_of(item)) is not None]
+        others: list[Any] = []
+        for item in items if len(keys) < len(items) else ():
+            if _key_of(item) is None:
+                self.take(sum([1 + len(other) for other in others if isinstance(other, Sized)]))
+                if any(_is_equal(item, other) for other in others):
+                    return True
+                others.append(item)
+        return len(set(keys)) < len(keys)
 
     def _of_object(self, schema: Mapping[str, Any], value: Mapping[str, Any], depth: int) -> list[Problem]:
         """Return what is wrong with the entries of an object."""
-        required = schema.get("required", ())
+        required = [*schema.get("required", ())]
+        for name, needed in schema.get("dependentRequired", {}).items():
+            self.take(1)
+            required += needed if name in value else ()
         self.take(len(required) // _CHARS_PER_STEP)
         found: list[Problem] = []
         for name in required:
@@ -202,11 +241,15 @@ class _Check:
         for name in fewer:
             if name in others:
                 found += self._below(str(name), named[name], value[name], depth)
-        more = schema.get("additionalProperties")
-        if isinstance(more, Mapping):
-            for name in value:
-                if name not in named:
-                    found += self._below(str(name), more, value[name], depth)
+        patterns, more = schema.get("patternProperties", {}), schema.get("additionalProperties", True)
+        for name in value if patterns or more is not True else ():
+            self.take(len(patterns))
+            inner = [held for pattern, held in patterns.items() if self._matches(pattern, str(name))]
+            for each in inner or ([] if name in named else [more]):
+                found += self._below(str(name), each, value[name], depth)
+        for name in value if "propertyNames" in schema else ():
+            for _, what in self.find(schema["propertyNames"], name, depth + 1):
+                found += self._problem(f"has a name that {what}", shown_name(str(name)))
         return found
 
     def _problem(self, what: str, path: str = "") -> list[Problem]:
@@ -253,7 +296,7 @@ class _Allowed:
         if key is not None:
             return key not in self.keys
         take(self.size)
-        return value not in self.members
+        return not any(_is_equal(value, member) for member in self.members)
 
 
 def _key_of(value: Any) -> Hashable:
@@ -268,6 +311,16 @@ def _key_of(value: Any) -> Hashable:
     if isinstance(value, float) and not value.is_integer():
         return ("number", float.__repr__(value))
     return ("number", hex(int(value))) if isinstance(value, int | float) else None
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Return whether two values are the same to JSON: true is not 1, wherever it stands."""
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_is_equal(one[name], other[name]) for name in one)
+    key = _key_of(one)
+    return bool(one == other) if key is None else key == _key_of(other)
 
 
 def containers(document: Any) -> Iterator[Mapping[str, Any] | Sequence[Any]]:
@@ -300,7 +353,11 @@ def depth_faults(document: Any, where: str) -> Iterator[str]:
 
 def pattern_faults(document: Any, where: str) -> Iterator[str]:
     """Yield a fault where compiling all patterns of a schema would take long."""
-    patterns = [node.get("pattern") for node in containers(document) if isinstance(node, Mapping)]
+    patterns: list[Any] = []
+    for node in containers(document):
+        if isinstance(node, Mapping):
+            named = node.get("patternProperties")
+            patterns += [node.get("pattern"), *(named if isinstance(named, Mapping) else ())]
     size = sum(pattern_size(pattern) for pattern in patterns if isinstance(pattern, str))
     if size > _MAX_PATTERNS:
         yield (
@@ -321,26 +378,32 @@ def compile_pattern(pattern: str) -> SchemaValidator:
 
 def bound_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
     """Yield every bound of a schema that nothing can be compared with."""
-    for keyword in _BOUNDS:
+    for pattern in schema.get("patternProperties", ()):
+        yield from _pattern_fault(pattern, f"{where}.patternProperties")
+    for keyword in (*_BOUNDS, "minContains", "maxContains"):
         if keyword not in schema:
             continue
         bound = schema[keyword]
         if keyword == "pattern":
-            if not isinstance(bound, str):
-                yield f"{where}.pattern must be a regular expression, got {brief(bound)}"
-                continue
-            try:
-                compile_pattern(bound)
-            except SchemaError as error:
-                reason = str(error).strip().splitlines()[-1].removeprefix("error: ")
-                yield (
-                    f"{where}.pattern must be a regular expression, got {brief(bound)} ({reason[:_MAX_SHOWN]};"
-                    " patterns run in linear time, without look-around and back-references)"
-                )
+            yield from _pattern_fault(bound, f"{where}.pattern")
         elif isinstance(bound, bool) or not isinstance(bound, int | float):
             yield f"{where}.{keyword} must be a number, got {brief(bound)}"
         elif keyword == "multipleOf" and isinstance(bound, float) and not isfinite(bound):
             yield f"{where}.{keyword} must be a finite number, got {bound}"
+
+
+def _pattern_fault(pattern: object, where: str) -> Iterator[str]:
+    if not isinstance(pattern, str):
+        yield f"{where} must be a regular expression, got {brief(pattern)}"
+        return
+    try:
+        compile_pattern(pattern)
+    except SchemaError as error:
+        reason = str(error).strip().splitlines()[-1].removeprefix("error: ")
+        yield (
+            f"{where} must be a regular expression, got {brief(pattern)} ({reason[:_MAX_SHOWN]};"
+            " patterns run in linear time, without look-around and back-references)"
+        )
 
 
 def is_multiple(value: float, step: float) -> bool:

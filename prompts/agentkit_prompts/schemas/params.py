@@ -130,9 +130,13 @@ def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:
         yield f"{kind.__name__} must set arbitrary_types_allowed=True: context values are not JSON types"
 
 
-_HOLDS_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions")
+_HOLDS_SCHEMAS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 _LISTS_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_IS_SCHEMA = ("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames")
+_CONDITION = ("if", "then", "else")
+_IS_SCHEMA = (
+    *("items", "additionalProperties", "unevaluatedProperties", "not", "contains", "propertyNames"),
+    *_CONDITION,
+)
 _MAX_DEPTH = 64
 
 
@@ -198,6 +202,10 @@ def _own_faults(schema: Mapping[str, Any], where: str) -> Iterator[str]:
     for keyword in _HOLDS_SCHEMAS:
         if not isinstance(schema.get(keyword, {}), Mapping):
             yield f"{where}.{keyword} must be an object of schemas, got {type(schema[keyword]).__name__}"
+    needs = schema.get("dependentRequired", {})
+    lists = needs.values() if isinstance(needs, Mapping) else [None]
+    if not all(isinstance(names, list | tuple) and all(isinstance(name, str) for name in names) for names in lists):
+        yield f"{where}.dependentRequired must be an object of lists of names, got {brief(needs)}"
     for keyword in _LISTS_SCHEMAS:
         if not isinstance(schema.get(keyword, ()), list | tuple):
             yield f"{where}.{keyword} must be a list of schemas, got {type(schema[keyword]).__name__}"
@@ -257,8 +265,8 @@ def _references(document: Any) -> Iterator[Mapping[str, Any]]:
 def _same_value(schema: Mapping[str, Any], root: Mapping[str, Any]) -> list[Any]:
     """Return the schemas that look at the same value as `schema`."""
     found = [option for keyword in ("anyOf", "oneOf", "allOf") for option in schema.get(keyword) or ()]
-    if "not" in schema:
-        found.append(schema["not"])
+    found += [schema[keyword] for keyword in ("not", *_CONDITION) if keyword in schema]
+    found += (schema.get("dependentSchemas") or {}).values()
     reference = schema.get("$ref")
     if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
         found.append(resolve(reference, root))

@@ -104,6 +104,22 @@ def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
         layers_of(schema).check_kwargs({"x": deep})
 
 
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ({"patternProperties": {f"^{n}": {} for n in range(2_000)}}, {str(n): n for n in range(2_000)}),
+        ({"uniqueItems": True}, [[n] for n in range(3_000)]),
+        ({"items": {"dependentRequired": {str(n): [] for n in range(2_000)}}}, [{"a": 1}] * 2_000),
+        ({"items": {"dependentSchemas": {str(n): {} for n in range(2_000)}}}, [{"b": n} for n in range(2_000)]),
+        ({"items": {"contains": {"const": 1}}}, [[0] * 2_000] * 2_000),
+    ],
+    ids=["names", "pairs", "needs", "schemas", "items"],
+)
+def test_a_product_of_what_a_schema_and_a_value_hold_is_given_up(rule: dict[str, Any], value: object) -> None:
+    with pytest.raises(KwargsError, match="takes more than 1,000,000 steps to check"):
+        layers_of({"properties": {"x": rule}}).check_kwargs({"x": value})
+
+
 @pytest.mark.long
 def test_a_product_of_alternatives_and_items_is_given_up() -> None:
     options = [{"type": "integer", "minimum": number} for number in range(1, 5_001)]
@@ -325,7 +341,16 @@ HOLDS_ITSELF["x"] = [HOLDS_ITSELF, HOLDS_ITSELF]
         ({"$ref": 5}, r"\$ref must be a str"),
         ({"properties": {"x": {"$ref": "#/examples"}}, "examples": {"anyOf": 5}}, "anyOf must be a list"),
         ({"properties": {"x": {"default": levels(5_000)}}}, "nest deeper than 200 levels"),
-        ({"properties": {"x": {"if": levels(201)}}}, "nest deeper than 200 levels"),
+        ({"properties": {"x": {"x-note": levels(201)}}}, "nest deeper than 200 levels"),
+        ({"properties": {"x": {"if": levels(201)}}}, r"x\.if must be an object or a boolean"),
+        ({"properties": {"x": {"dependentRequired": ["a"]}}}, "dependentRequired must be an object of lists of names"),
+        ({"properties": {"x": {"dependentRequired": {"a": "b"}}}}, "dependentRequired must be an object of lists"),
+        ({"properties": {"x": {"dependentRequired": {"a": [["b"]]}}}}, "dependentRequired must be an object of lists"),
+        ({"properties": {"x": {"dependentSchemas": {"a": 1}}}}, r"dependentSchemas\.a must be an object or a boolean"),
+        ({"properties": {"x": {"patternProperties": {"(": {}}}}}, "patternProperties must be a regular expression"),
+        ({"properties": {"x": {"patternProperties": {r"\w{90000}": {}}}}}, "patterns have 9,180,000 characters"),
+        ({"properties": {"x": {"minContains": "1"}}}, "minContains must be a number, got '1'"),
+        ({"$defs": {"a": {"if": {"$ref": "#/$defs/a"}}}, "properties": {"x": {"$ref": "#/$defs/a"}}}, "to itself"),
         ({"properties": {"x": {"examples": [HOLDS_ITSELF]}}}, "nest deeper than 200 levels"),
         ({"properties": {"x": {"x-required-by": 5}}}, "x-required-by must be a list of prompt paths"),
         ({"properties": {"x": {"x-required-by": ["a", 5]}}}, "x-required-by must be a list of prompt paths"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from agentkit.prompts import AdditionalInfoPrompt, KwargsError, Layers, PromptError, SchemaConflict, Template
+from agentkit_prompts.schemas.check import JsonChecker
 from tests.prompts.laws import law
 
 BOUNDS: list[dict[str, Any]] = [
@@ -29,6 +31,20 @@ BOUNDS: list[dict[str, Any]] = [
     {"allOf": [{"minimum": 2}, {"maximum": 4}]},
     {"type": "object", "properties": {"a": {"minimum": 3}}, "additionalProperties": {"type": "integer"}},
     {"type": "array", "items": {"minLength": 1}},
+    {"properties": {"a": {}}, "additionalProperties": False},
+    {"additionalProperties": False},
+    {"properties": {"a": {}}, "patternProperties": {"^b": {"minimum": 3}}, "additionalProperties": False},
+    {"patternProperties": {"^b": {"type": "string"}}, "additionalProperties": {"type": "integer"}},
+    {"propertyNames": {"pattern": "^a"}},
+    {"dependentRequired": {"a": ["b"]}},
+    {"items": False},
+    {"prefixItems": [{"type": "string"}, True], "items": {"minimum": 3}},
+    {"prefixItems": [{"type": "string"}], "items": False},
+    {"contains": {"minimum": 3}},
+    {"uniqueItems": True},
+    {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 3}},
+    {"$ref": "#/$defs/small", "minimum": 1},
+    {"$ref": "#/$defs/small", "anyOf": [{"type": "integer"}, {"minimum": 2}]},
     {"type": "integer"},
     {"anyOf": [{"type": "string"}, {"minimum": 3}]},
     {"oneOf": [{"type": "integer"}, {"minimum": 3}]},
@@ -43,7 +59,12 @@ VALUES = st.recursive(
 @law
 @given(st.sampled_from(BOUNDS), VALUES)
 def test_bounds_hold_exactly_where_another_validator_says_they_do(bound: dict[str, Any], value: object) -> None:
-    schema = {"type": "object", "properties": {"x": bound}, "required": ["x"]}
+    schema = {
+        "type": "object",
+        "properties": {"x": bound},
+        "required": ["x"],
+        "$defs": {"small": {"maximum": 3}},
+    }
     layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))
     try:
         layers.check_kwargs({"x": value})
@@ -52,6 +73,27 @@ def test_bounds_hold_exactly_where_another_validator_says_they_do(bound: dict[st
         accepted = False
         assert all(name == "x" or name.startswith(("x.", "x[")) for name in error.problems)
     assert accepted == Draft202012Validator(schema).is_valid({"x": value})
+
+
+COMBINED: dict[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {
+    "all": lambda one, other: {"allOf": [one, other]},
+    "both": lambda one, other: {**one, **other},
+    "any": lambda one, other: {"anyOf": [one, other]},
+    "one": lambda one, other: {"oneOf": [one, other]},
+    "not": lambda one, other: {**other, "not": one},
+    "if": lambda one, other: {"if": one, "then": other},
+    "items": lambda one, other: {"items": one, "prefixItems": [other]},
+    "names": lambda one, other: {"properties": {"a": one}, "additionalProperties": other},
+}
+
+
+@law
+@given(st.sampled_from(sorted(COMBINED)), st.sampled_from(BOUNDS), st.sampled_from(BOUNDS), VALUES)
+def test_combined_rules_hold_exactly_where_another_validator_says_they_do(
+    how: str, one: dict[str, Any], other: dict[str, Any], value: object
+) -> None:
+    schema = {"properties": {"x": COMBINED[how](one, other)}, "$defs": {"small": {"maximum": 3}}}
+    assert (not JsonChecker(schema).problems({"x": value})) == Draft202012Validator(schema).is_valid({"x": value})
 
 
 def test_every_broken_bound_is_named_at_once() -> None:
