@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import threading
 from concurrent.futures import Future
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -63,11 +64,46 @@ def test_what_the_running_calls_wait_for_needs_no_place() -> None:
 
 
 def test_a_thread_waits_for_more_work_for_a_while_and_then_ends() -> None:
-    threads = DaemonThreads(4, "t", idle=0.05)
-    first = threads.submit(threading.get_ident).result(LONG)
+    threads = DaemonThreads(4, "t", idle=LONG)
+    first = threads.submit(threading.current_thread).result(LONG)
     until(lambda: not threads.busy)
-    assert threads.submit(threading.get_ident).result(LONG) == first
+    assert threads._threads == 1
+    assert threads.submit(threading.current_thread).result(LONG) is first
+    until(lambda: not threads.busy)
+    threads.idle = 0.0
+    threads.submit(str).result(LONG)
     until(lambda: not threads._threads)
+
+
+def test_work_that_comes_when_a_thread_has_waited_long_enough_is_done_by_it() -> None:
+    threads, given = DaemonThreads(1, "t"), list[Future[str]]()
+
+    class Late(SimpleQueue[None]):
+        def get(self, block: bool = True, timeout: float | None = None) -> None:
+            if timeout is None:
+                return super().get()
+            given.append(threads.submit(lambda: "just now"))
+            raise Empty
+
+    worker = _Worker((Future(), contextvars.copy_context(), str))
+    worker.wake = Late()
+    threads._threads = 1
+    threads._wait(worker)
+    assert worker.job is not None and worker.job[0] is given[0]
+    assert worker.wake.empty()  # nothing is left that would wake it when there is no work
+
+
+def test_calls_that_were_left_before_they_began_are_not_refused_with_those_that_wait() -> None:
+    threads, release = DaemonThreads(1, "t", refusal=lambda _: ValueError("no")), threading.Event()
+    first = threads.submit(lambda: _hang(release))
+    left, waiting = threads.submit(str), threads.submit(str)
+    until(first.running)
+    threads.leave(left)
+    threads.leave(first)
+    assert left.cancelled()
+    with pytest.raises(ValueError, match="no"):
+        waiting.result(LONG)
+    release.set()
 
 
 def test_what_a_call_raises_is_its_own_and_the_thread_goes_on() -> None:
@@ -90,7 +126,9 @@ def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answere
     if begun:
         future.set_running_or_notify_cancel()
     threads._threads = 1
+    waiting = threads.submit(lambda: "waiting")
     threads._replace(_Worker((future, contextvars.copy_context(), lambda: "another thread")))
+    assert waiting.result(LONG) == "waiting"
     if begun:
         with pytest.raises(RuntimeError, match="was killed"):
             future.result(LONG)
