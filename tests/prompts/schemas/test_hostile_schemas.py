@@ -109,11 +109,12 @@ def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
     [
         ({"patternProperties": {f"^{n}": {} for n in range(2_000)}}, {str(n): n for n in range(2_000)}),
         ({"uniqueItems": True}, [[n] for n in range(3_000)]),
+        ({"items": {"uniqueItems": True}}, [list(range(3_000))] * 400),
         ({"items": {"dependentRequired": {str(n): [] for n in range(2_000)}}}, [{"a": 1}] * 2_000),
         ({"items": {"dependentSchemas": {str(n): {} for n in range(2_000)}}}, [{"b": n} for n in range(2_000)]),
         ({"items": {"contains": {"const": 1}}}, [[0] * 2_000] * 2_000),
     ],
-    ids=["names", "pairs", "needs", "schemas", "items"],
+    ids=["names", "pairs", "scalars", "needs", "schemas", "items"],
 )
 def test_a_product_of_what_a_schema_and_a_value_hold_is_given_up(rule: dict[str, Any], value: object) -> None:
     with pytest.raises(KwargsError, match="takes more than 1,000,000 steps to check"):
@@ -350,6 +351,14 @@ HOLDS_ITSELF["x"] = [HOLDS_ITSELF, HOLDS_ITSELF]
         ({"properties": {"x": {"patternProperties": {"(": {}}}}}, "patternProperties must be a regular expression"),
         ({"properties": {"x": {"patternProperties": {r"\w{90000}": {}}}}}, "patterns have 9,180,000 characters"),
         ({"properties": {"x": {"minContains": "1"}}}, "minContains must be a number, got '1'"),
+        ({"properties": {"x": {"maxContains": True}}}, "maxContains must be a number, got True"),
+        (
+            {
+                "$defs": {"a": {"dependentSchemas": {"b": {"$ref": "#/$defs/a"}}}},
+                "properties": {"x": {"$ref": "#/$defs/a"}},
+            },
+            "to itself",
+        ),
         ({"$defs": {"a": {"if": {"$ref": "#/$defs/a"}}}, "properties": {"x": {"$ref": "#/$defs/a"}}}, "to itself"),
         ({"properties": {"x": {"examples": [HOLDS_ITSELF]}}}, "nest deeper than 200 levels"),
         ({"properties": {"x": {"x-required-by": 5}}}, "x-required-by must be a list of prompt paths"),

@@ -41,6 +41,10 @@ BOUNDS: list[dict[str, Any]] = [
     {"prefixItems": [{"type": "string"}, True], "items": {"minimum": 3}},
     {"prefixItems": [{"type": "string"}], "items": False},
     {"contains": {"minimum": 3}},
+    {"contains": {"minimum": 3}, "minContains": 0},
+    {"contains": {"minimum": 3}, "minContains": 2, "maxContains": 2},
+    {"dependentSchemas": {"a": {"required": ["b"]}}},
+    {"enum": [[1], {"a": 1}, 3]},
     {"uniqueItems": True},
     {"if": {"type": "string"}, "then": {"minLength": 2}, "else": {"minimum": 3}},
     {"$ref": "#/$defs/small", "minimum": 1},
@@ -73,6 +77,32 @@ def test_bounds_hold_exactly_where_another_validator_says_they_do(bound: dict[st
         accepted = False
         assert all(name == "x" or name.startswith(("x.", "x[")) for name in error.problems)
     assert accepted == Draft202012Validator(schema).is_valid({"x": value})
+
+
+EDGES: list[Any] = [
+    *(None, True, 1, 3, 4, 2.5, 3.0, "", "a", "abc", [], [1], [1, 1], [1, True], ["a", 1], ["a", None, 1], [4, 4, 4]),
+    *([[1], [1]], [[1], [1.0]], [[1], [True]], [[1], [1, 2]], [4, 1.0, 1], [{}, {}], [{"a": 1}, {"a": True}]),
+    *([{"a": 1}, {"b": 1}], [None, "null"], ["1", 1], {}, {"a": 1}, {"b": 1}, {"b": "x"}, {"a": 1, "b": 4}),
+    *({"b": {"a": 4}}, {"a": 4, "c": "x"}, {"c": 4}),
+]
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=repr)
+def test_edges_hold_exactly_where_another_validator_says_they_do(bound: dict[str, Any]) -> None:
+    schema = {"properties": {"x": bound}, "$defs": {"small": {"maximum": 3}}}
+    checker, other = JsonChecker(schema), Draft202012Validator(schema)
+    wrong = [value for value in EDGES if (not checker.problems({"x": value})) != other.is_valid({"x": value})]
+    assert wrong == []
+
+
+def test_names_and_counts_say_what_is_wrong_with_them() -> None:
+    schema = {
+        "properties": {"x": {"propertyNames": {"maxLength": 1}}, "y": {"contains": {"const": 1}, "maxContains": 1}}
+    }
+    assert JsonChecker(schema).problems({"x": {"ab": 1}, "y": [1, 1]}) == [
+        ("x.ab", "has a name that should have at most 1 characters"),
+        ("y", "has 2 of the items it should contain"),
+    ]
 
 
 COMBINED: dict[str, Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]] = {
