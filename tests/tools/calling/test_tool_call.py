@@ -416,7 +416,9 @@ async def test_what_a_failed_call_held_is_free_as_soon_as_nobody_has_its_result(
         gc.enable()
 
 
-async def test_cancellation_leaves_a_thread_behind_and_counts_it(own_threads: None) -> None:
+async def test_cancellation_leaves_a_thread_behind_and_counts_it(
+    own_threads: None, caplog: pytest.LogCaptureFixture
+) -> None:
     begun, release = threading.Event(), threading.Event()
 
     @tool
@@ -433,6 +435,8 @@ async def test_cancellation_leaves_a_thread_behind_and_counts_it(own_threads: No
     release.set()
     while abandoned_threads():
         await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
+    assert caplog.records == []
 
 
 # Time limits
@@ -801,6 +805,17 @@ async def test_room_that_an_abandoned_call_leaves_is_for_one_that_waits(
     await holding
 
 
+async def test_calls_one_after_the_other_have_the_same_thread(own_threads: None) -> None:
+    @tool
+    def where() -> int:
+        return id(threading.current_thread())
+
+    first = (await ask(where)).value
+    while tool_threads.busy_threads():
+        await asyncio.sleep(0.001)
+    assert (await ask(where)).value == first
+
+
 async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_threads._tools, "idle", 0.02)
 
@@ -849,7 +864,7 @@ async def test_an_idle_thread_that_is_killed_is_replaced(own_threads: None) -> N
         assert (await asyncio.wait_for(ask(fine), LONG)).ok
 
 
-def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None:
+def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None, caplog: pytest.LogCaptureFixture) -> None:
     release = threading.Event()
 
     @tool(timeout=0.02)
@@ -860,6 +875,7 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(own_threads: None) -> None
     release.set()
     while abandoned_threads():
         time.sleep(0.01)
+    assert caplog.records == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
