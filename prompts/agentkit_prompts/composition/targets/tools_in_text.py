@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.composition.contents import Contents
-from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -52,16 +51,10 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
         ChatTemplateError: No prompt shows some tool, such as one that a budget left out; names all of them.
     """
     _check_shown(composition)
-    return Contents(
-        composition.context,
-        composition.layers,
-        composition.sections,
-        composition.counter,
-        Declarations((), composition.declarations.output),
+    return composition.without_tools().evolve(
+        text_tokens=None,
         conversation=_as_text(composition.conversation, has_results),
         intermediate=_as_text(composition.intermediate, has_results),
-        trims=composition.trims,
-        budget=composition.budget,
     )
 
 
