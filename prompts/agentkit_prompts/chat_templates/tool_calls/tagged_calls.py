@@ -15,6 +15,7 @@ from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call, skip
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.schemas.check import target_in
 
 __all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
 
@@ -182,10 +183,7 @@ def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int =
     reference, kind = schema.get("$ref"), schema.get("type")
     options = [option for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for option in schema[key]]
     if isinstance(reference, str) and reference.startswith("#/"):
-        target: object = root
-        for step in reference[2:].split("/"):
-            target = target.get(step) if isinstance(target, Mapping) else None
-        yield from _kinds(target, root, seen, depth + 1)
+        yield from _kinds(target_in(root, reference), root, seen, depth + 1)
     elif isinstance(kind, str | list):
         yield from [kind] if isinstance(kind, str) else [one for one in kind if isinstance(one, str)]
     elif isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
