@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from agentkit_prompts.chat_templates.chat_turns import call_text
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
@@ -146,13 +147,8 @@ class PrompterLayout:
     def _call(self, call: ToolCall) -> str:
         """Write a call with the model's tokens, or as JSON where it has no token for the arguments."""
         tokens = self.tokens
-        text = f"{call.name}{tokens['tool_args_token']}{call.arguments}"
-        if not tokens["tool_args_token"]:
-            try:
-                arguments = json.loads(call.arguments)
-            except ValueError:
-                arguments = call.arguments
-            text = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+        separator = tokens["tool_args_token"]
+        text = f"{call.name}{separator}{call.arguments}" if separator else call_text(call)
         return f"{tokens['tool_start_token']}\n{text}{tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:
