@@ -18,7 +18,7 @@ from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, nearest
+from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, misnamed
 from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
@@ -42,9 +42,8 @@ def check_layout(name: str, layout: str, split: str) -> None:
     """
     known = (*PLACES, *TOKENS)
     fields = _FIELD.findall(layout)
-    problems = [f"no place is called {field!r}{nearest(field, known)}" for field in fields if field not in known]
-    others = [field for field in _FIELD.findall(split) if field not in TOKENS]
-    problems += [f"no token is called {field!r}{nearest(field, TOKENS)}" for field in others]
+    problems = misnamed("no place is called", fields, known)
+    problems += misnamed("no token is called", _FIELD.findall(split), TOKENS)
     problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
     if not {"user", "input"} & set(fields):
         problems.append("it has neither {user} nor {input}: the input has no place")
