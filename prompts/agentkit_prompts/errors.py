@@ -292,6 +292,12 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
     return changed
 
 
+def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
+    """Return a problem for each of `given` that is none of `names`; `what` says what it is not."""
+    known = list(names)
+    return [f"{what} {name!r}{nearest(str(name), known)}" for name in given if name not in known]
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a message: the name that is most like `name`, and the names there are."""
     known = list(names)[:_MAX_NAMES]

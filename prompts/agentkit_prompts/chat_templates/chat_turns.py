@@ -21,6 +21,7 @@ __all__ = [
     "Messages",
     "Tools",
     "Turn",
+    "call_text",
     "calls_of",
     "json_text",
     "plain_turns",
@@ -127,6 +128,11 @@ def calls_of(turn: Turn) -> list[tuple[str, Any]]:
     """
     functions = [call["function"] for call in turn.get("tool_calls", ())]
     return [(function["name"], _arguments(function["arguments"])) for function in functions]
+
+
+def call_text(call: ToolCall) -> str:
+    """Return a call as JSON text; arguments that are no JSON are text in it."""
+    return json_text({"name": call.name, "arguments": _arguments(call.arguments)})
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 from agentkit_prompts.chat_templates.model_name_words import has_only_known, of_another, other_words, parts_of
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
-from agentkit_prompts.errors import ChatTemplateError, nearest
+from agentkit_prompts.errors import ChatTemplateError, nearest, similar
 
 __all__ = ["CHAT_TEMPLATES", "ChatTemplateRegistry"]
 
@@ -80,19 +80,25 @@ class ChatTemplateRegistry:
         Raises:
             ChatTemplateError: No template is known to fit the model; says which words of its name are not known.
         """
+        return self.fitting(model, f"no chat template is known to fit the model {str(model)!r:.100}")
+
+    def fitting(self, model: str, problem: str) -> str:
+        """Return what `best_match` does; its error begins with `problem`."""
         found = self.closest(model)
         if found is None:
-            names = parts_of(str(model))
+            last = next(iter(parts_of(str(model))), "")
+            family = [name for name in self if len(name) > 2 and _family(name) in last]
+            near = similar(last, self)  # all of them are too many to list
+            hints = [f"did you mean {near!r}?"] if near else []
+            hints += [f"of the same family: {', '.join(family)}"] if family else []
+            shown = f" ({'; '.join(hints)})" if hints else ""
             raise ChatTemplateError(
-                f"no chat template is known to fit the model {str(model)!r}"
-                f"{nearest(names[0] if names else '', self._known())}. Take one by name, or the Jinja template that "
-                "the model ships"
+                f"{problem}{shown}. Give a registered name (CHAT_TEMPLATES has them, "
+                "`agentkit templates` lists them), or the folder or file of the template that the model ships"
             )
         name, others = found
         if others:
-            raise ChatTemplateError(
-                f"no chat template is known to fit the model {str(model)!r:.100}: {of_another(name, others)}"
-            )
+            raise ChatTemplateError(f"{problem}: {of_another(name, others)}")
         return name
 
     def closest(self, model: str) -> tuple[str, list[str]] | None:
@@ -135,6 +141,11 @@ class ChatTemplateRegistry:
             self._matches = {**matches, **self._matches}
             self._load = None
         return self._makers
+
+
+def _family(name: str) -> str:
+    """Return the letters that a name begins with."""
+    return name[: next((at for at, letter in enumerate(name) if not letter.isalpha()), len(name))]
 
 
 def _whose(maker: object) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from agentkit_prompts.chat_templates.base_template import BaseTemplate
-from agentkit_prompts.chat_templates.model_name_words import of_another
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.chat_templates.template_config import ChatTemplateConfig
-from agentkit_prompts.errors import ChatTemplateError, check_types, similar
+from agentkit_prompts.errors import ChatTemplateError, check_types
 
 if TYPE_CHECKING:
     from agentkit_prompts.chat_templates.protocol import ChatTemplate
@@ -66,33 +65,14 @@ def _named(name: str) -> ChatTemplate:
         )
     if _exists(name):
         return _of_path(Path(name))
-    near = similar(name.lower(), CHAT_TEMPLATES)  # all of them are too many to list
-    what = f"unknown chat template {name!r:.100}{f' (did you mean {near!r}?)' if near else ''}"
-    return _of_model(name, f"{what}; nor is it a file, and none fits a model of that name")
+    return _of_model(name, f"unknown chat template {name!r:.100}; nor is it a file, and none fits a model of that name")
 
 
 def _of_model(model: str, problem: str) -> ChatTemplate:
     """Return the template that fits a model: the one in its folder, or a registered one."""
     if model and _exists(model):
         return _of_path(Path(model))
-    found = CHAT_TEMPLATES.closest(model)
-    if found is None:
-        last = model.replace("\\", "/").rstrip("/").rpartition("/")[2].lower()
-        family = [name for name in CHAT_TEMPLATES if len(name) > 2 and _family(name) in last]
-        fit = f" (of the same family: {', '.join(family)})" if family else ""
-        raise ChatTemplateError(
-            f"{problem}{fit}. Give a registered name (CHAT_TEMPLATES has them, `agentkit templates` lists them), or "
-            "the folder or file of the template that the model ships"
-        )
-    name, others = found
-    if others:
-        raise ChatTemplateError(f"{problem}: {of_another(name, others)}")
-    return CHAT_TEMPLATES.get(name)()
-
-
-def _family(name: str) -> str:
-    """Return the letters that a name begins with."""
-    return name[: next((at for at, letter in enumerate(name) if not letter.isalpha()), len(name))]
+    return CHAT_TEMPLATES.get(CHAT_TEMPLATES.fitting(model, problem))()
 
 
 def _of_path(path: Path) -> ChatTemplate:

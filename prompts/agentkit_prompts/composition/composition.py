@@ -104,16 +104,11 @@ class Composition(Contents):
         for section in self.sections:
             changed = [(path, prompt, rendered.map(change), None) for path, prompt, rendered, _ in section.fragments]
             sections.append(Section(changed, section.label))
-        composition = Composition(
-            self.context,
-            self.layers,
-            sections,
-            self.counter,
-            self.declarations,
+        composition = self.evolve(
+            sections=sections,
+            text_tokens=None,
             conversation=Conversation(_mapped(message, change) for message in self.conversation),
             intermediate=Conversation(_mapped(message, change) for message in self.intermediate),
-            trims=self.trims,
-            budget=self.budget,
         )
         if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(

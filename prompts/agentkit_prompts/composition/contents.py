@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
@@ -157,21 +156,18 @@ class Contents:
         """The message after the tool traffic; empty when there is no traffic."""
         return self.sections[2] if len(self.intermediate) else NOTHING
 
+    def evolve(self, **fields: Any) -> Self:
+        """Return the same with other fields; what was worked out from those it had is not kept."""
+        given = {name: getattr(self, name) for name in Contents.__slots__ if name[0] != "_"}
+        return type(self)(**{**given, **fields})
+
     def without_tools(self) -> Self:
         """Return the same with no tools declared, for a model that reads them in the text of a prompt alone."""
-        made = copy(self)
-        made.declarations = Declarations((), self.output)
-        made._tokens = None
-        return made
+        return self.evolve(declarations=Declarations((), self.output))
 
     def written_by(self, text_tokens: TextTokens) -> Self:
         """Return the same for a chat template that writes it, whose text `text_tokens` counts."""
-        if self.text_tokens == text_tokens:
-            return self
-        made = copy(self)
-        made.text_tokens = text_tokens
-        made._tokens = None
-        return made
+        return self if self.text_tokens == text_tokens else self.evolve(text_tokens=text_tokens)
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -47,18 +47,8 @@ def without_oldest(whole: Composition, limit: int, why: str) -> Composition:
         if steps == units:
             return whole
         share = f"{steps} of {turns} turns kept" if steps else f"{turns} turns dropped"
-        return Composition(
-            whole.context,
-            whole.layers,
-            whole.sections,
-            whole.counter,
-            whole.declarations,
-            whole.text_tokens,
-            conversation=history.keep(steps),
-            intermediate=whole.intermediate,
-            trims={**whole.trims, "conversation": Trim(steps, turns, f"{share}: {why}")},
-            budget=whole.budget,
-        )
+        trim = Trim(steps, turns, f"{share}: {why}")
+        return whole.evolve(conversation=history.keep(steps), trims={**whole.trims, "conversation": trim})
 
     fixed = whole.own_tokens() - history.tokens(units)
     guess = largest(units, lambda steps: fixed + history.tokens(steps) <= limit, least)
@@ -166,14 +156,8 @@ class Fitting:
 
     def _keeping(self, given: Sequence[int], trims: Mapping[str, Trim]) -> Composition:
         """Return the composition with so many units of each sibling."""
-        whole = self.whole
-        return Composition(
-            whole.context,
-            whole.layers,
-            self.sections(given),
-            whole.counter,
-            whole.declarations,
-            whole.text_tokens,
+        return self.whole.evolve(
+            sections=self.sections(given),
             conversation=self.history.keep(given[self.at_history]),
             intermediate=self.traffic.keep(given[self.at_traffic]),
             trims=trims,

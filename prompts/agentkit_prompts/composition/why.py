@@ -45,16 +45,7 @@ class Why:
 
 
 def why(composition: Contents, pointer: str) -> Why:
-    """Return where something shows up and why, or why it does not.
-
-    Args:
-        composition: What would be sent.
-        pointer: A row of the layer table, the path, name or file of a prompt, or a path into the context, such as
-            `before_input[0]`, `overhead`, `documents[3].text` or `additional_kwargs.root`.
-
-    Raises:
-        PromptError: Neither the layers nor the context have it; names what is nearest.
-    """
+    """Return what `Composition.why` does."""
     if not isinstance(pointer, str):
         raise PromptError(f"why: expected a path such as 'documents[0]', got {type(pointer).__name__}")
     path = _path(pointer)
@@ -68,7 +59,8 @@ def why(composition: Contents, pointer: str) -> Why:
         shown = [(span, [*_paths(composition, span)]) for span in composition.spans if span.pointer]
         spans = tuple([span for span, paths in shown if any(_is_below(one, path) for one in paths)])
         value = _value(composition.context.view, path)
-        if spans or value is not _MISSING or path in _declared(composition):
+        is_kwarg = path[:-1] == (_KWARGS,) and path[-1] in _kwargs_read(composition)
+        if spans or value is not _MISSING or is_kwarg:
             reason = _reason(composition, path, spans, value, shown)
             return Why(pointer, spans, f"{reason}{_source(composition.context.view, path)}")
     row = _of_row(composition, pointer)
@@ -278,12 +270,8 @@ def _is_read(path: _Path, read: _Path) -> bool:
     return _is_below(path, read) or _is_below(read, path)
 
 
-def _declared(composition: Contents) -> set[_Path]:
-    """Return the paths of kwargs that prompts read by name, given or not."""
-    return {(_KWARGS, name) for name in _kwargs_read(composition)}
-
-
 def _kwargs_read(composition: Contents) -> set[str]:
+    """Return the names of the kwargs that prompts read, given or not."""
     return {str(path[1]) for _, prompt in composition.layers.prompts() for path in _reads(prompt) if len(path) > 1}
 
 

@@ -372,24 +372,11 @@ _READERS: Mapping[str, Reader] = {
     "kept_kwargs": read_names,
 }
 _read_with_media: Reader = partial(read_conversation, allow_media=True)
-_UNTRUSTED = frozenset(
-    (
-        "user_input",
-        "conversation",
-        "recalled",
-        "documents",
-        "knowledge",
-        "summary",
-        "intermediate",
-        "tools",
-        "examples",
-        "locale",
-    )
-)
-"""Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 _HIDDEN = ("session_key", "selections", "kept_kwargs")
 """Fields that templates cannot read."""
 CONTEXT_FIELDS = tuple(item.name for item in fields(PromptContext))
+_UNTRUSTED = frozenset(CONTEXT_FIELDS).difference(_HIDDEN, ("now", "extra"))
+"""Fields that hold what others wrote: of the nonce of a fence they hold no copy."""
 CONTEXT_NAMES: frozenset[str] = frozenset({*CONTEXT_FIELDS, "additional_kwargs"}.difference(_HIDDEN))
 """The names every template can read."""
 _PLACES: Mapping[str, int] = {name: at for at, name in enumerate(CONTEXT_FIELDS)}

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
-from agentkit_prompts.errors import InContextError, nearest
+from agentkit_prompts.errors import InContextError, misnamed
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -77,11 +77,7 @@ class DatasetReader:
             InContextError: A split is not there, or no row has one of the columns; names everything at once.
         """
         if isinstance(dataset, Mapping):
-            missing = [
-                f"no split {name!r}{nearest(name, map(str, dataset))}"
-                for name in dict.fromkeys((self.train_split, self.test_split))
-                if name not in dataset
-            ]
+            missing = misnamed("no split", dict.fromkeys((self.train_split, self.test_split)), dataset)
             if missing:
                 raise InContextError(f"dataset: {'; '.join(missing)}; add what is missing (--rows SPLIT=FILE)")
             train, test = dataset[self.train_split], dataset[self.test_split]
@@ -104,11 +100,7 @@ class DatasetReader:
                 problems.append(f"rows {', '.join(odd[:5])} of {split} must be dicts of column to value")
             elif len(rows):
                 known = {str(name) for row in rows for name in row}
-                problems += [
-                    f"no row of {split} has a column {name!r}{nearest(name, known)}"
-                    for name in (*self.input_columns, *wanted)
-                    if name not in known
-                ]
+                problems += misnamed(f"no row of {split} has a column", (*self.input_columns, *wanted), known)
         if problems:
             raise InContextError(f"dataset: {'; '.join(problems)}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, InContextWarning, brief, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, misnamed, nearest, warn
 from agentkit_prompts.evaluation.multi_turn import InferMode
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
@@ -153,7 +153,7 @@ class Inferencer:
         given = {key: value for key, value in cfg.items() if key in own}
         if name in ASKED:
             known = ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS)
-            unknown = [f"unknown key {key!r}{nearest(str(key), known)}" for key in cfg if key not in known]
+            unknown = misnamed("unknown key", cfg, known)
             unknown += [
                 f"{key}: the answers go to the file that `run(..., out=)` names"
                 for key in ("output_json_filepath", "output_json_filename")
@@ -169,11 +169,7 @@ class Inferencer:
 
 
 def _generation_problems(given: Mapping[str, Any]) -> list[str]:
-    problems = [
-        f"generation_kwargs: unknown key {key!r}{nearest(str(key), _GENERATION)}"
-        for key in given
-        if key not in _GENERATION
-    ]
+    problems = misnamed("generation_kwargs: unknown key", given, _GENERATION)
     for key, kind in _GENERATION.items():
         value = given.get(key, 0)
         is_right = isinstance(value, bool) if key == "do_sample" and key in given else type(value) in (int, float)

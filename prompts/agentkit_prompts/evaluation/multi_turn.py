@@ -25,15 +25,6 @@ REPLY = "BOT"
 """The role whose items are the answers of the model."""
 
 
-def check_infer_mode(infer_mode: object) -> None:
-    """Refuse a mode that there is not."""
-    if infer_mode not in get_args(InferMode):
-        raise InContextError(
-            f"infer_mode: expected one of {', '.join(get_args(InferMode))}, got {infer_mode!r}"
-            f"{nearest(str(infer_mode), get_args(InferMode))}"
-        )
-
-
 def in_turns(
     chat: list[Item], infer_mode: InferMode, prompt: Callable[[list[Item]], PromptList]
 ) -> Generator[PromptList, str | None, list[str | None]]:
@@ -105,7 +96,10 @@ class MultiTurnPromptTemplate(RowTemplate):
             InContextError: The mode is unknown, the row lacks a column, an answer is missing that a turn needs, or
                 what was sent back is no text.
         """
-        check_infer_mode(infer_mode)
+        modes = get_args(InferMode)
+        if infer_mode not in modes:
+            near = nearest(str(infer_mode), modes)
+            raise InContextError(f"infer_mode: expected one of {', '.join(modes)}, got {infer_mode!r}{near}")
         known = () if infer_mode == "every" else ("answer",)
         columns = _columns(row, ("question", *known))
         questions, answers = columns[0], columns[1] if known else []

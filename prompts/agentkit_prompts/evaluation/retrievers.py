@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from agentkit_prompts.context.prompt_context import Example
-from agentkit_prompts.errors import InContextError, PromptError, brief
+from agentkit_prompts.errors import InContextError, PromptError
 from agentkit_prompts.evaluation.okapi import Okapi, terms
 from agentkit_prompts.ranking.embedder import give_up
+from agentkit_prompts.tree.example_selectors import KeywordSelector, whole
 from agentkit_prompts.tree.examples import ExampleSelector
 
 __all__ = ["BM25Selector", "RandomSelector", "WindowSelector", "retrieve"]
@@ -18,7 +19,7 @@ _STATE_WORDS = 624
 _WORD = 0xFFFFFFFF
 
 
-class BM25Selector:
+class BM25Selector(KeywordSelector):
     """The `k` examples that share most with the query by BM25, best first, with the scores of `rank_bm25`: evaluations
     that were run by OpenCompass show the same examples here. Of equal ones the later row comes first.
 
@@ -28,31 +29,19 @@ class BM25Selector:
             abbreviation.
     """
 
-    __slots__ = ("_index", "_texts", "k", "tokenize")
+    __slots__ = ()
+
+    _ranked = Okapi
+    _refused = InContextError
 
     def __init__(self, k: int = 1, *, tokenize: Callable[[str], Sequence[str]] = terms) -> None:
-        self.k = _whole("BM25Selector: k", k)
-        if not callable(tokenize):
-            raise InContextError(f"BM25Selector: tokenize: expected a function, got {brief(tokenize)}")
-        self.tokenize = tokenize
-        self._texts: tuple[str, ...] = ()
-        self._index = Okapi(())
+        super().__init__(k, tokenize=tokenize)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the best examples."""
-        return self.select_all([query], examples)[0]
-
-    def select_all(self, queries: Sequence[str], examples: Sequence[Example]) -> list[tuple[Example, ...]]:
-        """Return the best examples for each query."""
-        texts = tuple([example.input for example in examples])
-        if texts != self._texts:
-            self._texts, self._index = texts, Okapi(texts, self.tokenize)
-        found: list[tuple[Example, ...]] = []
-        for query in queries:
-            scores = self._index.scores(query)
-            order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
-            found.append(tuple([examples[position] for position in order[: self.k]]))
-        return found
+        scores = self.index(examples).scores(query)
+        order = sorted(range(len(examples)), key=lambda position: (scores[position], position), reverse=True)
+        return tuple([examples[position] for position in order[: self.k]])
 
 
 class RandomSelector:
@@ -69,8 +58,8 @@ class RandomSelector:
     __slots__ = ("k", "seed")
 
     def __init__(self, k: int = 1, *, seed: int = _SEED) -> None:
-        self.k = _whole("RandomSelector: k", k)
-        self.seed = _whole("RandomSelector: seed", seed)
+        self.k = whole("RandomSelector: k", k, InContextError)
+        self.seed = whole("RandomSelector: seed", seed, InContextError)
         if seed > _WORD:
             raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}")
 
@@ -101,7 +90,7 @@ class WindowSelector:
     __slots__ = ("k",)
 
     def __init__(self, k: int) -> None:
-        self.k = _whole("WindowSelector: k", k)
+        self.k = whole("WindowSelector: k", k, InContextError)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the last `k` examples."""
@@ -183,9 +172,3 @@ def _shuffled(generator: Random, size: int) -> list[int]:
 def _enough(name: str, wanted: int, there: int) -> None:
     if wanted > there:
         raise InContextError(f"{name}: {wanted} examples are asked for and there are {there}; ask for fewer")
-
-
-def _whole(what: str, number: int) -> int:
-    if type(number) is not int or number < 0:
-        raise InContextError(f"{what} must be a whole number of 0 or more, got {brief(number)}")
-    return number

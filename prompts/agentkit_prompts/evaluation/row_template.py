@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import misnamed
 
 __all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
 
@@ -77,7 +77,7 @@ def problems_of(template: object) -> list[str]:
     """Return what keeps `template` from being a dialogue: everything at once."""
     if not isinstance(template, Mapping):
         return [f"template must be a dialogue with a 'round' of role items, got {type(template).__name__}"]
-    found = [f"unknown section {key!r}{nearest(str(key), SECTIONS)}" for key in template if key not in SECTIONS]
+    found = misnamed("unknown section", template, SECTIONS)
     if "round" not in template:
         found.append("template has no 'round': a dialogue needs the list of its turns")
     for where, item in located(template):

@@ -192,40 +192,27 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
             problems.append(TemplateError(f"expected a folder with {SUFFIX} files ({error})", file=name))
             continue
         for item in inside:
-            if item.name.startswith("."):
-                continue
+            file, is_prompt = f"{name}/{item.name}", item.name.endswith(SUFFIX)
             try:
-                is_folder = item.is_dir()
-            except (OSError, ValueError) as error:  # such as a path of more characters than the system takes
-                problems.append(TemplateError(f"cannot be read ({error!s:.300})", file=f"{name}/{item.name}"))
-                continue
-            if isinstance(item, Path):
-                top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
-                if _leads_out(item, top) and (item.name.endswith(SUFFIX) or is_folder):
-                    what = (
-                        f"is a link that leads out of {label}, and is not read: copy what it leads to into the folder"
-                    )
-                    problems.append(TemplateError(what, file=f"{name}/{item.name}"))
+                if item.name.startswith(".") or not (item.is_dir() or is_prompt):
                     continue
-            if item.name.endswith(SUFFIX):
-                try:
-                    texts[f"{name}/{item.name}"] = _text(item, top)
-                except (OSError, ValueError) as error:
-                    line = (
-                        error.object.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else None
-                    )
-                    what = f"cannot be read ({error}); prompt files are UTF-8 text"
-                    problems.append(TemplateError(what, file=f"{name}/{item.name}", line=line))
-            elif is_folder:
-                todo.append((f"{name}/{item.name}", item, top))
+                if isinstance(item, Path):
+                    top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
+                    if not Path(os.path.realpath(item)).is_relative_to(top):
+                        what = f"is a link that leads out of {label}, and is not read: copy what it leads to into the"
+                        problems.append(TemplateError(f"{what} folder", file=file))
+                        continue
+                if is_prompt:
+                    texts[file] = _text(item, top)
+                else:
+                    todo.append((file, item, top))
+            except (OSError, ValueError) as error:  # such as a path of more characters than the system takes
+                what, line = f"cannot be read ({error!s:.300})", None
+                if isinstance(error, UnicodeDecodeError):
+                    what += "; prompt files are UTF-8 text"
+                    line = error.object.count(b"\n", 0, error.start) + 1
+                problems.append(TemplateError(what, file=file, line=line))
     return dict(sorted(texts.items()))
-
-
-def _leads_out(item: Path, top: Path) -> bool:
-    try:
-        return not Path(os.path.realpath(item)).is_relative_to(top)
-    except (OSError, ValueError):
-        return False  # reading it names what is wrong
 
 
 def _text(item: Traversable, top: Path | None) -> str:

@@ -17,7 +17,7 @@ from agentkit_prompts.composition.compose import compose
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import thawed
 from agentkit_prompts.context.prompt_context import PromptContext, UserInput
-from agentkit_prompts.errors import ChatTemplateError, PrompterError, nearest, warn
+from agentkit_prompts.errors import ChatTemplateError, PrompterError, misnamed, nearest, warn
 from agentkit_prompts.prompters.history import History, Tools, read_history, read_tools, tool_spec
 from agentkit_prompts.prompters.prompter_chat_template import TOKENS, PrompterLayout, check_layout
 from agentkit_prompts.prompters.slots import SlotPrompt, slots_of
@@ -313,7 +313,7 @@ class Prompter:
 def _checked(where: str, system: object, tokens: Mapping[str, object]) -> dict[str, str]:
     """Return the tokens that are given; name all that are wrong."""
     given = {name: token for name, token in tokens.items() if token is not None}
-    wrong = [f"no token is called {name!r}{nearest(name, TOKENS)}" for name in tokens if name not in TOKENS]
+    wrong = misnamed("no token is called", tokens, TOKENS)
     wrong += [f"{name!r} must be text" for name, token in given.items() if not isinstance(token, str)]
     if system is not None and not isinstance(system, str):
         wrong.append("'system' must be text")

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from agentkit_prompts.chat_templates.chat_turns import call_text
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.wire_tools import openai_tool
-from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, nearest
+from agentkit_prompts.errors import ChatTemplateError, MessageError, PrompterError, misnamed
 from agentkit_prompts.prompters.history import GivenTool
 
 __all__ = ["TOKENS", "PrompterLayout", "check_layout"]
@@ -41,9 +42,8 @@ def check_layout(name: str, layout: str, split: str) -> None:
     """
     known = (*PLACES, *TOKENS)
     fields = _FIELD.findall(layout)
-    problems = [f"no place is called {field!r}{nearest(field, known)}" for field in fields if field not in known]
-    others = [field for field in _FIELD.findall(split) if field not in TOKENS]
-    problems += [f"no token is called {field!r}{nearest(field, TOKENS)}" for field in others]
+    problems = misnamed("no place is called", fields, known)
+    problems += misnamed("no token is called", _FIELD.findall(split), TOKENS)
     problems += [f"{place!r} stands in it twice" for place in PLACES if fields.count(place) > 1]
     if not {"user", "input"} & set(fields):
         problems.append("it has neither {user} nor {input}: the input has no place")
@@ -146,13 +146,8 @@ class PrompterLayout:
     def _call(self, call: ToolCall) -> str:
         """Write a call with the model's tokens, or as JSON where it has no token for the arguments."""
         tokens = self.tokens
-        text = f"{call.name}{tokens['tool_args_token']}{call.arguments}"
-        if not tokens["tool_args_token"]:
-            try:
-                arguments = json.loads(call.arguments)
-            except ValueError:
-                arguments = call.arguments
-            text = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
+        separator = tokens["tool_args_token"]
+        text = f"{call.name}{separator}{call.arguments}" if separator else call_text(call)
         return f"{tokens['tool_start_token']}\n{text}{tokens['tool_end_token']}\n"
 
     def _fill(self, layout: str, values: Mapping[str, str]) -> str:

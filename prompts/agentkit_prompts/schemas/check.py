@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "bound_faults",
     "depth_faults",
+    "is_json",
     "is_multiple",
     "pattern_faults",
     "resolve",
@@ -181,7 +182,7 @@ class _Check:
         expected = schema.get("type")
         names = [expected] if isinstance(expected, str) else list(expected or ())
         self.take(len(names))
-        if names and not any(_is_json(value, name) for name in names):
+        if names and not any(is_json(value, name) for name in names):
             return self._problem(f"should be {shown_name(' or '.join(names))}, got {type(value).__name__}")
         found: list[Problem] = []
         for keyword in ("enum", "const"):
@@ -419,7 +420,8 @@ def is_multiple(value: float, step: float) -> bool:
     return (isinstance(value, int) or isfinite(value)) and Fraction(value) % Fraction(step) == 0
 
 
-def _is_json(value: Any, name: str) -> bool:
+def is_json(value: Any, name: str) -> bool:
+    """Return whether a value is of the JSON type of that name."""
     if isinstance(value, bool):
         return name == "boolean"
     if isinstance(value, float) and name == "integer":

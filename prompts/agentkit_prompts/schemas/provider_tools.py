@@ -17,7 +17,7 @@ __all__ = ["anthropic_form", "gemini_chat_form", "gemini_form", "openai_form"]
 _ROOT_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "enum", "not", "const", "if", "$ref", "nullable")
 
 
-def openai_form(tool: ToolSpec, *, is_official: bool = True) -> Mapping[str, Any]:
+def openai_form(tool: ToolSpec, is_official: bool = True) -> Mapping[str, Any]:
     """Return an entry of `tools` of a chat-completions request.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from agentkit_prompts.context.prompt_context import Example
 from agentkit_prompts.errors import PromptError, brief
@@ -13,7 +13,7 @@ from agentkit_prompts.ranking.embedder import Embedder, Vectors, cosine, drive
 from agentkit_prompts.ranking.mmr import mmr
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter
 
-__all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector"]
+__all__ = ["KeywordSelector", "LengthSelector", "MMRSelector", "VectorSelector", "whole"]
 
 _Selection: TypeAlias = tuple[Example, ...]
 _Likeness: TypeAlias = Callable[[int, int], float]
@@ -31,7 +31,7 @@ class LengthSelector:
     __slots__ = ("counter", "max_tokens")
 
     def __init__(self, max_tokens: int, counter: TokenCounter = ESTIMATE) -> None:
-        self.max_tokens = _whole("LengthSelector: max_tokens", max_tokens)
+        self.max_tokens = whole("LengthSelector: max_tokens", max_tokens)
         if not callable(getattr(counter, "count", None)):
             raise PromptError(
                 f"LengthSelector: counter: expected something with a method `count`, got {brief(counter)}"
@@ -59,10 +59,14 @@ class KeywordSelector:
 
     __slots__ = ("_pools", "k", "tokenize")
 
+    _ranked: ClassVar[type[BM25]] = BM25
+    _refused: ClassVar[type[PromptError]] = PromptError
+
     def __init__(self, k: int = 4, *, tokenize: Callable[[str], Sequence[str]] = words) -> None:
-        self.k = _whole("KeywordSelector: k", k)
+        name = type(self).__name__
+        self.k = whole(f"{name}: k", k, self._refused)
         if not callable(tokenize):
-            raise PromptError(f"KeywordSelector: tokenize: expected a function, got {brief(tokenize)}")
+            raise self._refused(f"{name}: tokenize: expected a function, got {brief(tokenize)}")
         self.tokenize = tokenize
         self._pools: dict[tuple[str, ...], BM25] = {}
 
@@ -73,7 +77,7 @@ class KeywordSelector:
         if index is None:
             if len(self._pools) >= _MAX_INDEXES:
                 self._pools.clear()
-            index = self._pools[texts] = BM25(texts, tokenize=self.tokenize)
+            index = self._pools[texts] = self._ranked(texts, tokenize=self.tokenize)
         return index
 
     def select(self, query: str, examples: Sequence[Example]) -> _Selection:
@@ -97,7 +101,7 @@ class VectorSelector:
     """Whether selecting may wait for something without awaiting it."""
 
     def __init__(self, embedder: Embedder, k: int = 4) -> None:
-        self.k = _whole(f"{type(self).__name__}: k", k)
+        self.k = whole(f"{type(self).__name__}: k", k)
         if isinstance(embedder, type) or not callable(getattr(embedder, "embed", None)):
             name = type(self).__name__
             raise PromptError(f"{name}: embedder: expected an object with a method `embed`, got {brief(embedder)}")
@@ -148,7 +152,7 @@ class MMRSelector(VectorSelector):
         if embedder is not None:
             super().__init__(embedder, k)
         else:
-            self.k = _whole("MMRSelector: k", k)
+            self.k = whole("MMRSelector: k", k)
             self.blocking = False
         self.diversity = diversity
         self._keywords = KeywordSelector(k) if embedder is None else None
@@ -175,7 +179,8 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
     return tuple([examples[position].scored(scores[position]) for position in order])
 
 
-def _whole(what: str, number: int) -> int:
+def whole(what: str, number: int, refused: type[PromptError] = PromptError) -> int:
+    """Return a number that is whole and not negative; raise `refused` for any other."""
     if type(number) is not int or number < 0:
-        raise PromptError(f"{what} must be a whole number of 0 or more, got {brief(number)}")
+        raise refused(f"{what} must be a whole number of 0 or more, got {brief(number)}")
     return number

@@ -71,9 +71,7 @@ _FORMS = (
     Form("seed_oss", "<function=", "</function>", parameter_tags),
     Form("glm4_5", "<tool_call>", "</tool_call>", glm_call),
     Form("deepseek", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls),
-    Form(
-        "deepseek", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls, len("<｜tool▁call▁begin｜>"), True
-    ),
+    Form("deepseek", "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>", deepseek_calls, _DEEPSEEK, True),
     Form("deepseek_v3_2", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>", invoke_calls("｜DSML｜")),
     Form("deepseek_v3_2", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>", invoke_calls("｜DSML｜")),
     Form("deepseek_v3_2", _DSML, "", invoke_calls("｜DSML｜"), len(_DSML)),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 
+from agentkit_prompts.chat_templates.tool_calls.python_calls import WORDS, number_of
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     Found,
     NoCallError,
     Reader,
     ReplyText,
-    behind_item,
+    items_until,
     made_call,
     skip,
 )
@@ -22,7 +23,6 @@ _KEY = re.compile(r"\s*+([^\s{}\[\]:,<>|\"']++)\s*+:\s*+")
 _NUMBER = re.compile(r"-?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?(?![\w.])")
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.S)
 _WORD = re.compile(r"[^\s{}\[\],<>|\"'][^{}\[\],<>|\"']*+")
-_WORDS = {"true": True, "false": False, "null": None, "None": None, "True": True, "False": False}
 _MAX_DEPTH = 50
 
 
@@ -49,21 +49,16 @@ def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, i
     if depth > _MAX_DEPTH:
         raise NoCallError
     if text.startswith("{", at):
-        made: dict[str, object] = {}
-        at = skip(text, at + 1)
-        while not text.startswith("}", at):
+
+        def entry(at: int) -> tuple[tuple[str, object], int]:
             key, at = _key(reply, at, quote)
-            made[key], at = _value(reply, at, quote, depth + 1)
-            at = behind_item(text, at, "}")
-        return made, at + 1
+            value, at = _value(reply, at, quote, depth + 1)
+            return (key, value), at
+
+        entries, at = items_until(text, at + 1, "}", entry)
+        return dict(entries), at
     if text.startswith("[", at):
-        items: list[object] = []
-        at = skip(text, at + 1)
-        while not text.startswith("]", at):
-            item, at = _value(reply, at, quote, depth + 1)
-            items.append(item)
-            at = behind_item(text, at, "]")
-        return items, at + 1
+        return items_until(text, at + 1, "]", lambda at: _value(reply, at, quote, depth + 1))
     if text.startswith(quote, at):
         return _quoted(reply, at, quote)
     if string := _STRING.match(text, at):
@@ -72,15 +67,12 @@ def _value(reply: ReplyText, at: int, quote: str, depth: int) -> tuple[object, i
         except ValueError:
             return string[0][1:-1], string.end()
     if number := _NUMBER.match(text, at):
-        try:
-            return (int(number[0]) if number[0].lstrip("-").isdigit() else float(number[0])), number.end()
-        except ValueError:  # more digits than Python reads
-            raise NoCallError from None
+        return number_of(number[0]), number.end()
     word = _WORD.match(text, at)
     if word is None:
         raise NoCallError
     bare = word[0].strip()
-    return _WORDS.get(bare, bare), word.end()
+    return WORDS.get(bare, bare), word.end()
 
 
 def _key(reply: ReplyText, at: int, quote: str) -> tuple[str, int]:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from agentkit_prompts.chat_templates.tool_calls.reply_text import (
     Found,
     NoCallError,
     ReplyText,
-    behind_item,
     end_of,
+    items_until,
     made_call,
     skip,
 )
 from agentkit_prompts.context.messages import ToolCall
 
-__all__ = ["fenced_python", "only_python", "python_calls", "python_value"]
+__all__ = ["WORDS", "fenced_python", "number_of", "only_python", "python_calls", "python_value"]
 
 _FENCE = re.compile(r"\s*+```(?:python)?+\s*+")
 _FENCE_END = re.compile(r"\s*+```")
@@ -40,11 +41,11 @@ _STRING = re.compile(
 _ESCAPE = re.compile(r"\\(\n|[\\'\"abfnrtv]|[0-7]{1,3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
 _ESCAPED = {"\n": "", "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WORD = re.compile(r"\w++")
-_WORDS: Mapping[str, object] = {
+WORDS: Mapping[str, object] = {
     **{"True": True, "False": False, "None": None},
     **{"true": True, "false": False, "null": None},
 }
-_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_CLOSING = {"[": "]", "(": ")"}
 _MAX_DEPTH = 50
 
 
@@ -55,12 +56,8 @@ def python_calls(reply: ReplyText, start: int) -> Found:
     try:
         at = skip(text, start)
         if text.startswith("[", at):
-            at = skip(text, at + 1)
-            while not text.startswith("]", at):
-                call, at = _call(reply, at)
-                calls.append(call)
-                at = behind_item(text, at, "]")
-            return (calls, at + 1) if calls else None
+            calls, end = items_until(text, at + 1, "]", partial(_call, reply))
+            return (calls, end) if calls else None
         end = at
         while _NAME.match(text, at):
             call, end = _statement(reply, at)
@@ -120,10 +117,11 @@ def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
     at = skip(text, named.end())
     if not text.startswith("(", at):
         raise NoCallError
-    at = skip(text, at + 1)
     arguments: dict[str, object] = {}
     positions: Iterator[str] = iter(_parameters(reply, named[0]))  # none is left behind an argument with a name
-    while not text.startswith(")", at):
+
+    def argument(at: int) -> tuple[str, int]:
+        nonlocal positions
         keyword = _KEYWORD.match(text, at)
         if keyword is not None:
             name: str | None = keyword[1]
@@ -133,11 +131,13 @@ def _call(reply: ReplyText, at: int) -> tuple[ToolCall, int]:
         if name is None or name in arguments:
             raise NoCallError
         arguments[name], at = _value(text, at, 0)
-        at = behind_item(text, at, ")")
+        return name, at
+
+    _, end = items_until(text, at + 1, ")", argument)
     call = made_call(named[0], arguments)
     if call is None:
         raise NoCallError
-    return call, at + 1
+    return call, end
 
 
 def _parameters(reply: ReplyText, name: str) -> list[str]:
@@ -153,17 +153,17 @@ def _value(text: str, at: int, depth: int) -> tuple[object, int]:
         raise NoCallError
     first = text[at : at + 1]
     if first in ("[", "("):
-        return _items(text, at, depth)
+        return items_until(text, at + 1, _CLOSING[first], lambda at: _value(text, at, depth + 1))
     if first == "{":
         return _mapping(text, at, depth)
     if first in ("'", '"'):
         return _string(text, at)
     if number := _NUMBER.match(text, at):
-        return _number(number[0]), number.end()
+        return number_of(number[0]), number.end()
     word = _WORD.match(text, at)
-    if word is None or word[0] not in _WORDS:
+    if word is None or word[0] not in WORDS:
         raise NoCallError
-    return _WORDS[word[0]], word.end()
+    return WORDS[word[0]], word.end()
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
@@ -184,33 +184,27 @@ def _unescaped(found: re.Match[str]) -> str:
     return _ESCAPED.get(code, code)
 
 
-def _number(text: str) -> int | float:
+def number_of(text: str) -> int | float:
+    """Return the number that a text is.
+
+    Raises:
+        NoCallError: It has more digits than Python reads.
+    """
     try:
         digits = text.replace("_", "")
         return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
-    except ValueError:  # more digits than Python reads
+    except ValueError:
         raise NoCallError from None
 
 
-def _items(text: str, at: int, depth: int) -> tuple[object, int]:
-    closing = _CLOSING[text[at]]
-    items: list[object] = []
-    at = skip(text, at + 1)
-    while not text.startswith(closing, at):
-        item, at = _value(text, at, depth + 1)
-        items.append(item)
-        at = behind_item(text, at, closing)
-    return items, at + 1
-
-
 def _mapping(text: str, at: int, depth: int) -> tuple[object, int]:
-    made: dict[str, object] = {}
-    at = skip(text, at + 1)
-    while not text.startswith("}", at):
+    def entry(at: int) -> tuple[tuple[str, object], int]:
         key, at = _string(text, at)
         at = skip(text, at)
         if not text.startswith(":", at):
             raise NoCallError
-        made[key], at = _value(text, skip(text, at + 1), depth + 1)
-        at = behind_item(text, at, "}")
-    return made, at + 1
+        value, at = _value(text, skip(text, at + 1), depth + 1)
+        return (key, value), at
+
+    entries, at = items_until(text, at + 1, "}", entry)
+    return dict(entries), at

@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 from agentkit_prompts.context.messages import ToolCall
@@ -17,12 +17,13 @@ __all__ = [
     "Reader",
     "ReplyText",
     "Schemas",
-    "behind_item",
     "end_of",
+    "items_until",
     "made_call",
     "skip",
 ]
 
+T = TypeVar("T")
 _SPACE = re.compile(r"\s*+")
 
 Schemas: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -108,15 +109,22 @@ def skip(text: str, at: int) -> int:
     return end_of(_SPACE, text, at)
 
 
-def behind_item(text: str, at: int, closing: str) -> int:
-    """Return where the next item of a list begins, or `closing` stands, behind an item that ends at `at`.
+def items_until(text: str, at: int, closing: str, read: Callable[[int], tuple[T, int]]) -> tuple[list[T], int]:
+    """Return the items of a list that stand between `at` and `closing`, and the end of that.
+
+    `read` returns the item that begins at a place, and its end.
 
     Raises:
-        NoCallError: Neither does.
+        NoCallError: Neither a comma nor `closing` stands behind an item.
     """
+    items: list[T] = []
     at = skip(text, at)
-    if text.startswith(",", at):
-        return skip(text, at + 1)
-    if not text.startswith(closing, at):
-        raise NoCallError
-    return at
+    while not text.startswith(closing, at):
+        item, at = read(at)
+        items.append(item)
+        at = skip(text, at)
+        if text.startswith(",", at):
+            at = skip(text, at + 1)
+        elif not text.startswith(closing, at):
+            raise NoCallError
+    return items, at + len(closing)

@@ -15,6 +15,8 @@ from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call, skip
 from agentkit_prompts.context.messages import ToolCall
+from agentkit_prompts.schemas.check import is_json, target_in
+from agentkit_prompts.schemas.intersection import kind_of_json
 
 __all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
 
@@ -28,15 +30,6 @@ _STRING = r"""(?:\s++string=(?P<mark>["']?)(?P<string>true|false)(?P=mark))?"""
 _MAX_DEPTH = 20
 """References that are followed to the type of a parameter."""
 _ANY = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
-_KINDS: Mapping[type, frozenset[str]] = {
-    str: frozenset(("string",)),
-    bool: frozenset(("boolean",)),
-    int: frozenset(("integer", "number")),
-    float: frozenset(("number",)),
-    list: frozenset(("array",)),
-    dict: frozenset(("object",)),
-    type(None): frozenset(("null",)),
-}
 
 
 def function_tag(reply: ReplyText, start: int) -> Found:
@@ -157,7 +150,7 @@ def typed(text: str, schema: object, root: Mapping[str, Any]) -> object:
     if found is None:
         return text
     value = found[0]
-    fits = type(value) is not str and not kinds.isdisjoint(_KINDS[type(value)])
+    fits = type(value) is not str and any(is_json(value, kind) for kind in kinds)
     if "string" in kinds:  # 007 and 1.50 are texts where text is allowed, 7 is a number
         is_exact = isinstance(value, list | dict) or json.dumps(value) == inner
         return value if fits and is_exact else text
@@ -182,15 +175,12 @@ def _kinds(schema: object, root: Mapping[str, Any], seen: set[int], depth: int =
     reference, kind = schema.get("$ref"), schema.get("type")
     options = [option for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) for option in schema[key]]
     if isinstance(reference, str) and reference.startswith("#/"):
-        target: object = root
-        for step in reference[2:].split("/"):
-            target = target.get(step) if isinstance(target, Mapping) else None
-        yield from _kinds(target, root, seen, depth + 1)
+        yield from _kinds(target_in(root, reference), root, seen, depth + 1)
     elif isinstance(kind, str | list):
         yield from [kind] if isinstance(kind, str) else [one for one in kind if isinstance(one, str)]
     elif isinstance(values := schema.get("enum", [schema["const"]] if "const" in schema else None), list):
         for value in values:
-            yield from _KINDS.get(type(value), _ANY)
+            yield kind_of_json(value)
     elif options:
         for option in options:
             yield from _kinds(option, root, seen, depth + 1)

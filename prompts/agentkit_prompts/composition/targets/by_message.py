@@ -351,19 +351,8 @@ class _Head:
 
     def tokens(self, count_text: Callable[[str], int]) -> int:
         """Count the text; of a section once."""
-        count = _HeadTokens(self.writer, count_text)
+        count = _Counted(self.writer, count_text)
         return count(None, self.tools) if self.section is None else self.section.derive(count, self.tools)
-
-
-@dataclass(frozen=True, slots=True)
-class _HeadTokens:
-    """Counts what stands before the conversation. Those of the same writer and counter are equal."""
-
-    write: _SystemWriter
-    count: Callable[[str], int]
-
-    def __call__(self, section: Section | None, tools: tuple[ToolSpec, ...]) -> int:
-        return self.count(_Head(section, self.write, tools).text())
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +376,7 @@ class _Written:
 
     def tokens(self, count_text: Callable[[str], int]) -> int:
         """Count the text; what a message has is kept with its conversation."""
-        total = self.messages.total(_MessageTokens(self.writer, count_text))
+        total = self.messages.total(_Counted(self.writer, count_text))
         if runs := self._runs():
             total += len(runs) * sum(map(count_text, self.writer.frame.template.results()))
         return total
@@ -401,11 +390,11 @@ class _Written:
 
 
 @dataclass(frozen=True, slots=True)
-class _MessageTokens:
-    """Counts a stored message as a template writes it. Those of the same writer and counter are equal."""
+class _Counted:
+    """Counts what a writer writes. Those of the same writer and counter are equal."""
 
-    write: _MessageWriter
+    write: Callable[..., str]
     count: Callable[[str], int]
 
-    def __call__(self, message: Message) -> int:
-        return self.count(self.write(message))
+    def __call__(self, *given: Any) -> int:
+        return self.count(self.write(*given))

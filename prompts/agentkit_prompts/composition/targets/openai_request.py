@@ -47,12 +47,8 @@ def openai_payload(
     payload: dict[str, Any] = {"messages": messages}
     declared = composition.declarations
     if declared.tools:
-        write = _tools
-        if required == "thought_signature":
-            write = _tools_of_gemini
-        elif provider is not None and not provider.partition(":")[0].endswith(_OFFICIAL):
-            write = _tools_of_others
-        payload["tools"] = declared.derive(write)
+        is_official = provider is None or provider.partition(":")[0].endswith(_OFFICIAL)
+        payload["tools"] = declared.derive(_tools, None if required == "thought_signature" else is_official)
     if declared.output is not None and declared.output.mode == "native":
         schema: dict[str, Any] = {"name": "answer", "schema": declared.output.schema}
         if declared.output.strict:
@@ -61,22 +57,13 @@ def openai_payload(
     return payload
 
 
-def _tools(declared: Declarations) -> FrozenList:
-    from agentkit_prompts.schemas.provider_tools import openai_form
+def _tools(declared: Declarations, is_official: bool | None = None) -> FrozenList:
+    """Return the wire form of the tools: for the provider, for a server that speaks its protocol, or for Gemini."""
+    from agentkit_prompts.schemas.provider_tools import gemini_chat_form, openai_form
 
-    return FrozenList([tool.derive(openai_form) for tool in declared.tools])
-
-
-def _tools_of_others(declared: Declarations) -> FrozenList:
-    from agentkit_prompts.schemas.provider_tools import openai_form
-
-    return FrozenList([openai_form(tool, is_official=False) for tool in declared.tools])
-
-
-def _tools_of_gemini(declared: Declarations) -> FrozenList:
-    from agentkit_prompts.schemas.provider_tools import gemini_chat_form
-
-    return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
+    if is_official is None:
+        return FrozenList([tool.derive(gemini_chat_form) for tool in declared.tools])
+    return FrozenList([tool.derive(openai_form, is_official) for tool in declared.tools])
 
 
 def _rendered(rendered: Rendered, role: str) -> FrozenDict:

@@ -8,11 +8,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agentkit_prompts.chat_templates.chat_turns import call_text
 from agentkit_prompts.composition.contents import Contents
-from agentkit_prompts.composition.declarations import Declarations
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.messages import Message, ToolCall
+from agentkit_prompts.context.messages import Message
 from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates.spans import BREAK
 from agentkit_prompts.tree.layers import Layers
@@ -52,16 +52,10 @@ def with_tools_as_text(composition: Contents, *, has_results: bool = False) -> C
         ChatTemplateError: No prompt shows some tool, such as one that a budget left out; names all of them.
     """
     _check_shown(composition)
-    return Contents(
-        composition.context,
-        composition.layers,
-        composition.sections,
-        composition.counter,
-        Declarations((), composition.declarations.output),
+    return composition.without_tools().evolve(
+        text_tokens=None,
         conversation=_as_text(composition.conversation, has_results),
         intermediate=_as_text(composition.intermediate, has_results),
-        trims=composition.trims,
-        budget=composition.budget,
     )
 
 
@@ -95,7 +89,8 @@ def calls_as_text(message: Message) -> Message:
     kept = message.opaque.get(_PROVIDER, {})
     text = kept.get("text") if kept.get("of") == _digest(message) else None
     if text is None:
-        text = "\n".join(filter(None, [message.text, *map(_call, message.tool_calls)]))
+        calls = [f"<tool_call>\n{call_text(call)}\n</tool_call>" for call in message.tool_calls]
+        text = "\n".join(filter(None, [message.text, *calls]))
     return replace(message, content=text, tool_calls=())
 
 
@@ -110,12 +105,3 @@ def with_written(message: Message, text: str) -> Message:
 def _digest(message: Message) -> str:
     parts = [message.text, *(part for call in message.tool_calls for part in (call.name, call.arguments))]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=12).hexdigest()
-
-
-def _call(call: ToolCall) -> str:
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except ValueError:
-        arguments = call.arguments
-    text = json.dumps({"name": call.name, "arguments": arguments}, ensure_ascii=False)
-    return f"<tool_call>\n{text}\n</tool_call>"

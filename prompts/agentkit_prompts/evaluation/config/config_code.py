@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.config_scope import Function, Scope, Unread, variables_of
-from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, together, weigh
+from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, weigh
 from agentkit_prompts.evaluation.config.config_values import (
     COMPARE,
     FUNCTIONS,
@@ -21,6 +22,7 @@ from agentkit_prompts.evaluation.config.config_values import (
     TYPES,
     Imported,
     Opened,
+    listed,
     method,
     written,
 )
@@ -74,7 +76,7 @@ class Interpreter:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InContextError(f"{file}: is no Python ({error})") from error
-        scope = Scope(None)
+        scope: Scope = ChainMap()
         scope["__file__"] = file
         for node in tree.body:
             try:
@@ -213,10 +215,7 @@ class Interpreter:
                 raise Problem(f"assigning to a {type(target).__name__}")
 
     def _over(self, node: ast.expr, scope: Scope) -> Iterator[Any]:
-        values = self._value(node, scope)
-        if not isinstance(values, str | list | tuple | dict | set | range):
-            raise Problem(f"going over a {type(values).__name__}")
-        for value in list(values) if isinstance(values, list | dict | set) else values:
+        for value in listed(self._value(node, scope)):
             self._step()
             yield value
 
@@ -259,7 +258,7 @@ class Interpreter:
                         raise Problem(f"** of a {type(more).__name__}")
                 return made
             case ast.JoinedStr():
-                return together(self._value(part, scope) for part in node.values)
+                return "".join([self._value(part, scope) for part in node.values])
             case ast.FormattedValue():
                 spec = self._value(node.format_spec, scope) if node.format_spec is not None else ""
                 return written(self._value(node.value, scope), spec, node.conversion)
@@ -303,7 +302,7 @@ class Interpreter:
 
     def _named(self, name: str, scope: Scope) -> Any:
         try:
-            value = scope.find(name)
+            value = scope[name]
         except KeyError:
             if name in FUNCTIONS or name in TYPES:
                 return Imported(f"builtins.{name}")
@@ -339,7 +338,7 @@ class Interpreter:
     def _generated(self, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope]:
         first, *rest = generators
         for value in self._over(first.iter, scope):
-            inner = Scope(scope)
+            inner = scope.new_child()
             self._assign(first.target, value, inner)
             if all(self._value(test, inner) for test in first.ifs):
                 if rest:
@@ -359,7 +358,7 @@ class Interpreter:
                 return method(holder, node.func.attr, args, kwargs)
             called: Any = Imported(f"{holder}.{node.func.attr}")
         elif isinstance(node.func, ast.Name) and node.func.id in ("locals", "globals") and not args:
-            return {name: value for name, value in scope.items() if not isinstance(value, Function)}
+            return {name: value for name, value in scope.maps[0].items() if not isinstance(value, Function)}
         elif isinstance(node.func, ast.Name) and node.func.id == "isinstance":
             return self._is_instance(node, args)
         else:
@@ -384,7 +383,7 @@ class Interpreter:
         given, node = function.node.args, function.node
         if given.vararg or given.kwarg or given.posonlyargs:
             raise Problem("calling a function with * parameters")
-        scope = Scope(function.scope)
+        scope = function.scope.new_child()
         names = [one.arg for one in (*given.args, *given.kwonlyargs)]
         defaults = dict(zip(reversed([one.arg for one in given.args]), reversed(given.defaults), strict=False))
         own = {one.arg: value for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
@@ -392,7 +391,7 @@ class Interpreter:
             scope[name] = self._value(default, function.scope)
         scope.update(zip(names, args, strict=False))
         scope.update({name: value for name, value in kwargs.items() if name in names})
-        if len(args) > len(given.args) or not {*kwargs} <= {*names} or not {*names} <= {*scope}:
+        if len(args) > len(given.args) or not {*kwargs} <= {*names} or not {*names} <= scope.maps[0].keys():
             raise Problem("calling a function with other arguments than it has")
         self._depth += 1
         try:

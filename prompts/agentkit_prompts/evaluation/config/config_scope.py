@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from collections import ChainMap
+from typing import Any, TypeAlias
 
 __all__ = ["Function", "Scope", "Unread", "variables_of"]
 
@@ -20,25 +21,8 @@ class Unread:
         self.why = why
 
 
-class Scope(dict[str, Any]):
-    """The variables of a file, a function or a comprehension, and of what is around it."""
-
-    def __init__(self, parent: Scope | None) -> None:
-        super().__init__()
-        self.parent = parent
-
-    def find(self, name: str) -> Any:
-        """Return the value of a variable.
-
-        Raises:
-            KeyError: There is no such variable.
-        """
-        at: Scope | None = self
-        while at is not None:
-            if name in at:
-                return at[name]
-            at = at.parent
-        raise KeyError(name)
+Scope: TypeAlias = ChainMap[str, Any]
+"""The variables of a file, a function or a comprehension, and of what is around it."""
 
 
 class Function:

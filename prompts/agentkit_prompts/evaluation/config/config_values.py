@@ -25,6 +25,7 @@ __all__ = [
     "TYPES",
     "Imported",
     "Opened",
+    "listed",
     "method",
     "written",
 ]
@@ -198,7 +199,7 @@ def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> A
         if name == "format":
             return bounded(_Formatter().vformat(holder, args, kwargs))
         if name == "join":
-            given = _listed(args[0])
+            given = listed(args[0])
             weigh(given, chars=MAX_SIZE)
             texts = [str(one) for one in given]
             room(sum(map(len, texts)) + len(holder) * len(texts), "characters joined")
@@ -220,7 +221,8 @@ def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> A
     return list(found) if name in ("keys", "values", "items") else found
 
 
-def _listed(values: Any) -> list[Any]:
+def listed(values: Any) -> list[Any]:
+    """Return what a loop over a value meets."""
     if not isinstance(values, str | list | tuple | dict | set | frozenset | range):
         raise Problem(f"going over a {type(values).__name__}")
     return list(values)
@@ -230,7 +232,7 @@ def _all_listed(held: Iterable[Any]) -> list[list[Any]]:
     found: list[list[Any]] = []
     size = 0
     for one in held:
-        found.append(_listed(one))
+        found.append(listed(one))
         size += len(found[-1])
         room(size, "values together")
     return found
@@ -238,9 +240,9 @@ def _all_listed(held: Iterable[Any]) -> list[list[Any]]:
 
 def _sum(values: Any, start: Any = 0) -> Any:
     if isinstance(start, list | tuple):
-        made = [*start, *itertools.chain.from_iterable(_all_listed(_listed(values)))]
+        made = [*start, *itertools.chain.from_iterable(_all_listed(listed(values)))]
         return made if isinstance(start, list) else tuple(made)
-    for value in _listed(values):
+    for value in listed(values):
         if not isinstance(value, int | float):
             raise Problem(f"the sum of a {type(value).__name__}")
         start = bounded(start + value)
@@ -261,7 +263,7 @@ def _keyed(keys: list[Any]) -> list[Any]:
 def _ordered(function: Callable[..., Any]) -> Callable[..., Any]:
     def made(*values: Any) -> Any:
         weigh(*values)
-        return function(*([_listed(values[0])] if len(values) == 1 else values))
+        return function(*([listed(values[0])] if len(values) == 1 else values))
 
     return made
 
@@ -271,9 +273,9 @@ TYPES: Mapping[str, type] = {kind.__name__: kind for kind in (str, int, float, b
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "dict": lambda *held, **named: {**(dict(_pairs(held[0])) if held else {}), **named},
-    "list": lambda *held: _listed(*held) if held else [],
-    "tuple": lambda *held: tuple(_listed(*held)) if held else (),
-    "set": lambda *held: set(_keyed(_listed(*held))) if held else set(),
+    "list": lambda *held: listed(*held) if held else [],
+    "tuple": lambda *held: tuple(listed(*held)) if held else (),
+    "set": lambda *held: set(_keyed(listed(*held))) if held else set(),
     "str": lambda value="": written(value),
     "repr": lambda value: written(value, "", 114),
     "int": lambda value=0: bounded(int(value)),
@@ -286,13 +288,13 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "chr": chr,
     "ord": ord,
     "zip": lambda *held: [list(one) for one in zip(*_all_listed(held), strict=False)],
-    "enumerate": lambda held, start=0: [[number, one] for number, one in enumerate(_listed(held), start)],
-    "reversed": lambda held: _listed(held)[::-1],
+    "enumerate": lambda held, start=0: [[number, one] for number, one in enumerate(listed(held), start)],
+    "reversed": lambda held: listed(held)[::-1],
     "sorted": _ordered(lambda held: sorted(held)),
     "min": _ordered(min),
     "max": _ordered(max),
-    "any": lambda held: any(_listed(held)),
-    "all": lambda held: all(_listed(held)),
+    "any": lambda held: any(listed(held)),
+    "all": lambda held: all(listed(held)),
     "sum": _sum,
     "print": lambda *_, **__: None,
 }
@@ -302,7 +304,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 def _pairs(held: Any) -> Iterable[Any]:
     if isinstance(held, Mapping):
         return held.items()
-    pairs = [_listed(pair) for pair in _listed(held)]
+    pairs = [listed(pair) for pair in listed(held)]
     apart([pair[0] for pair in pairs if pair])
     return pairs
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import InContextError, PromptError, nearest
+from agentkit_prompts.errors import InContextError, PromptError, misnamed, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
@@ -72,7 +72,7 @@ def read_cfg(
     """Return the arguments of `InContext`; see `InContext.from_cfg`."""
     if not isinstance(infer_cfg, Mapping):
         raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
-    problems: list[str] = _unknown("infer_cfg", [key for key in infer_cfg if key != _LENGTH], _KEYS)
+    problems = misnamed("infer_cfg: unknown key", [key for key in infer_cfg if key != _LENGTH], _KEYS)
     made: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
     for key in ("prompt_template", "ice_template"):
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
@@ -98,7 +98,7 @@ def _reader(cfg: Any, problems: list[str]) -> Any:
         problems.append(f"reader_cfg must be a dict, got {type(cfg).__name__}")
         return None
     known = [field.name for field in fields(DatasetReader)]
-    problems += _unknown("reader_cfg", cfg, known)
+    problems += misnamed("reader_cfg: unknown key", cfg, known)
     settings = {key: value for key, value in cfg.items() if key in known}
     for key in ("input_template", "output_template"):
         if key in settings:
@@ -120,7 +120,7 @@ def _template(cfg: Any, where: str, problems: list[str]) -> Any:
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
     parameters = inspect.signature(made).parameters
-    wrong = _unknown(where, settings, tuple(parameters))
+    wrong = misnamed(f"{where}: unknown key", settings, tuple(parameters))
     needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
     wrong += [f"{where} has no {', '.join(map(repr, needed))}"] if needed else []
     if needed and "type" not in cfg:
@@ -143,7 +143,7 @@ def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict
         problems.append(f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}")
         return {}
     make, keys = _RETRIEVERS[name]
-    problems += _unknown(where, cfg, (*_COMMON, *keys))
+    problems += misnamed(f"{where}: unknown key", cfg, (*_COMMON, *keys))
     blank = "" if name == "ZeroRetriever" else "\n"
     texts = {"separator": cfg.get("ice_separator", blank), "end": cfg.get("ice_eos_token", blank)}
     problems += [
@@ -171,10 +171,6 @@ def _inferencer(cfg: Any, length: Any, problems: list[str]) -> dict[str, Any]:
 def _name(kind: object) -> str:
     """Return the bare name of a type: of a class, or of its dotted name."""
     return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
-
-
-def _unknown(where: str, cfg: Iterable[Any], known: Sequence[str]) -> list[str]:
-    return [f"{where}: unknown key {key!r}{nearest(str(key), known)}" for key in cfg if key not in known]
 
 
 def _tried(where: str, make: Callable[[], Any], problems: list[str]) -> Any:

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import UnionType
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, misnamed, warn
 
 __all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta", "refuse"]
 
@@ -95,7 +95,7 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     Raises:
         InContextError: Something about it is wrong; names all of it.
     """
-    problems = [f"unknown key {key!r}{nearest(str(key), _META_KEYS)}" for key in config if key not in _META_KEYS]
+    problems = misnamed("unknown key", config, _META_KEYS)
     known: dict[str, str] = {}
     round_ = _entries(config, "round", known, problems)
     problems += [
@@ -144,7 +144,7 @@ def _entries(
 
 
 def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleFormat | None:
-    wrong = [f"{where}: unknown key {key!r}{nearest(str(key), _ROLE_KEYS)}" for key in entry if key not in _ROLE_KEYS]
+    wrong = misnamed(f"{where}: unknown key", entry, _ROLE_KEYS)
     for key, kinds, what in _FIELDS:
         if not isinstance(entry.get(key), kinds):
             wrong.append(f"{where}: {key} must be {what}, got {entry.get(key)!r}"[:200])

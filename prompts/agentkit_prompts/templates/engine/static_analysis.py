@@ -58,16 +58,6 @@ class _Value(NamedTuple):
 _NOTHING = _Value()
 
 
-class _Scope:
-    __slots__ = ("late", "names", "parent")
-    late: bool
-
-    def __init__(self, parent: _Scope | None, late: bool = False) -> None:
-        self.names: dict[str, _Value] = {}
-        self.parent = parent
-        self.late = late or (parent is not None and parent.late)
-
-
 def analyse(tree: nodes.Template, first_line: int) -> Analysis:
     """Follow the values of a template."""
     walk = _Walk(first_line)
@@ -90,7 +80,7 @@ class _Walk:
         self.start()
 
     def start(self) -> None:
-        self.scope = _Scope(None)
+        self.scope: dict[str, _Value] = {}
         self.loops = 0
         self.names: dict[str, int] = {}
         self.kwargs: dict[str, bool] = {}
@@ -99,6 +89,8 @@ class _Walk:
         self.defined = _NONE
         """Additional kwargs that the tests around have shown to be there."""
         self.in_macro = False
+        self.late = False
+        """Whether names may be bound by then that are not bound yet: what a macro does is done where it is called."""
 
     def state(self) -> tuple[Any, ...]:
         return (len(self.stored), len(self.arguments), sum(map(len, self.bound.values())), len(self.bound))
@@ -128,19 +120,15 @@ class _Walk:
             vars(self).update(outer)
 
     def inner(self) -> AbstractContextManager[None]:
-        return self.under(scope=_Scope(self.scope))
+        return self.under(scope=dict(self.scope))
 
     def knowing(self, kwargs: frozenset[str]) -> AbstractContextManager[None]:
         return self.under(defined=self.defined | kwargs)
 
     def lookup(self, name: str, line: int) -> _Value:
-        scope: _Scope | None = self.scope
-        late = self.scope.late
-        while scope is not None:
-            if name in scope.names:
-                value = scope.names[name]
-                return _Value(value.roots | self.bound.get(name, set())) if late else value
-            scope = scope.parent
+        value = self.scope.get(name)
+        if value is not None:
+            return _Value(value.roots | self.bound.get(name, set())) if self.late else value
         if name in GLOBALS:
             if name == "namespace":
                 self.has_cells = True
@@ -148,12 +136,12 @@ class _Walk:
             return _NOTHING
         line += self.shift
         self.names[name] = min(line, self.names.get(name, line))
-        if late and name in self.bound:
+        if self.late and name in self.bound:
             return _Value(frozenset({name, *self.bound[name]}))
         return _Value(frozenset({name}), (name,))
 
     def bind(self, name: str, value: _Value) -> None:
-        self.scope.names[name] = value
+        self.scope[name] = value
         self.bound.setdefault(name, set()).update(value.roots)
 
     def assign(self, target: nodes.Node, value: _Value) -> None:
@@ -192,7 +180,7 @@ class _Walk:
     def printed(self, body: Iterable[nodes.Node], chain: nodes.Filter | None = None, **state: Any) -> _Value:
         """Return what a block prints into a buffer, through a chain of filters."""
         roots: set[str] = set()
-        with self.under(scope=_Scope(self.scope), buffer=roots, **state):
+        with self.under(scope=dict(self.scope), buffer=roots, **state):
             self.body(body)
             if chain is not None:
                 roots |= self.value(chain).roots
@@ -206,25 +194,25 @@ class _Walk:
 
     def visit_If(self, node: nodes.If) -> None:
         branches: list[dict[str, _Value]] = []
-        before = self.scope.names
+        before = self.scope
         passed = _NONE
         for test, statements in [(node.test, node.body), *[(one.test, one.body) for one in node.elif_]]:
             with self.knowing(passed):
                 self.value(test)
-                self.scope.names = dict(before)
+                self.scope = dict(before)
                 with self.knowing(self.shown(test, True)):
                     self.body(statements)
-            branches.append(self.scope.names)
+            branches.append(self.scope)
             passed |= self.shown(test, False)
-        self.scope.names = dict(before)
+        self.scope = dict(before)
         with self.knowing(passed):
             self.body(node.else_)
-        branches.append(self.scope.names)
-        self.scope.names = dict(before)
+        branches.append(self.scope)
+        self.scope = dict(before)
         for name in {name: None for branch in branches for name in branch}:
             values = [branch[name] if name in branch else self.lookup(name, node.lineno) for branch in branches]
             same = all(value == values[0] for value in values)
-            self.scope.names[name] = values[0] if same else _Value(_NONE.union(*(value.roots for value in values)))
+            self.scope[name] = values[0] if same else _Value(_NONE.union(*(value.roots for value in values)))
 
     def visit_For(self, node: nodes.For) -> None:
         source = self.value(node.iter)
@@ -257,12 +245,10 @@ class _Walk:
 
     def macro(self, node: nodes.Macro | nodes.CallBlock) -> frozenset[str]:
         roots: set[str] = set()
-        with self.under(in_macro=True, scope=_Scope(self.scope, late=True), buffer=roots):
+        with self.under(in_macro=True, late=True, scope=dict(self.scope), buffer=roots):
             roots |= self.roots(node.defaults)
-            for argument in node.args:
-                self.scope.names[argument.name] = _Value(frozenset({_CELL}))
-            for name in ("caller", "kwargs", "varargs"):
-                self.scope.names.setdefault(name, _Value(frozenset({_CELL})))
+            for name in ("caller", "kwargs", "varargs", *(argument.name for argument in node.args)):
+                self.scope[name] = _Value(frozenset({_CELL}))
             self.body(node.body)
         return frozenset(roots)
 

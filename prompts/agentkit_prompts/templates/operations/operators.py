@@ -137,15 +137,14 @@ def power(meter: Meter, left: Any, right: Any) -> Any:
     return made
 
 
+_remainder = _arithmetic("%", operator.mod, False)
+
+
 def modulo(meter: Meter, left: Any, right: Any) -> Any:
     """Return the remainder of numbers, or text with its `%` fields filled."""
     if isinstance(left, str):
         return percent(meter, left, right)
-    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
-        refuse_large_numbers(left, right)
-        meter.pay("operator.%", left, right)
-        return left % right  # type: ignore[operator]
-    raise _refuse("%", left, right)
+    return _remainder(meter, left, right)
 
 
 def percent(meter: Meter, template: str, values: Any) -> str:
