@@ -5,7 +5,6 @@ The first line names the format, each other one holds a row, the last one their 
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import json
 from base64 import b64decode, b64encode
@@ -187,7 +186,7 @@ def _read(table: Table, name: str, value: object) -> object:
         raise ValueError(f"has a column {name!r:.40} that table {table.name!r} does not have")
     found = value
     if isinstance(column.type, LargeBinary) and not (value is None and column.nullable):
-        with suppress(ValueError, binascii.Error):
+        with suppress(ValueError):
             found = b64decode(value if isinstance(value, str) else "?", validate=True)
     if not (expected := expected_instead(column, found)):
         return float(found) if isinstance(column.type, Float) and isinstance(found, int) else found
