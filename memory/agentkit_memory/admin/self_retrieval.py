@@ -76,15 +76,15 @@ def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
     question = query_vector(indexed_text(row.title, row.text))
     if not question.indices:
         return True
-    found: list[str] = []
-    limit = 0
     for limit in _LIMITS:
         found = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
         if row.id in found:
             return True
-        if len(found) < limit or _same_text(database, row, found):
-            break
-    return len(found) == limit and _same_text(database, row, found)
+        if len(found) < limit:
+            return False
+        if _same_text(database, row, found):
+            return True
+    return False
 
 
 def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
