@@ -18,10 +18,10 @@ from typing import Any
 from sqlalchemy import Column, Float, LargeBinary, Table
 
 from agentkit_memory.admin.new_files import file_problem, new_file
-from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.admin.table_rows import Batch, read_rows
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import REVISION
+from agentkit_memory.database.stored_values import expected_instead
 from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint

@@ -14,6 +14,7 @@ from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.readable_rows import is_text, readable_rows, rows_as_they_are
+from agentkit_memory.database.stored_values import sound_values
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
@@ -45,6 +46,7 @@ _MAX_ITEMISED = 512
 _FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
 ).where(items.c.kind == FACT)
+_CHECKED = items.c["text", "position", "valid_from", "valid_to", "superseded_by", "created_at"]
 _ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
@@ -383,25 +385,8 @@ def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, 
     found = []
     for row in rows:
         metadata, problem = metadata_or_problem(row.meta)
-        problems = [problem] if problem else []
-        sound: dict[str, Any] = {}
-        for name, kinds, empty in _TYPES:
-            value = getattr(row, name)
-            sound[name] = value if isinstance(value, kinds) and is_text(value) else empty
-            if sound[name] is not value:
-                problems.append(f"its {name} is damaged")
-        number, written_at, its_sources = sound.pop("position"), sound.pop("created_at"), tuple(sources[row.id])
-        problem = "; ".join(problems)
-        more = {"sources": its_sources, "metadata": metadata, "problem": problem, "written_at": written_at}
-        found.append(StoredFact(row.id, number=number, **sound, **more))
+        (text, number, since, until, successor, at), wrong = sound_values(row, _CHECKED)
+        problem = "; ".join([problem] * bool(problem) + [f"its {name} is damaged" for name in wrong])
+        taken_from = tuple(sources[row.id])
+        found.append(StoredFact(row.id, text, number, since, until, successor, taken_from, metadata, problem, at))
     return found
-
-
-_TYPES: tuple[tuple[str, tuple[type, ...], Any], ...] = (
-    ("text", (str,), ""),
-    ("position", (int,), 0),
-    ("valid_from", (int, float, type(None)), None),
-    ("valid_to", (int, float, type(None)), None),
-    ("superseded_by", (str, type(None)), None),
-    ("created_at", (int, float), 0.0),
-)
