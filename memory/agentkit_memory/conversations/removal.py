@@ -121,7 +121,7 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
         How many rows were deleted, per table.
     """
     totals: dict[str, int] = {}
-    for step in (_first_step, _item_step, _message_step, _last_step):
+    for step in (_hide_step, _delete_step):
         more = True
         while more:
             counts, more = database.change(partial(_noted_step, step, conversation, note))
@@ -145,18 +145,16 @@ def _noted_step(
     return counts, more
 
 
-def _first_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+def _hide_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
     return hide_conversation(connection, conversation, forgotten), False
 
 
-def _item_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    found = connection.scalars(_SOME_ITEMS, {"conversation": conversation}).all()
-    removed = forget_items(connection, found, forgotten)
-    return {"items": removed, "embeddings": forgotten.embeddings}, bool(removed)
-
-
-def _message_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    for branch in connection.scalars(_ITS_BRANCHES, {"conversation": conversation}).all():
+def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+    """Delete some items or, once there are none, some messages or, once there are none, the conversation."""
+    this = {"conversation": conversation}
+    if removed := forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten):
+        return {"items": removed, "embeddings": forgotten.embeddings}, True
+    for branch in connection.scalars(_ITS_BRANCHES, this).all():
         some = rows_as_they_are(connection, _SOME_MESSAGES, {"branch": branch})
         if some:
             forgotten.texts += [text for row in some for text in stored_texts(row.body)]
@@ -164,13 +162,8 @@ def _message_step(connection: Connection, conversation: int, forgotten: Forgotte
             # A damaged number comes behind all others: then only such rows are left.
             part = {"branch": branch, "last": numbers[-1]} if numbers else {"branch": branch}
             calls = connection.execute(_DELETE_CALLS if numbers else _DELETE_ALL_CALLS, part).rowcount
-            removed = connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount
-            return {"tool_calls": calls, "messages": removed}, bool(removed)
-    return {}, False
-
-
-def _last_step(connection: Connection, conversation: int, _: Forgotten) -> _Step:
-    this = {"conversation": conversation}
+            if removed := connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount:
+                return {"tool_calls": calls, "messages": removed}, True
     counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
     removed = connection.execute(_DELETE, this).rowcount
     return {**(counts if removed else {}), "conversations": removed}, False

@@ -277,7 +277,7 @@ def kept_vectors(database: Database, model: str, dimensions: int, names: Iterabl
     """Return those of the vectors of these names that are kept, by name; damaged ones are left out."""
     found: dict[str, Vector] = {}
     with database.read() as connection:
-        for batch in in_batches(sorted(names)):
+        for batch in in_batches(sorted(names, key=str)):  # a damaged one may be of any type
             rows, _ = readable_rows(connection, _KNOWN, {"its_model": model, "hashes": batch}, "content_hash")
             for name, packed in rows:
                 if (vector := _unpacked(packed, dimensions)) is not None:
