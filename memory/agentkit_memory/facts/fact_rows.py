@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select,
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_text, readable_rows, rows_as_they_are
+from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
 from agentkit_memory.database.stored_values import sound_values
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
@@ -87,10 +87,6 @@ _RETIME = CHANGE.values(valid_from=bindparam("since"), valid_to=bindparam("until
 _RENEW = _RETIME.values(superseded_by=None)
 _CHANGE = _RETIME.values(meta=bindparam("new_meta"), created_at=bindparam("now"))
 _CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_columns("")})
-
-
-def _as_new(columns: Mapping[str, object]) -> dict[str, object]:
-    return {f"new_{name}": value for name, value in columns.items()}
 
 
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
@@ -251,7 +247,8 @@ class Facts:
             if text is not None and text != old.text:
                 withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
                 forget_embeddings(connection, [old.id])
-                connection.execute(_CHANGE_TEXT, {"item": old.id, **_as_new(text_columns(text))})
+                columns = {f"new_{name}": value for name, value in text_columns(text).items()}
+                connection.execute(_CHANGE_TEXT, {"item": old.id, **columns})
             values = {"since": since, "until": until, "new_meta": meta, "now": self._database.clock()}
             connection.execute(_CHANGE, {"item": old.id, **values})
             if old.superseded_by is None:
@@ -377,7 +374,7 @@ def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) 
 
 def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
     """Return facts with their sources; what of one is damaged is empty, and named in its `problem`."""
-    rows = [row for row in rows_as_they_are(connection, which, bound) if isinstance(row.id, str) and is_text(row.id)]
+    rows = [row for row in rows_as_they_are(connection, which, bound) if is_name(row.id)]
     sources: dict[str, list[str]] = {row.id: [] for row in rows}
     for batch in in_batches(sources):
         for fact, source in readable_rows(connection, _SOURCES, {"ids": batch}, "item_id")[0]:
