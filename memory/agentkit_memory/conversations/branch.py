@@ -32,15 +32,12 @@ _MAX_KEPT = 240
 """Characters of the name of a branch that was rewound; a number follows."""
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
-_SWAP = (
-    update(branches)
-    .where(
-        branches.c.id == bindparam("branch"),
-        branches.c.head_seq == bindparam("expected"),
-        branches.c.edits == bindparam("seen"),
-    )
-    .values(head_seq=bindparam("head"))
+_UNCHANGED = update(branches).where(
+    branches.c.id == bindparam("branch"),
+    branches.c.head_seq == bindparam("expected"),
+    branches.c.edits == bindparam("seen"),
 )
+_SWAP = _UNCHANGED.values(head_seq=bindparam("head"))
 _ADD = insert(messages)
 _SAME = (
     select(*messages.c["seq", "key", "body", "created_at"])
@@ -86,15 +83,8 @@ EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
 """Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
-_SET_ASIDE = (
-    update(branches)
-    .where(
-        branches.c.id == bindparam("branch"),
-        branches.c.name == bindparam("current"),
-        branches.c.head_seq == bindparam("expected"),
-        branches.c.edits == bindparam("seen"),
-    )
-    .values(name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1)
+_SET_ASIDE = _UNCHANGED.where(branches.c.name == bindparam("current")).values(
+    name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1
 )
 _NOTES = (
     select(branch_notes)

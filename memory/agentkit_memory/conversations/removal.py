@@ -50,12 +50,9 @@ _DELETE_CALLS = _DELETE_ALL_CALLS.where(tool_calls.c.seq <= _upto)
 _OWNER = select(conversations.c.scope_id, conversations.c.name, conversations.c.expires_at).where(
     conversations.c.id == bindparam("conversation")
 )
-_LOGS = delete(recall_logs).where(
-    recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
-)
-_QUERIES = select(recall_logs.c.query).where(
-    recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
-)
+_its_logs = (recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named"))
+_LOGS = delete(recall_logs).where(*_its_logs)
+_QUERIES = select(recall_logs.c.query).where(*_its_logs)
 _CLOSE = (
     update(branches)
     .where(branches.c.conversation_id == bindparam("conversation"))
