@@ -263,14 +263,18 @@ class Indexes:
         self._let_go()
         index = self._opener(space.name, space.dimensions)
         try:
-            found = self._attach(space, index) if attach or self._is_ours(space, index) else None
+            ours = self._is_ours(space, index)
+            if not ours and not attach:
+                index.close()
+                return None
+            ours = ours or self._claim(space, index)
+            failpoint("index.attached")
+            if ours and not index.shared:
+                self._check(space, index)
         except BaseException:
             index.close()
             raise
-        if found is None:
-            index.close()
-            return None
-        self._open[space.name] = found
+        found = self._open[space.name] = space, index
         if space.state == "active" and attach:
             with suppress(StoreError):  # then the next opening does it
                 self.sweep()
@@ -291,18 +295,8 @@ class Indexes:
             held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
         return known is not None and known.state != "retired" and known.index_id == index.id and not held
 
-    def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex]:
-        """Make the outbox refer to this index; if it referred to another, everything is queued again."""
-        ours = self._is_ours(space, index)
-        if not ours:
-            ours = self._claim(space, index)
-        failpoint("index.attached")
-        if ours and not index.shared:
-            self._check(space, index)
-        return space, index
-
     def _claim(self, space: Space, index: VectorIndex) -> bool:
-        """Write that the outbox is about this index; return whether it was before."""
+        """Write that the outbox is about this index; return whether it was before. Else everything is queued again."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
