@@ -81,7 +81,7 @@ class LocalModel:
             self._calls.discard(thread)
         return [found[place] for place in range(len(texts))]
 
-    def end(self, until: float) -> None:
+    def _end(self, until: float) -> None:
         """Embed no more texts, and wait for those that are being embedded until that time of the monotonic clock."""
         self._has_ended = True
         while any(thread.is_alive() for thread in list(self._calls)) and time.monotonic() < until:
@@ -121,4 +121,4 @@ def _at_exit() -> None:
     until = time.monotonic() + _MAX_WAIT
     for each in list(_used):
         with suppress(KeyboardInterrupt):
-            each.end(until)
+            each._end(until)
