@@ -146,7 +146,7 @@ class BackgroundWorker:
         return _FAILED
 
     def _report(self, name: str, error: BaseException, level: int) -> None:
-        problem = _described(error)
+        problem = f"{type(error).__name__}: {error}"
         if self.problems.get(name) != problem:
             self.problems[name] = problem
             _LOG.log(level, "memory worker, %s: %s", name, problem)
@@ -175,7 +175,3 @@ class BackgroundWorker:
             if self._indexes.closed:
                 raise
             return 0  # the model was changed, and the index of the old one was dropped
-
-
-def _described(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -261,6 +261,7 @@ class Memory:
             limit: Most to return.
 
         Raises:
+            InvalidArgument: The limit is invalid.
             StoreError: The database cannot be read.
         """
         from agentkit_memory.conversations.listing import newest_sessions

@@ -41,9 +41,7 @@ def write_backup(database: Database, path: Path) -> int:
         failpoint("backup.copied")
         at = database.clock()
         with draft.open("r+b") as file:
-            digest = hashlib.sha256()
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+            digest = hashlib.file_digest(file, "sha256")
             seal = {_NAME: _FORMAT, "bytes": file.tell(), "at": at}
             digest.update(_sealed(seal))
             file.write(_sealed(seal | {"sha256": digest.hexdigest()}))

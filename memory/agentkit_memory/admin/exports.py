@@ -5,25 +5,27 @@ The first line names the format, each other one holds a row, the last one their 
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, Float, LargeBinary, Table
 
 from agentkit_memory.admin.new_files import file_problem, new_file
-from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.admin.table_rows import Batch, read_rows
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.migrate import REVISION
+from agentkit_memory.database.stored_values import expected_instead
 from agentkit_memory.database.tables import METADATA
 from agentkit_memory.errors import StoreCorrupt, StoreVersion
 from agentkit_memory.process.failpoints import failpoint
+from agentkit_memory.store.item_rows import in_batches
 from agentkit_prompts.system.regular_files import open_regular
 
 __all__ = ["EXPORT_START", "exported_rows", "write_export"]
@@ -33,7 +35,6 @@ EXPORT_START = b'{"agentkit-memory-export": '
 
 _FORMAT = 1
 _NAME = "agentkit-memory-export"
-_BATCH = 500
 _MAX_PROBLEMS = 10
 """How many problems of a file are named."""
 
@@ -87,16 +88,9 @@ def exported_rows(path: Path) -> Callable[[], Iterator[Batch]]:
 
 
 def _batches(path: Path) -> Iterator[Batch]:
-    current: Table | None = None
-    rows: list[Mapping[str, Any]] = []
-    for table, row, _ in _lines(path):
-        if table is not current or len(rows) == _BATCH:
-            if current is not None and rows:
-                yield current, rows
-            current, rows = table, []
-        rows.append(row)
-    if current is not None and rows:
-        yield current, rows
+    for table, lines in groupby(_lines(path), itemgetter(0)):
+        for some in in_batches(lines):
+            yield table, [row for _, row, _ in some]
 
 
 def _check_digest(path: Path) -> None:
@@ -187,7 +181,7 @@ def _read(table: Table, name: str, value: object) -> object:
         raise ValueError(f"has a column {name!r:.40} that table {table.name!r} does not have")
     found = value
     if isinstance(column.type, LargeBinary) and not (value is None and column.nullable):
-        with suppress(ValueError, binascii.Error):
+        with suppress(ValueError):
             found = b64decode(value if isinstance(value, str) else "?", validate=True)
     if not (expected := expected_instead(column, found)):
         return float(found) if isinstance(column.type, Float) and isinstance(found, int) else found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,9 @@ from sqlalchemy import bindparam, select
 
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.readable_rows import readable_rows
-from agentkit_memory.database.tables import embeddings, items, vector_state
+from agentkit_memory.database.tables import items, vector_state
+from agentkit_memory.embedders.contract import Vector
+from agentkit_memory.embedders.encoder import kept_vectors
 from agentkit_memory.index.vector_index import VectorIndex
 from agentkit_memory.store.item_rows import IMAGE, content_hash, in_batches, wanted
 from agentkit_memory.store.item_text import ITEM_TEXT
@@ -38,9 +39,6 @@ _HELD = (
 _FROM = _HELD.where(items.c.id >= bindparam("at")).limit(bindparam("most"))
 _BELOW = _HELD.where(items.c.id < bindparam("at")).limit(bindparam("most"))
 _TEXTS = select(items.c.id, items.c.title, ITEM_TEXT).where(items.c.id.in_(bindparam("ids", expanding=True)))
-_KEPT = select(*embeddings.c["content_hash", "vector"]).where(
-    embeddings.c.model == bindparam("its_model"), embeddings.c.content_hash.in_(bindparam("hashes", expanding=True))
-)
 _STILL = select(vector_state.c.item_id).where(
     vector_state.c.space == bindparam("this"),
     vector_state.c.item_id.in_(bindparam("ids", expanding=True)),
@@ -62,7 +60,8 @@ def unfound_items(database: Database, index: VectorIndex, space: Space, sample: 
             whole.append(row)
         else:  # a damaged row is in no index
             missed.append(row.id)
-    vectors = _vectors(database, space, whole)
+    hashes = {each for row in whole for each in _hashes(row)} if space.model else ()
+    vectors = kept_vectors(database, space.model, space.dimensions, hashes)
     missed += [row.id for row in whole if not (_by_words(database, index, row) and _by_vector(index, vectors, row))]
     still: set[str] = set()
     with database.read() as connection:  # what was changed or removed meanwhile is a worker's
@@ -76,15 +75,15 @@ def _by_words(database: Database, index: VectorIndex, row: Any) -> bool:
     question = query_vector(indexed_text(row.title, row.text))
     if not question.indices:
         return True
-    found: list[str] = []
-    limit = 0
     for limit in _LIMITS:
         found = [hit.id for hit in index.query_sparse(question, [row.scope_id], limit)]
         if row.id in found:
             return True
-        if len(found) < limit or _same_text(database, row, found):
-            break
-    return len(found) == limit and _same_text(database, row, found)
+        if len(found) < limit:
+            return False
+        if _same_text(database, row, found):
+            return True
+    return False
 
 
 def _same_text(database: Database, row: Any, found: Sequence[str]) -> bool:
@@ -102,24 +101,10 @@ def _hashes(row: Any) -> list[str]:
     return [row.content_hash] * (row.kind == IMAGE) + [content_hash(indexed_text(row.title, row.text))]
 
 
-def _vectors(database: Database, space: Space, rows: Sequence[Any]) -> dict[str, bytes]:
-    """Return the kept vectors of items, by their hashes."""
-    found: dict[str, bytes] = {}
-    with database.read() as connection:
-        for some in in_batches([each for row in rows for each in _hashes(row)] if space.model else []):
-            kept, _ = readable_rows(connection, _KEPT, {"its_model": space.model, "hashes": some}, "vector")
-            found.update((each.content_hash, each.vector) for each in kept if isinstance(each.vector, bytes))
-    return {name: each for name, each in found.items() if len(each) == 4 * space.dimensions}
-
-
-def _by_vector(index: VectorIndex, vectors: Mapping[str, bytes], row: Any) -> bool:
+def _by_vector(index: VectorIndex, vectors: Mapping[str, Vector], row: Any) -> bool:
     """Search for an item by its kept vector, where it has one."""
-    packed = next((vectors[each] for each in _hashes(row) if each in vectors), None)
-    if packed is None:
-        return True
-    vector = array("f")
-    vector.frombytes(packed)
-    if not any(vector):
+    vector = next((vectors[each] for each in _hashes(row) if each in vectors), None)
+    if vector is None or not any(vector):
         return True
     hits = index.query_dense(vector, [row.scope_id], _LIMITS[1])
     return row.id in {hit.id for hit in hits} or (

@@ -23,9 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import REGCLASS
 from sqlalchemy.exc import IntegrityError
 
-from agentkit_memory.admin.stored_values import expected_instead
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.readable_rows import texts_as_they_are
+from agentkit_memory.database.stored_values import expected_instead
 from agentkit_memory.database.tables import (
     METADATA,
     branches,

@@ -32,15 +32,12 @@ _MAX_KEPT = 240
 """Characters of the name of a branch that was rewound; a number follows."""
 
 _STATE = select(branches.c.head_seq, branches.c.edits).where(branches.c.id == bindparam("branch"))
-_SWAP = (
-    update(branches)
-    .where(
-        branches.c.id == bindparam("branch"),
-        branches.c.head_seq == bindparam("expected"),
-        branches.c.edits == bindparam("seen"),
-    )
-    .values(head_seq=bindparam("head"))
+_UNCHANGED = update(branches).where(
+    branches.c.id == bindparam("branch"),
+    branches.c.head_seq == bindparam("expected"),
+    branches.c.edits == bindparam("seen"),
 )
+_SWAP = _UNCHANGED.values(head_seq=bindparam("head"))
 _ADD = insert(messages)
 _SAME = (
     select(*messages.c["seq", "key", "body", "created_at"])
@@ -86,15 +83,8 @@ EDIT = (
     update(branches).where(branches.c.conversation_id == bindparam("conversation")).values(edits=branches.c.edits + 1)
 )
 """Makes views of a conversation outdated; no message of it becomes an item until the transaction ends."""
-_SET_ASIDE = (
-    update(branches)
-    .where(
-        branches.c.id == bindparam("branch"),
-        branches.c.name == bindparam("current"),
-        branches.c.head_seq == bindparam("expected"),
-        branches.c.edits == bindparam("seen"),
-    )
-    .values(name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1)
+_SET_ASIDE = _UNCHANGED.where(branches.c.name == bindparam("current")).values(
+    name=bindparam("kept"), itemised_seq=branches.c.head_seq, edits=branches.c.edits + 1
 )
 _NOTES = (
     select(branch_notes)
@@ -150,6 +140,14 @@ class Branch:
         return None if row is None else cls(database, scope_id, name, branch, row)
 
     @classmethod
+    def _found(cls, database: Database, scope_id: int, name: str, branch: str = MAIN, when: str = "") -> Branch:
+        """Return a branch that was there a moment ago."""
+        found = cls.find(database, scope_id, name, branch)
+        if found is None:
+            raise NotFound(f"conversation {name!r} was deleted{when}; open it again to begin a new one")
+        return found
+
+    @classmethod
     def make(cls, database: Database, scope_id: int, name: str) -> Branch:
         """Return the conversation of that name, made if missing."""
         row = {"scope_id": scope_id, "name": name, "created_at": database.clock()}
@@ -161,18 +159,10 @@ class Branch:
             connection.execute(database.insert(branches).values(first).on_conflict_do_nothing())
 
         database.change(write)
-        found = cls.find(database, scope_id, name)
-        if found is None:
-            raise NotFound(f"conversation {name!r} was deleted as it was opened; open it again to begin a new one")
-        return found
+        return cls._found(database, scope_id, name, when=" as it was opened")
 
     def fork(self, name: str, at: int) -> Branch:
-        """Create and return a branch that begins with the first `at` messages of this one.
-
-        Raises:
-            NotFound: There are not that many messages.
-            AlreadyUsed: The conversation has a branch of that name.
-        """
+        """Create and return a branch that begins with the first `at` messages; see `StoredSession.fork`."""
 
         def write(connection: Connection) -> None:
             head, _ = self._state(connection)
@@ -189,10 +179,7 @@ class Branch:
             self._copy_notes(connection, made_id, at)
 
         self.database.change(write, twice=False)
-        made = self.find(self.database, self.scope_id, self.name, name)
-        if made is None:
-            raise NotFound(f"conversation {self.name!r} was deleted as it was forked")
-        return made
+        return self._found(self.database, self.scope_id, self.name, name, " as it was forked")
 
     def rewind(self, at: int, expected: int, edits: int) -> Branch | None:
         """Go on behind the first `at` messages; None if another writer was first.
@@ -249,10 +236,7 @@ class Branch:
 
     def current(self) -> Branch:
         """Return the branch that has this one's name now: another one, if it was rewound."""
-        found = self.find(self.database, self.scope_id, self.name, self.branch)
-        if found is None:
-            raise NotFound(f"conversation {self.name!r} was deleted; open it again to begin a new one")
-        return found
+        return self._found(self.database, self.scope_id, self.name, self.branch)
 
     def all(self) -> list[BranchInfo]:
         """Return every branch of the conversation, oldest first."""

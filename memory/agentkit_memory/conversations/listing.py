@@ -45,18 +45,7 @@ _NEWEST = (
 def sessions_of(
     database: Database, scope: Scope, *, name: str | None, after: str, limit: int
 ) -> tuple[SessionInfo, ...]:
-    """Return the conversations of exactly this scope, by name.
-
-    Args:
-        database: Where they are.
-        scope: Whose they are.
-        name: Only the one of this name.
-        after: Only those whose names come after this one.
-        limit: Most to return.
-
-    Raises:
-        InvalidArgument: A name or the limit is invalid.
-    """
+    """Return the conversations of exactly this scope, by name; see `Memory.sessions`."""
     for each in (name, after):
         if each is not None:
             check_name("sessions", each)
@@ -71,18 +60,7 @@ def sessions_of(
 
 
 def newest_sessions(database: Database, scope: Scope, *, limit: int) -> tuple[tuple[str, str], ...]:
-    """Return user and name of the conversations of a tenant and its users, that which was used last first.
-
-    Those that an agent keeps for itself are left out.
-
-    Args:
-        database: Where they are.
-        scope: The tenant; with a user, only those of that user are returned.
-        limit: Most to return.
-
-    Raises:
-        InvalidArgument: The limit is invalid.
-    """
+    """Return user and name of the conversations of a tenant; see `Memory.newest_sessions`."""
     _check_limit("newest_sessions", limit)
     query = _NEWEST.limit(limit)
     query = query.where(scopes.c.user == scope.user) if scope.user else query

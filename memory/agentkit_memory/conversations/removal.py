@@ -50,12 +50,9 @@ _DELETE_CALLS = _DELETE_ALL_CALLS.where(tool_calls.c.seq <= _upto)
 _OWNER = select(conversations.c.scope_id, conversations.c.name, conversations.c.expires_at).where(
     conversations.c.id == bindparam("conversation")
 )
-_LOGS = delete(recall_logs).where(
-    recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
-)
-_QUERIES = select(recall_logs.c.query).where(
-    recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named")
-)
+_its_logs = (recall_logs.c.scope_id == bindparam("scope"), recall_logs.c.conversation == bindparam("named"))
+_LOGS = delete(recall_logs).where(*_its_logs)
+_QUERIES = select(recall_logs.c.query).where(*_its_logs)
 _CLOSE = (
     update(branches)
     .where(branches.c.conversation_id == bindparam("conversation"))
@@ -121,7 +118,7 @@ def delete_conversation(database: Database, conversation: int, note: Note | None
         How many rows were deleted, per table.
     """
     totals: dict[str, int] = {}
-    for step in (_first_step, _item_step, _message_step, _last_step):
+    for step in (_hide_step, _delete_step):
         more = True
         while more:
             counts, more = database.change(partial(_noted_step, step, conversation, note))
@@ -145,18 +142,16 @@ def _noted_step(
     return counts, more
 
 
-def _first_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+def _hide_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
     return hide_conversation(connection, conversation, forgotten), False
 
 
-def _item_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    found = connection.scalars(_SOME_ITEMS, {"conversation": conversation}).all()
-    removed = forget_items(connection, found, forgotten)
-    return {"items": removed, "embeddings": forgotten.embeddings}, bool(removed)
-
-
-def _message_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
-    for branch in connection.scalars(_ITS_BRANCHES, {"conversation": conversation}).all():
+def _delete_step(connection: Connection, conversation: int, forgotten: Forgotten) -> _Step:
+    """Delete some items or, once there are none, some messages or, once there are none, the conversation."""
+    this = {"conversation": conversation}
+    if removed := forget_items(connection, connection.scalars(_SOME_ITEMS, this).all(), forgotten):
+        return {"items": removed, "embeddings": forgotten.embeddings}, True
+    for branch in connection.scalars(_ITS_BRANCHES, this).all():
         some = rows_as_they_are(connection, _SOME_MESSAGES, {"branch": branch})
         if some:
             forgotten.texts += [text for row in some for text in stored_texts(row.body)]
@@ -164,13 +159,8 @@ def _message_step(connection: Connection, conversation: int, forgotten: Forgotte
             # A damaged number comes behind all others: then only such rows are left.
             part = {"branch": branch, "last": numbers[-1]} if numbers else {"branch": branch}
             calls = connection.execute(_DELETE_CALLS if numbers else _DELETE_ALL_CALLS, part).rowcount
-            removed = connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount
-            return {"tool_calls": calls, "messages": removed}, bool(removed)
-    return {}, False
-
-
-def _last_step(connection: Connection, conversation: int, _: Forgotten) -> _Step:
-    this = {"conversation": conversation}
+            if removed := connection.execute(_DELETE_MESSAGES if numbers else _DELETE_ALL_MESSAGES, part).rowcount:
+                return {"tool_calls": calls, "messages": removed}, True
     counts = {table: int(connection.scalar(count, this) or 0) for table, count in _LEFT.items()}
     removed = connection.execute(_DELETE, this).rowcount
     return {**(counts if removed else {}), "conversations": removed}, False

@@ -265,20 +265,14 @@ class Database:
         """
         if not self.is_sqlite:
             return False
-        with self._lock:
-            if self._closed:
-                raise self._refusal()
+        with self._lock, self._translated(), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA temp_store=FILE").close()  # the copy is as large as the store
             try:
-                with self.engine.connect() as connection:
-                    driver: Any = connection.connection.driver_connection
-                    driver.execute("PRAGMA temp_store=FILE").close()  # the copy is as large as the store
-                    try:
-                        driver.execute("VACUUM").close()
-                        busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                    finally:
-                        driver.execute("PRAGMA temp_store=MEMORY").close()
-            except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
-                raise translate(error, self.where) from error
+                driver.execute("VACUUM").close()
+                busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                driver.execute("PRAGMA temp_store=MEMORY").close()
             return not busy
 
     def empty_log(self) -> bool:
@@ -291,17 +285,14 @@ class Database:
         """
         if not self.is_sqlite:
             return False
-        try:
-            with self.engine.connect() as connection:
-                driver: Any = connection.connection.driver_connection
-                driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
-                with self._lock:
-                    if self._closed:
-                        raise self._refusal()
-                    busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except (DBAPIError, UnicodeDecodeError, _driver_error(self.engine)) as error:
-            raise translate(error, self.where) from error
-        return not busy
+        with self._translated(), self.engine.connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").close()  # most of it, while others write
+            with self._lock:
+                if self._closed:
+                    raise self._refusal()
+                busy, _, _ = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
 
     def may_hold(self, texts: set[bytes]) -> bool:
         """Whether deleted bytes of the file may hold one of these; on a server, nobody can say."""

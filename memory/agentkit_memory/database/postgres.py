@@ -60,27 +60,18 @@ class PostgresServer:
         self._snapshots = self.engine.execution_options(isolation_level="REPEATABLE READ")
 
     def reader(self) -> Connection:
-        """Return a connection for reading, without a transaction: each statement sees what is committed by then.
-
-        A statement whose connection was lost is executed once more on another one.
-        """
+        """Return a connection for reading; see `Database.read`."""
         return _Reader(self._reads)
 
     @contextmanager
     def transaction(self, *, snapshot: bool = False) -> Iterator[Connection]:
-        """Lend a connection in a transaction: committed at the end, rolled back if anything is raised.
-
-        With `snapshot` it is for reading, and sees what was committed when it began.
-        """
+        """Lend a connection in a transaction; see `Database.write` or, with `snapshot`, `Database.snapshot`."""
         with _begun(self._snapshots if snapshot else self.engine) as connection:
             yield connection
             connection.commit()
 
     def change(self, act: Callable[[Connection], T], *, twice: bool) -> T:
-        """Call a function in a transaction; if the connection is lost, once more.
-
-        Without `twice` only where it was lost before the end, so that nothing was written.
-        """
+        """Call a function in a transaction; see `Database.change`."""
         try:
             with self.engine.connect() as connection, connection.begin():
                 return act(connection)

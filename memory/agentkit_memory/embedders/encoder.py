@@ -25,7 +25,7 @@ from agentkit_prompts.context.parts import Image
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.system.daemon_threads import DaemonThreads
 
-__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "vector_name"]
+__all__ = ["MAX_IMAGES", "MAX_TEXT", "Encoder", "call_of_model", "kept_vectors", "vector_name"]
 
 T = TypeVar("T")
 
@@ -248,14 +248,7 @@ class Encoder:
     def _known(self, names: Sequence[str]) -> dict[str, Vector]:
         with self._lock:
             found = {name: self._unkept[name] for name in names if name in self._unkept}
-        expected = self._expected()
-        with self._database.read() as connection:
-            for batch in in_batches(sorted(set(names) - set(found))):
-                known = {"its_model": self.model, "hashes": batch}
-                for name, packed in readable_rows(connection, _KNOWN, known, "content_hash")[0]:
-                    if (vector := _unpacked(packed, expected)) is not None:
-                        found[name] = vector
-        return found
+        return found | kept_vectors(self._database, self.model, self._expected(), {*names} - {*found})
 
 
 def call_of_model(act: Callable[[], T]) -> Future[T]:
@@ -278,6 +271,18 @@ def call_of_model(act: Callable[[], T]) -> Future[T]:
 def vector_name(content: str | Image) -> str:
     """Return the name under which the vector of a text or an image is kept."""
     return content_hash(content) if isinstance(content, str) else image_hash(content)
+
+
+def kept_vectors(database: Database, model: str, dimensions: int, names: Iterable[str]) -> dict[str, Vector]:
+    """Return those of the vectors of these names that are kept, by name; damaged ones are left out."""
+    found: dict[str, Vector] = {}
+    with database.read() as connection:
+        for batch in in_batches(sorted(names, key=str)):  # a damaged one may be of any type
+            rows, _ = readable_rows(connection, _KNOWN, {"its_model": model, "hashes": batch}, "content_hash")
+            for name, packed in rows:
+                if (vector := _unpacked(packed, dimensions)) is not None:
+                    found[name] = vector
+    return found
 
 
 def _batches(texts: Iterable[tuple[str, str | Image]]) -> Iterator[list[tuple[str, str | Image]]]:

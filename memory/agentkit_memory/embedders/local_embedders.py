@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from agentkit_memory.embedders.local_model import LocalModel
 from agentkit_memory.errors import EmbedderError
@@ -14,12 +14,10 @@ from agentkit_prompts.errors import check_types, nearest
 __all__ = ["FastembedEmbedder", "SentenceTransformersEmbedder"]
 
 
-_LOADING = 30.0
-"""Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
 _HUB_NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
-class FastembedEmbedder:
+class FastembedEmbedder(LocalModel):
     """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
@@ -29,6 +27,9 @@ class FastembedEmbedder:
         batch_size: Texts that are embedded at once.
         offline: Never download.
     """
+
+    _needs = "fastembed: install the extra `dense`"
+    _advice = "fetch it once with a connection, and name the folder with cache_dir="
 
     def __init__(
         self,
@@ -48,21 +49,11 @@ class FastembedEmbedder:
             batch_size=(batch_size, int, "a whole number"),
             offline=(offline, bool, "True or False"),
         )
-        _check_size("FastembedEmbedder", batch_size)
+        super().__init__(f"fastembed:{name}", batch_size)
         self._name = name
         self._settings: dict[str, Any] = {"threads": threads, "local_files_only": offline}
         if cache_dir is not None:
             self._settings["cache_dir"] = os.fspath(cache_dir)
-        self._batch_size = batch_size
-        advice = "fetch it once with a connection, and name the folder with cache_dir="
-        self._local = LocalModel(self.model, self._load, "fastembed: install the extra `dense`", advice)
-
-    question_timeout: ClassVar[float] = _LOADING
-
-    @property
-    def model(self) -> str:
-        """Name of the vectors: `fastembed:MODEL`."""
-        return f"fastembed:{self._name}"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per chunk, in order.
@@ -72,11 +63,11 @@ class FastembedEmbedder:
             EmbedderError: The model is unknown.
         """
         size = self._batch_size
-        return self._local.vectors(texts, size, lambda model, some: model.passage_embed(some, batch_size=size))
+        return self._vectors(texts, lambda model, some: model.passage_embed(some, batch_size=size))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
-        return self._local.vectors(texts, self._batch_size, lambda model, some: model.query_embed(some))
+        return self._vectors(texts, lambda model, some: model.query_embed(some))
 
     def _load(self) -> Any:
         from fastembed import TextEmbedding  # pyright: ignore[reportMissingImports]
@@ -88,7 +79,7 @@ class FastembedEmbedder:
         return TextEmbedding(self._name, **self._settings)
 
 
-class SentenceTransformersEmbedder:
+class SentenceTransformersEmbedder(LocalModel):
     """Loads a model at its first use, downloading it once if it is not on this machine.
 
     Args:
@@ -101,6 +92,9 @@ class SentenceTransformersEmbedder:
     Raises:
         EmbedderError: The string is not a name of the hub, such as that of a path.
     """
+
+    _needs = "sentence-transformers: install the extra `sentence-transformers`"
+    _advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
 
     def __init__(
         self,
@@ -120,34 +114,16 @@ class SentenceTransformersEmbedder:
             batch_size=(batch_size, int, "a whole number"),
             offline=(offline, bool, "True or False"),
         )
-        _check_size("SentenceTransformersEmbedder", batch_size)
         self._name = os.fspath(name)
-        self._label = label
-        if is_name := isinstance(name, str):
-            _check_hub_name(name)
-        self._batch_size = batch_size
+        super().__init__(f"sentence-transformers:{label or self._name}", batch_size)
+        self._is_of_hub = isinstance(name, str)
+        if self._is_of_hub and (not _HUB_NAME.fullmatch(self._name) or ".." in self._name):
+            raise EmbedderError(
+                f"model {self._name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is given as "
+                "a pathlib.Path to SentenceTransformersEmbedder"
+            )
+        self._settings = {"device": device, "local_files_only": offline, "trust_remote_code": False}
         self._options = {"batch_size": batch_size, "show_progress_bar": False}
-
-        def load() -> Any:
-            from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
-
-            if is_name and os.path.lexists(self._name):  # the library would take it for the model
-                raise EmbedderError(
-                    f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
-                    "too; to load that folder, give it as a pathlib.Path"
-                )
-            return SentenceTransformer(self._name, device=device, local_files_only=offline, trust_remote_code=False)
-
-        advice = "check the name, fetch it once with a connection, or give the folder that holds it as a pathlib.Path"
-        needs = "sentence-transformers: install the extra `sentence-transformers`"
-        self._local = LocalModel(self.model, load, needs, advice)
-
-    question_timeout: ClassVar[float] = _LOADING
-
-    @property
-    def model(self) -> str:
-        """Name of the vectors: `sentence-transformers:MODEL`."""
-        return f"sentence-transformers:{self._label or self._name}"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per chunk, in order.
@@ -156,27 +132,19 @@ class SentenceTransformersEmbedder:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
         """
         options = self._options
-        return self._local.vectors(texts, self._batch_size, lambda model, some: model.encode_document(some, **options))
+        return self._vectors(texts, lambda model, some: model.encode_document(some, **options))
 
     def embed_query(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per question, in order. Raises like `embed`."""
         options = self._options
-        return self._local.vectors(texts, self._batch_size, lambda model, some: model.encode_query(some, **options))
+        return self._vectors(texts, lambda model, some: model.encode_query(some, **options))
 
+    def _load(self) -> Any:
+        from sentence_transformers import SentenceTransformer  # pyright: ignore[reportMissingImports]
 
-def _check_size(of: str, batch_size: int) -> None:
-    if batch_size < 1:
-        raise EmbedderError(f"{of}: batch_size: expected a whole number from 1, got {batch_size}")
-
-
-def _check_hub_name(name: str) -> None:
-    """Refuse what is not a name of the hub.
-
-    Raises:
-        EmbedderError: It is a path, or something else.
-    """
-    if not _HUB_NAME.fullmatch(name) or ".." in name:
-        raise EmbedderError(
-            f"model {name[:200]!r}: expected its name on the hub, MODEL or OWNER/MODEL; a folder is given as a "
-            "pathlib.Path to SentenceTransformersEmbedder"
-        )
+        if self._is_of_hub and os.path.lexists(self._name):  # the library would take it for the model
+            raise EmbedderError(
+                f"model {self.model!r}: expected a name of the hub, and the current folder holds {self._name!r} "
+                "too; to load that folder, give it as a pathlib.Path"
+            )
+        return SentenceTransformer(self._name, **self._settings)

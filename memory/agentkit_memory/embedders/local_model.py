@@ -1,4 +1,4 @@
-"""`LocalModel`: a model in this process, loaded at its first use, whose calls end before the process does."""
+"""`LocalModel`: an embedder with its model in this process, loaded at first use, whose calls end before the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock, Thread, current_thread
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from weakref import WeakSet
 
 from agentkit_memory.errors import EmbedderError, EmbedderUnavailable, StoreClosed
@@ -21,42 +21,51 @@ _Act: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
 
 
 class LocalModel:
-    """Calls a model some texts at a time.
+    """An embedder that calls a model some texts at a time.
 
     Where Python ends while a thread is in such a call, the C++ code of ONNX or torch aborts the process. So the end of
     the process waits for the texts that are being embedded, and no others begin.
 
-    Args:
-        model: Its name.
-        load: Loads it.
-        needs: What has to be installed.
-        advice: What to do where it cannot be loaded.
+    Raises:
+        EmbedderError: The size of its batches is below 1.
     """
 
-    def __init__(self, model: str, load: Callable[[], Any], needs: str, advice: str) -> None:
-        self._model = model
-        self._load = load
-        self._needs = needs
-        self._advice = advice
+    question_timeout: ClassVar[float] = 30.0
+    """Seconds that a recall waits for the vector of its question: at the first one the model is loaded."""
+    _needs: ClassVar[str]
+    """What has to be installed."""
+    _advice: ClassVar[str]
+    """What to do where the model cannot be loaded."""
+
+    def __init__(self, model: str, batch_size: int) -> None:
+        if batch_size < 1:
+            raise EmbedderError(f"{type(self).__name__}: batch_size: expected a whole number from 1, got {batch_size}")
+        self.model = model
+        """Name of the vectors, such as `fastembed:BAAI/bge-small-en-v1.5`."""
+        self._batch_size = batch_size
         self._lock = Lock()
         self._loaded: Any = None
         self._calls: set[Thread] = set()
         self._has_ended = False
         _used.add(self)
 
-    def vectors(self, texts: Sequence[str], size: int, act: _Act) -> list[list[float]]:
+    def _load(self) -> Any:
+        """Load the model."""
+        raise NotImplementedError
+
+    def _vectors(self, texts: Sequence[str], act: _Act) -> list[list[float]]:
         """Return one vector per text, in order; texts of about one length are embedded together.
 
         Args:
             texts: All texts.
-            size: How many are embedded at once.
             act: Called with the model and some of the texts, returns an array for each.
 
         Raises:
             EmbedderUnavailable: The library is not installed, or the model cannot be loaded or fetched.
-            EmbedderError: `load` says so.
+            EmbedderError: `_load` says so.
             StoreClosed: The process ends.
         """
+        size = self._batch_size
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
         found: dict[int, list[float]] = {}
         thread = current_thread()
@@ -72,7 +81,7 @@ class LocalModel:
             self._calls.discard(thread)
         return [found[place] for place in range(len(texts))]
 
-    def end(self, until: float) -> None:
+    def _end(self, until: float) -> None:
         """Embed no more texts, and wait for those that are being embedded until that time of the monotonic clock."""
         self._has_ended = True
         while any(thread.is_alive() for thread in list(self._calls)) and time.monotonic() < until:
@@ -80,7 +89,7 @@ class LocalModel:
 
     def _check(self) -> None:
         if self._has_ended:
-            raise StoreClosed(f"model {self._model!r}: the process ends")
+            raise StoreClosed(f"model {self.model!r}: the process ends")
 
     def _ready(self) -> Any:
         with self._lock:
@@ -95,11 +104,11 @@ class LocalModel:
         except EmbedderError:
             raise
         except ImportError as error:
-            raise EmbedderUnavailable(f"model {self._model!r}: needs {self._needs}") from error
+            raise EmbedderUnavailable(f"model {self.model!r}: needs {self._needs}") from error
         except Exception as error:  # of its downloader, of ONNX or torch, of the disk
             message = " ".join(str(error).split())[:200]
             raise EmbedderUnavailable(
-                f"model {self._model!r}: it is not on this machine and could not be fetched, or its files are damaged "
+                f"model {self.model!r}: it is not on this machine and could not be fetched, or its files are damaged "
                 f"({type(error).__name__}: {message}); {self._advice}"
             ) from error
 
@@ -112,4 +121,4 @@ def _at_exit() -> None:
     until = time.monotonic() + _MAX_WAIT
     for each in list(_used):
         with suppress(KeyboardInterrupt):
-            each.end(until)
+            each._end(until)

@@ -10,11 +10,11 @@ import json
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, bindparam, delete, func, select, update
 
 from agentkit_memory.checks import is_whole
 from agentkit_memory.conversations.removal import delete_conversation
@@ -22,19 +22,14 @@ from agentkit_memory.database.engine import Database
 from agentkit_memory.database.readable_rows import readable_rows, rows_as_they_are
 from agentkit_memory.database.residue import parts_of
 from agentkit_memory.database.tables import (
-    branch_notes,
+    METADATA,
     branches,
-    chunk_moves,
     conversations,
     documents,
     erasures,
-    images,
-    item_sources,
     items,
-    messages,
     recall_logs,
     scopes,
-    tool_calls,
     vector_state,
 )
 from agentkit_memory.errors import InvalidArgument, NotFound, StoreCorrupt, StoreError, StoreUnavailable
@@ -67,13 +62,8 @@ _CONVERSATION = (
     .order_by(conversations.c.id)
     .limit(1)
 )
-_COUNT_ITEMS = select(func.count()).where(items.c.scope_id == bindparam("scope"))
-_COUNT_CONVERSATIONS = select(func.count()).where(conversations.c.scope_id == bindparam("scope"))
-_BY_SCOPE = {"documents": documents, "recall_logs": recall_logs}
-_TEXTS = {
-    "documents": select(documents.c.uri).where(documents.c.scope_id == bindparam("scope")),
-    "recall_logs": select(recall_logs.c.query).where(recall_logs.c.scope_id == bindparam("scope")),
-}
+_TEXTS = {documents: documents.c.uri, recall_logs: recall_logs.c.query}
+"""What else belongs to a scope, and what of it names somebody."""
 _SCOPE = delete(scopes).where(scopes.c.id == bindparam("scope"))
 _SERVER = "the server keeps old versions of rows until it cleans its tables up (VACUUM), and backups for longer"
 _INDEX = "the server of the index keeps removed points, without their texts, until it cleans its segments up"
@@ -82,16 +72,14 @@ _READER = f"a reader kept the log of the database from being emptied: {_LATER}"
 _SEGMENTS = (
     f"removed points, without their texts, are in the files of a large index until these are rewritten: {_LATER}"
 )
-_OWNED = (
-    (branches, branches.c.conversation_id, conversations.c.id),
-    (messages, messages.c.branch_id, branches.c.id),
-    (tool_calls, tool_calls.c.branch_id, branches.c.id),
-    (branch_notes, branch_notes.c.branch_id, branches.c.id),
-    (item_sources, item_sources.c.item_id, items.c.id),
-    (images, images.c.document_id, documents.c.id),
-    (chunk_moves, chunk_moves.c.document_id, documents.c.id),
-)
-"""Tables whose rows have an owner, the column that names it, and the column of the owner."""
+_OWNERLESS = {
+    table: key.parent.not_in(select(key.column))
+    for table in METADATA.sorted_tables
+    for key in table.foreign_keys
+    if key.ondelete and not key.parent.nullable
+}
+"""Tables whose rows go with an owner, and the condition that it is gone."""
+_LEAVES = (vector_state.c.want < 0) & (vector_state.c.want != vector_state.c.have)
 _WITHOUT_BRANCH = items.c.branch_id.is_not(None) & items.c.branch_id.not_in(select(branches.c.id))
 _FEW_POINTS = 20_000
 _MAX_LEFT = 20
@@ -145,8 +133,9 @@ def _carry_out(database: Database, indexes: Indexes, request: _Request) -> Erasu
     except StoreError as error:  # busy, away or broken: its owner removes the points later
         points = None
         notes.append(str(error))
-    with database.read() as connection:
-        waiting = _tombstones(connection, [space.name for space in spaces])
+    in_them = vector_state.c.space.in_([space.name for space in spaces])
+    with database.read() as connection:  # points of any scope
+        waiting = _number(connection, vector_state, in_them & _LEAVES)
     compacted = False
     if any(found.values()):
         notes.append("another writer still adds to the subject's scopes: erase it again once that has ended")
@@ -261,9 +250,8 @@ def _clear(database: Database, request: _Request) -> dict[str, int]:
 
 def _steps(database: Database, scope: int) -> int:
     """Return how many steps remove all that a scope has now, and the scope."""
-    this = {"scope": scope}
     with database.read() as connection:
-        held = [connection.scalar(count, this) or 0 for count in (_COUNT_ITEMS, _COUNT_CONVERSATIONS)]
+        held = [_number(connection, table, table.c.scope_id == scope) for table in (items, conversations)]
     return held[0] // _BATCH + held[1] + 2
 
 
@@ -289,10 +277,11 @@ def _step(database: Database, request: _Request, scope: int) -> bool:
             removed["items"] = forget_items(connection, found, forgotten)
             removed["embeddings"] = forgotten.embeddings
         elif conversation is None:
-            for name, table in _BY_SCOPE.items():
-                texts = [text for (text,) in rows_as_they_are(connection, _TEXTS[name], this)]
+            for table, column in _TEXTS.items():
+                theirs = table.c.scope_id == scope
+                texts = [text for (text,) in rows_as_they_are(connection, select(column).where(theirs), {})]
                 forgotten.texts += [each for each in texts if isinstance(each, str)]
-                removed[name] = connection.execute(delete(table).where(table.c.scope_id == scope)).rowcount
+                removed[table.name] = connection.execute(delete(table).where(theirs)).rowcount
             removed["scopes"] = connection.execute(_SCOPE, this).rowcount
         note(connection, removed, forgotten)
         return bool(found), conversation, removed
@@ -333,8 +322,8 @@ def _rescan(connection: Connection, request: _Request) -> tuple[dict[str, int], 
     found = {"scopes": _number(connection, scopes, scopes.c.id.in_(numbers))}
     for table in (conversations, documents, items, recall_logs):
         found[table.name] = _number(connection, table, table.c.scope_id.in_(numbers))
-    for table, reference, owner in _OWNED:
-        found[table.name] = _number(connection, table, reference.not_in(select(owner)))
+    for table, ownerless in _OWNERLESS.items():
+        found[table.name] = _number(connection, table, ownerless)
     found["items"] += _number(connection, items, _WITHOUT_BRANCH)
     return found, numbers
 
@@ -343,16 +332,13 @@ def _remove_ownerless(database: Database) -> None:
     """Delete rows whose owner is gone, as in a damaged store: nobody can read them, and they may be the subject's."""
     removed: Counter[str] = Counter()
     with database.read() as connection:
-        left = [each for each in _OWNED if _number(connection, each[0], each[1].not_in(select(each[2])))]
-        is_left = bool(left) or _number(connection, items, _WITHOUT_BRANCH) > 0
-    if not is_left:
-        return
+        if not any(_number(connection, *each) for each in [*_OWNERLESS.items(), (items, _WITHOUT_BRANCH)]):
+            return
 
     def remove(connection: Connection) -> dict[str, int]:
-        ownerless = [
-            (table, delete(table).where(reference.not_in(select(owner)))) for table, reference, owner in _OWNED
-        ]
-        return {table.name: connection.execute(found).rowcount for table, found in ownerless}
+        return {
+            table.name: connection.execute(delete(table).where(gone)).rowcount for table, gone in _OWNERLESS.items()
+        }
 
     def remove_items(connection: Connection) -> int:
         some = connection.scalars(select(items.c.id).where(_WITHOUT_BRANCH).limit(_BATCH)).all()
@@ -365,14 +351,8 @@ def _remove_ownerless(database: Database) -> None:
     _LOG.warning("%s: rows whose owner is gone were deleted: %s", database.where, counts)
 
 
-def _number(connection: Connection, table: object, where: object) -> int:
-    return int(connection.scalar(select(func.count()).select_from(table).where(where)) or 0)  # type: ignore[arg-type]
-
-
-def _tombstones(connection: Connection, spaces: Sequence[str]) -> int:
-    """Return how many points, of any scope, wait to be removed from the indexes of these spaces."""
-    waiting = (vector_state.c.space.in_(spaces), vector_state.c.want < 0, vector_state.c.want != vector_state.c.have)
-    return int(connection.scalar(select(func.count()).select_from(vector_state).where(*waiting)) or 0)
+def _number(connection: Connection, table: FromClause, where: ColumnElement[bool]) -> int:
+    return int(connection.scalar(select(func.count()).select_from(table).where(where)) or 0)
 
 
 def _seal(database: Database, request: _Request) -> None:

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Select, bindparam, func, insert, or_, select,
 from agentkit_memory.checks import is_time, is_whole
 from agentkit_memory.conversations.turns import itemise
 from agentkit_memory.database.engine import Database
-from agentkit_memory.database.readable_rows import is_text, readable_rows, rows_as_they_are
+from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
+from agentkit_memory.database.stored_values import sound_values
 from agentkit_memory.database.tables import item_sources, items
 from agentkit_memory.errors import InvalidArgument, NotFound
 from agentkit_memory.facts.drafts import FactDraft
@@ -45,6 +46,7 @@ _MAX_ITEMISED = 512
 _FACT = select(
     *items.c["id", "text", "position", "valid_from", "valid_to", "superseded_by", "meta", "created_at"]
 ).where(items.c.kind == FACT)
+_CHECKED = items.c["text", "position", "valid_from", "valid_to", "superseded_by", "created_at"]
 _ROW = _FACT.where(items.c.scope_id.in_(bindparam("scopes", expanding=True)))
 _FIND = _ROW.where(items.c.id.in_(bindparam("ids", expanding=True)))
 _FIND_READABLE = _FACT.where(items.c.id.in_(bindparam("ids", expanding=True)), is_readable(items.c.scope_id))
@@ -85,10 +87,6 @@ _RETIME = CHANGE.values(valid_from=bindparam("since"), valid_to=bindparam("until
 _RENEW = _RETIME.values(superseded_by=None)
 _CHANGE = _RETIME.values(meta=bindparam("new_meta"), created_at=bindparam("now"))
 _CHANGE_TEXT = CHANGE.values({name: bindparam(f"new_{name}") for name in text_columns("")})
-
-
-def _as_new(columns: Mapping[str, object]) -> dict[str, object]:
-    return {f"new_{name}": value for name, value in columns.items()}
 
 
 def _with_successors(connection: Connection, facts: Iterable[str]) -> list[str]:
@@ -249,7 +247,8 @@ class Facts:
             if text is not None and text != old.text:
                 withdraw(connection, [old.id])  # first: a worker may be about to keep the vector of the old text
                 forget_embeddings(connection, [old.id])
-                connection.execute(_CHANGE_TEXT, {"item": old.id, **_as_new(text_columns(text))})
+                columns = {f"new_{name}": value for name, value in text_columns(text).items()}
+                connection.execute(_CHANGE_TEXT, {"item": old.id, **columns})
             values = {"since": since, "until": until, "new_meta": meta, "now": self._database.clock()}
             connection.execute(_CHANGE, {"item": old.id, **values})
             if old.superseded_by is None:
@@ -375,7 +374,7 @@ def _read(connection: Connection, ids: Sequence[str], scope_ids: Sequence[int]) 
 
 def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, Any]) -> list[StoredFact]:
     """Return facts with their sources; what of one is damaged is empty, and named in its `problem`."""
-    rows = [row for row in rows_as_they_are(connection, which, bound) if isinstance(row.id, str) and is_text(row.id)]
+    rows = [row for row in rows_as_they_are(connection, which, bound) if is_name(row.id)]
     sources: dict[str, list[str]] = {row.id: [] for row in rows}
     for batch in in_batches(sources):
         for fact, source in readable_rows(connection, _SOURCES, {"ids": batch}, "item_id")[0]:
@@ -383,25 +382,8 @@ def _read_facts(connection: Connection, which: Select[Any], bound: Mapping[str, 
     found = []
     for row in rows:
         metadata, problem = metadata_or_problem(row.meta)
-        problems = [problem] if problem else []
-        sound: dict[str, Any] = {}
-        for name, kinds, empty in _TYPES:
-            value = getattr(row, name)
-            sound[name] = value if isinstance(value, kinds) and is_text(value) else empty
-            if sound[name] is not value:
-                problems.append(f"its {name} is damaged")
-        number, written_at, its_sources = sound.pop("position"), sound.pop("created_at"), tuple(sources[row.id])
-        problem = "; ".join(problems)
-        more = {"sources": its_sources, "metadata": metadata, "problem": problem, "written_at": written_at}
-        found.append(StoredFact(row.id, number=number, **sound, **more))
+        (text, number, since, until, successor, at), wrong = sound_values(row, _CHECKED)
+        problem = "; ".join([problem] * bool(problem) + [f"its {name} is damaged" for name in wrong])
+        taken_from = tuple(sources[row.id])
+        found.append(StoredFact(row.id, text, number, since, until, successor, taken_from, metadata, problem, at))
     return found
-
-
-_TYPES: tuple[tuple[str, tuple[type, ...], Any], ...] = (
-    ("text", (str,), ""),
-    ("position", (int,), 0),
-    ("valid_from", (int, float, type(None)), None),
-    ("valid_to", (int, float, type(None)), None),
-    ("superseded_by", (str, type(None)), None),
-    ("created_at", (int, float), 0.0),
-)

@@ -138,7 +138,7 @@ class Worker:
         self.name = worker_name()
         """Marks its leases."""
         self._database = database
-        self._index = index
+        self.index = index
         self._space = space
         self._encoder = encoder
         self._batch = batch
@@ -183,7 +183,7 @@ class Worker:
         look = {"this": self._space, "now": now, "most": self._batch, **self._only}
         with self._database.read() as connection:
             owner, free, self.others = connection.execute(self._look, look).one()
-        if owner != self._index.id:
+        if owner != self.index.id:
             raise IndexUnavailable(
                 f"{self._database.where}: another process built an index of it elsewhere, so this one is out of date; "
                 "let one index serve one database, and open the memory again"
@@ -251,7 +251,7 @@ class Worker:
                     task.problem = task.problem or _problem(f"{type(error).__name__}: {error}")
 
     def _write(self, tasks: Sequence[_Task]) -> None:
-        self._index.upsert(
+        self.index.upsert(
             [
                 Point(task.item, task.want, task.scope_id, document_vector(task.text), task.dense)
                 for task in tasks
@@ -261,9 +261,9 @@ class Worker:
         failpoint("worker.upserted")
         gone = [task.item for task in tasks if task.text is None]
         if gone:
-            self._index.delete(gone)
+            self.index.delete(gone)
             failpoint("worker.deleted")
-        self._index.flush()
+        self.index.flush()
         failpoint("worker.flushed")
 
     def _acknowledge(self, tasks: Sequence[_Task]) -> None:
@@ -271,7 +271,7 @@ class Worker:
 
         def acknowledge(connection: Connection) -> int | None:
             # Before any row of the outbox: who claims the index for another one holds this row, and waits for those.
-            counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self._index.id}).first()
+            counted = connection.execute(_COUNT_ON, {"this": self._space, "index": self.index.id}).first()
             state = connection.scalar(_STATE, {"this": self._space}) if counted is None else counted.state
             held = {row.item_id: row.want for row in connection.execute(HELD, self._who)}
             done, gone, failed, lost = [], [], [], []
@@ -304,8 +304,8 @@ class Worker:
             return None if counted is None else counted.writes
 
         writes = self._database.change(acknowledge)
-        if writes is not None and isinstance(self._index, CountsWrites):
-            self._index.keep_written(writes)
+        if writes is not None and isinstance(self.index, CountsWrites):
+            self.index.keep_written(writes)
 
     def _rewritten(self, task: _Task) -> dict[str, object]:
         version = abs(task.want)

@@ -21,7 +21,7 @@ from agentkit_memory.index.vector_index import CountsWrites, IndexOpener, Vector
 from agentkit_memory.process.failpoints import failpoint
 from agentkit_memory.process.forks import keep, track
 from agentkit_memory.store.outbox import WORTH_INDEXING, hold_spaces, reset
-from agentkit_memory.store.records import Repair, Verification
+from agentkit_memory.store.records import Verification
 from agentkit_memory.store.spaces import (
     Space,
     active_space,
@@ -110,10 +110,22 @@ class Indexes:
         finally:
             self._lock.release()
 
-    def worker(self, space: Space | None = None, *, lease: float = 60.0, batch: int | None = None) -> Worker:
+    def worker(
+        self,
+        space: Space | None = None,
+        *,
+        lease: float = 60.0,
+        batch: int | None = None,
+        removals: bool = False,
+        scope: int | None = None,
+    ) -> Worker:
         """Return another worker for the outbox of a space (the active one), to run in a thread of its own."""
         found, index = self._get(space)
-        return self._worker(found, index, lease=lease, batch=batch)
+        if batch is None:  # embedding takes long by itself
+            batch = 512 if found.model else WORTH_INDEXING
+        encoder = partial(self._encoder, found.model) if self._encoder is not None and found.model else None
+        which: dict[str, Any] = {"removals": removals, "scope": scope}
+        return Worker(self.database, index, found.name, encoder=encoder, batch=batch, lease=lease, **which)
 
     def opened(self, space: Space) -> VectorIndex | None:
         """Return the index of a space if it is open, without waiting."""
@@ -129,14 +141,13 @@ class Indexes:
 
         Items that other workers hold are waited for up to `patience` seconds; failed ones with a pause are not.
         """
-        found, index = self._get(space)
-        worker = self._worker(found, index, removals=removals, scope=scope)  # of its own: a lease belongs to a worker
+        worker = self.worker(space, removals=removals, scope=scope)  # of its own: a lease belongs to a worker
         deadline = time.monotonic() + patience
         while True:
             while worker.run_once():
                 pass
             if not worker.others or time.monotonic() >= deadline:
-                return index
+                return worker.index
             time.sleep(0.005)
 
     def verify(self, space: Space | None = None) -> Verification:
@@ -144,15 +155,14 @@ class Indexes:
         found, index = self._get(space)
         return compare(self.database, index, found.name, self.database.clock())
 
-    def repair(self) -> Repair:
-        """Repair what `verify` finds, and return the comparison before and after."""
+    def repair(self) -> None:
+        """Repair what `verify` finds."""
         found, index = self._get(None)
-        before = compare(self.database, index, found.name, self.database.clock(), repairing=True)
+        compare(self.database, index, found.name, self.database.clock(), repairing=True)
         self.catch_up(found)
-        return Repair(before, compare(self.database, index, found.name, self.database.clock()))
 
-    def rebuild(self) -> VectorIndex:
-        """Empty the index of the active space and fill it again from SQL; return it."""
+    def rebuild(self) -> None:
+        """Empty the index of the active space and fill it again from SQL."""
         with self._lock:
             found, index = self._get(None)
             try:
@@ -169,7 +179,7 @@ class Indexes:
                 claim_space(connection, found, index.id)
                 reset(connection, found.name, self.database.clock())
             failpoint("rebuild.queued")
-        return self.catch_up(found)
+        self.catch_up(found)
 
     def close_all(self) -> None:
         """Close the indexes that are open: the next use opens them anew, as what SQL holds is another store now."""
@@ -253,14 +263,18 @@ class Indexes:
         self._let_go()
         index = self._opener(space.name, space.dimensions)
         try:
-            found = self._attach(space, index) if attach or self._is_ours(space, index) else None
+            ours = self._is_ours(space, index)
+            if not ours and not attach:
+                index.close()
+                return None
+            ours = ours or self._claim(space, index)
+            failpoint("index.attached")
+            if ours and not index.shared:
+                self._check(space, index)
         except BaseException:
             index.close()
             raise
-        if found is None:
-            index.close()
-            return None
-        self._open[space.name] = found
+        found = self._open[space.name] = space, index
         if space.state == "active" and attach:
             with suppress(StoreError):  # then the next opening does it
                 self.sweep()
@@ -281,18 +295,8 @@ class Indexes:
             held = not index.shared and connection.scalar(_HELD, {"this": space.name}) is not None
         return known is not None and known.state != "retired" and known.index_id == index.id and not held
 
-    def _attach(self, space: Space, index: VectorIndex) -> tuple[Space, VectorIndex]:
-        """Make the outbox refer to this index; if it referred to another, everything is queued again."""
-        ours = self._is_ours(space, index)
-        if not ours:
-            ours = self._claim(space, index)
-        failpoint("index.attached")
-        if ours and not index.shared:
-            self._check(space, index)
-        return space, index
-
     def _claim(self, space: Space, index: VectorIndex) -> bool:
-        """Write that the outbox is about this index; return whether it was before."""
+        """Write that the outbox is about this index; return whether it was before. Else everything is queued again."""
         points = index.count()
         with self.database.write() as connection:
             hold_spaces(connection, change=True)
@@ -324,22 +328,6 @@ class Indexes:
         if space.index_id != index.id or not isinstance(index, CountsWrites):
             return 0
         return index.written() - index_writes(connection, space.name)
-
-    def _worker(
-        self,
-        space: Space,
-        index: VectorIndex,
-        *,
-        lease: float = 60.0,
-        batch: int | None = None,
-        removals: bool = False,
-        scope: int | None = None,
-    ) -> Worker:
-        if batch is None:  # embedding takes long by itself
-            batch = 512 if space.model else WORTH_INDEXING
-        encoder = partial(self._encoder, space.model) if self._encoder is not None and space.model else None
-        which: dict[str, Any] = {"removals": removals, "scope": scope}
-        return Worker(self.database, index, space.name, encoder=encoder, batch=batch, lease=lease, **which)
 
     def _check(self, space: Space, index: VectorIndex) -> None:
         """Repair an index that lost points, or has some left over: a damaged folder, or one from a backup."""

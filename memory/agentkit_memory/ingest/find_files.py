@@ -20,7 +20,6 @@ __all__ = [
     "SourceFile",
     "find_files",
     "given_paths",
-    "is_folder",
     "is_gone",
     "is_inside",
     "is_same_folder",
@@ -118,14 +117,6 @@ def _find(path: Path, images: bool) -> Iterator[SourceFile | IngestError]:
                 yield SourceFile(real / file.relative_to(path), _shown(file), real)
     for problem in problems:
         yield IngestError(_shown(Path(problem.filename)), f"the folder cannot be read ({reason(problem)})")
-
-
-def is_folder(path: Path) -> bool:
-    """Return whether a path is a folder that can be reached; `Path.is_dir` may raise PermissionError."""
-    try:
-        return stat.S_ISDIR(path.stat().st_mode)
-    except (OSError, ValueError):
-        return False
 
 
 def is_inside(path: Path, folder: Path) -> bool:

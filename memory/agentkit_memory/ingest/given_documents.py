@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, select
 from agentkit_memory.checks import MAX_BYTES, is_whole
 from agentkit_memory.database.engine import Database
 from agentkit_memory.database.readable_rows import is_name, readable_rows, rows_as_they_are
+from agentkit_memory.database.stored_values import sound_values
 from agentkit_memory.database.tables import documents, items
 from agentkit_memory.errors import IngestError
 from agentkit_memory.ingest.chunks import CHUNKER, Chunk, chunk_blocks
@@ -223,16 +224,9 @@ class Documents:
 def _stored(row: Any) -> StoredDocument:
     """Return a document; what of its row is damaged is empty, and named in its `problem`."""
     metadata, problem = metadata_or_problem(row.meta)
-    problems = [problem] if problem else []
-    chunks, stored_at, uri = row.chunks, row.ingested_at, row.uri
-    if not isinstance(chunks, int):
-        chunks, problems = 0, [*problems, "its chunks are damaged"]
-    if not isinstance(stored_at, int | float):
-        stored_at, problems = 0.0, [*problems, "its ingested_at is damaged"]
-    if not is_name(uri):
-        uri, problems = "", [*problems, "its uri is damaged"]
-    is_file = uri.startswith("file:")
-    return StoredDocument(row.id, row.source, chunks, stored_at, is_file, metadata, "; ".join(problems))
+    (chunks, stored_at, uri), wrong = sound_values(row, documents.c["chunks", "ingested_at", "uri"])
+    problem = "; ".join([problem] * bool(problem) + [f"its column {name} is damaged" for name in wrong])
+    return StoredDocument(row.id, row.source, chunks, stored_at, uri.startswith("file:"), metadata, problem)
 
 
 def _format(source: str) -> Format:

@@ -13,7 +13,7 @@ from agentkit_memory.checks import MAX_BYTES, expanded
 from agentkit_memory.errors import IngestError, StoreCorrupt
 from agentkit_memory.ingest.chunks import CHUNKER, chunk_blocks
 from agentkit_memory.ingest.documents import DocumentStore
-from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_folder, is_gone, is_same_folder
+from agentkit_memory.ingest.find_files import Format, SourceFile, find_files, is_gone, is_same_folder
 from agentkit_memory.ingest.images import MAX_IMAGE, checked_alt, checked_image
 from agentkit_memory.ingest.ingest_options import IngestOptions
 from agentkit_memory.ingest.leftovers import finish_removals
@@ -27,6 +27,7 @@ from agentkit_memory.ingest.report import IngestProgress, IngestReport
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.outbox import WORTH_INDEXING
 from agentkit_prompts.context.parts import Image
+from agentkit_prompts.system.regular_files import is_folder
 
 __all__ = ["READERS", "ingest_files"]
 

@@ -160,7 +160,7 @@ class Staging:
                     continue
                 if row.last_generation is not None:
                     back.append(item)
-                if not _is_at(row, chunk):
+                if place_of(item, row) != place_of(item, chunk):
                     if row.first_generation > self._generation:  # of an interrupted attempt, never shown
                         placed.append(place_of(item, chunk))
                     else:
@@ -323,13 +323,3 @@ def item_row(item: str, document: DocumentRow, chunk: Chunk, now: float, generat
         "meta": chunk.meta,
         "first_generation": generation,
     }
-
-
-def _is_at(row: _Row, chunk: Chunk) -> bool:
-    return bool(
-        row.position == chunk.position
-        and row.start == chunk.start
-        and row.end == chunk.end
-        and row.line == chunk.line
-        and row.meta == chunk.meta
-    )

@@ -133,15 +133,9 @@ class RecallPolicy:
 
     def describe(self) -> dict[str, Any]:
         """Return the policy as plain data, for a log."""
-        return {
-            "name": self.name,
+        return _options(self) | {
             "retrievers": {each.name: _options(each) for each in self.retrievers},
             "scorers": {each.name: _options(each) for each in self.scorers},
-            "candidates": self.candidates,
-            "around": self.around,
-            "diversity": self.diversity,
-            "collapse": self.collapse,
-            "tokens": self.tokens,
             "reranker": None if self.reranker is None else self.reranker.name,
         }
 

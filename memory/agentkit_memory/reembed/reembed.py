@@ -48,7 +48,7 @@ def reembed(
     scope: Scope,
     on_progress: Callable[[ReembedProgress], None] | None,
 ) -> Reembedding:
-    """Change the model of a store; see `Memory.reembed`."""
+    """Change the model of a store; see `Admin.reembed`."""
     if not isinstance(gate, Gate | None):
         raise InvalidArgument(f"reembed: expected a Gate, or None for no checks, got {gate!r}")
     if on_progress is not None and not callable(on_progress):

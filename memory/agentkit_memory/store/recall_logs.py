@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 from agentkit_memory.checks import is_whole
 from agentkit_memory.database.driver_errors import is_undecodable
 from agentkit_memory.database.engine import Database
+from agentkit_memory.database.stored_values import sound_values
 from agentkit_memory.database.tables import recall_logs, scopes
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.scope import Scope
@@ -27,6 +28,7 @@ __all__ = ["RecallLogs", "used_items"]
 T = TypeVar("T")
 
 _END = 2**62
+_CHECKED = recall_logs.c["query", "took_us", "conversation", "at"]
 _TRIM_EVERY = 64
 """Logs that a process writes until it deletes the oldest again."""
 
@@ -158,25 +160,18 @@ def _logs(connection: Connection, which: Select[Any], bound: dict[str, Any]) -> 
 
 def _log(row: Any) -> RecallLog:
     """Return a stored log; what of it is damaged is empty, and named in its `problem`."""
-    wrong: list[str] = []
+    (query, took_us, conversation, at), wrong = sound_values(row, _CHECKED)
     made = RecallLog(
-        _checked(row.query, str, "", "query", wrong),
+        query,
         _read(row.policy, dict, dict[str, object](), "policy", wrong),
         _read(row.candidates, _candidates, (), "candidates", wrong),
-        _checked(row.took_us, int, 0, "took_us", wrong),
-        _checked(row.conversation, str, "", "conversation", wrong),
+        took_us,
+        conversation,
         _read(row.degraded, _texts, (), "degraded", wrong),
         row.id,
-        float(_checked(row.at, (int, float), 0.0, "at", wrong)),
+        float(at),
     )
     return replace(made, problem=f"damaged: {', '.join(wrong)}") if wrong else made
-
-
-def _checked(value: Any, kind: type[T] | tuple[type[T], ...], empty: T, name: str, wrong: list[str]) -> T:
-    if isinstance(value, kind):
-        return value
-    wrong.append(name)
-    return empty
 
 
 def _read(stored: Any, make: Callable[[Any], T], empty: T, name: str, wrong: list[str]) -> T:

@@ -44,18 +44,14 @@ class Connection:
 
     def __init__(self, target: Target, connect_timeout: float) -> None:
         self.name = target.name
-        self._seconds = connect_timeout
+        self.seconds = connect_timeout
+        """How long an answer may take, until it is read."""
         self._sessions = _Sessions(target, connect_timeout)
         self._thread: LoopThread | None = None
         self._pid = 0
         self._lock = Lock()
         self._closed = False
         self._ending: finalize[Any, Any] | None = None
-
-    @property
-    def seconds(self) -> float:
-        """How long an answer may take, until it is read."""
-        return self._seconds
 
     @property
     def changes(self) -> int:
@@ -75,7 +71,7 @@ class Connection:
                 for its first answer.
             MCPServerError: It refused, or answered with something it may not.
         """
-        return await asyncio.wrap_future(self._submit(work, self._seconds))
+        return await asyncio.wrap_future(self._submit(work, self.seconds))
 
     async def call(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Do the same for the call of a tool, whose policy sets the time limit."""
@@ -83,14 +79,14 @@ class Connection:
 
     def request_blocking(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Do the same as `request` from code that is not async; it blocks the thread it is called in."""
-        future = self._submit(work, self._seconds)
+        future = self._submit(work, self.seconds)
         try:
-            return future.result(self._seconds + _LATE_SECONDS)
+            return future.result(self.seconds + _LATE_SECONDS)
         except TimeoutError as error:
             if future.done():
                 raise
             future.cancel()  # its thread is busy reading what the server wrote
-            raise MCPServerLost(f"MCP server {self.name} did not answer within {self._seconds:g} seconds") from error
+            raise MCPServerLost(f"MCP server {self.name} did not answer within {self.seconds:g} seconds") from error
         except BaseException:
             future.cancel()
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,7 +78,7 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
         text = getattr(item, "text", None)
         if text is None:
             try:
-                text = _decode(item.blob).decode()  # type: ignore[union-attr]
+                text = base64.b64decode(item.blob, validate=True).decode()  # type: ignore[union-attr]
             except (ValueError, MediaError) as error:
                 kind = item.mime_type or "an unknown type"
                 raise MCPServerError(f"resource {item.uri}: is not text ({kind}); read it with `parts`") from error
@@ -141,16 +140,9 @@ def _media(data: str, mime: str | None, uri: str | None, left: int) -> Part:
     if size > left:
         return Text(f"[{kind.__name__.lower()} of {size:,} bytes left out: more than fits into one answer]")
     try:
-        return kind(_decode(data), media_type=mime, name=name)
+        return kind(base64.b64decode(data, validate=True), media_type=mime, name=name)
     except (ValueError, MediaError):
         return Text(f"[{kind.__name__.lower()} left out: its base64 cannot be decoded]")
-
-
-def _decode(data: str) -> bytes:
-    try:
-        return base64.b64decode(data, validate=True)
-    except Base64Error as error:
-        raise ValueError(str(error)) from error
 
 
 def _block(part: Part) -> Mapping[str, Any]:

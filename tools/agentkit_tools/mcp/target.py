@@ -231,10 +231,8 @@ exec "$@"
 
 def _watched_command(server: StdioServerParameters) -> StdioServerParameters:
     """Return what runs the same command, and ends it when this process ends without closing it, as by a signal."""
-    path = (server.env or {}).get("PATH") or os.environ.get("PATH")
     shell = shutil.which("sh")
-    found = os.sep in server.command or shutil.which(server.command, path=path)
-    if os.name != "posix" or shell is None or not found:  # what cannot be found fails as it would anyway
+    if os.name != "posix" or shell is None:
         return server
     words = ["-c", _WATCH, str(os.getpid()), server.command, *server.args]
     return server.model_copy(update={"command": shell, "args": words})

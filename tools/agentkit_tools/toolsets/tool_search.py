@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, cast
 
 from agentkit_prompts.context.messages import Message
@@ -114,17 +114,12 @@ class _Index:
     def found(self, context: PromptContext) -> Iterator[Tool]:
         """Yield what searches found, the latest first, each once."""
         seen: set[str] = set()
-        for message in islice(_latest(context), _MAX_MESSAGES):
+        latest = chain(reversed(context.intermediate), reversed(context.conversation))
+        for message in islice(latest, _MAX_MESSAGES):
             for name in _names_in(message):
                 if name in self._names and name not in seen:
                     seen.add(name)
                     yield self._names[name]
-
-
-def _latest(context: PromptContext) -> Iterator[Message]:
-    for messages in (context.intermediate, context.conversation):
-        for number in range(len(messages) - 1, -1, -1):
-            yield messages[number]
 
 
 def _names_in(message: Message) -> list[str]:

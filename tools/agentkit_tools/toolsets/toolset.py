@@ -39,8 +39,7 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     found: dict[str, Tool] = {}
     clashes: dict[str, None] = {}
     for item in tools:
-        ready: Iterable[Tool] = (item,) if isinstance(item, Tool) else _flat([item])
-        for one in ready:
+        for one in (item,) if isinstance(item, Tool) else _tools_of(item):
             if found.setdefault(one.name, one) is not one:
                 clashes[one.name] = None
     if clashes:
@@ -51,19 +50,15 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     return found
 
 
-def _flat(tools: Iterable[ToolLike]) -> Iterator[Tool]:
-    for item in tools:
-        if isinstance(item, Tool):
-            yield item
-        elif isinstance(item, Toolset):
-            yield from item
-        elif isinstance(item, Mapping):
-            yield Tool.from_provider(item)
-        elif hasattr(item, "at"):
-            kind = type(item).__name__
-            raise ToolDefinitionError(f"{kind} makes its tools for each run: give it to the agent itself")
-        else:
-            yield Tool.from_function(item)
+def _tools_of(item: Callable[..., Any] | Mapping[str, Any] | Toolset) -> Iterable[Tool]:
+    if isinstance(item, Toolset):
+        return item
+    if isinstance(item, Mapping):
+        return (Tool.from_provider(item),)
+    if hasattr(item, "at"):
+        kind = type(item).__name__
+        raise ToolDefinitionError(f"{kind} makes its tools for each run: give it to the agent itself")
+    return (Tool.from_function(item),)
 
 
 class Toolset(Sequence[Tool]):
