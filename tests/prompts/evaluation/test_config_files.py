@@ -299,6 +299,13 @@ def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: P
         read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]
 
 
+def test_an_f_string_that_is_too_long_costs_its_own_variable_only(tmp_path: Path) -> None:
+    held = read(tmp_path, "part = 'x' * 900_000\nx = f'" + "{part}" * 2_000 + "'\ny = 1")
+    assert held["y"] == 1
+    with pytest.raises(InContextError, match="line 2: cannot be read: more than 1,000,000 characters"):
+        held["x"]
+
+
 def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
     held = read(tmp_path, "a = [n * (2**61 - 1) for n in range(101)]\nx = {*a[1:], 5}\ny = {*a, 5}")
     assert len(held["x"]) == 101

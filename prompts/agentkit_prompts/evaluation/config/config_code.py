@@ -13,7 +13,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.config_scope import Function, Scope, Unread, variables_of
-from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, weigh
+from agentkit_prompts.evaluation.config.config_sizes import Problem, apart, bounded, hashed, together, weigh
 from agentkit_prompts.evaluation.config.config_values import (
     COMPARE,
     FUNCTIONS,
@@ -258,7 +258,7 @@ class Interpreter:
                         raise Problem(f"** of a {type(more).__name__}")
                 return made
             case ast.JoinedStr():
-                return "".join([self._value(part, scope) for part in node.values])
+                return together(self._value(part, scope) for part in node.values)
             case ast.FormattedValue():
                 spec = self._value(node.format_spec, scope) if node.format_spec is not None else ""
                 return written(self._value(node.value, scope), spec, node.conversion)

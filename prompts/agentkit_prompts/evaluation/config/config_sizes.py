@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-__all__ = ["MAX_SIZE", "Problem", "apart", "bounded", "hashed", "room", "weigh"]
+__all__ = ["MAX_SIZE", "Problem", "apart", "bounded", "hashed", "room", "together", "weigh"]
 
 MAX_SIZE = 1_000_000
 """Items of a list, and characters of a text."""
@@ -42,6 +42,17 @@ def room(size: int, what: str) -> None:
     """Refuse to make something of more than so many items or characters."""
     if size > MAX_SIZE:
         raise Problem(f"more than {MAX_SIZE:,} {what}")
+
+
+def together(texts: Iterable[str]) -> str:
+    """Return texts as one that is not too long."""
+    made: list[str] = []
+    size = 0
+    for text in texts:
+        made.append(text)
+        size += len(text)
+        room(size, "characters")
+    return "".join(made)
 
 
 def weigh(*values: Any, chars: int = _MAX_CHARS) -> None:
