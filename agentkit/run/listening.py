@@ -89,7 +89,7 @@ class Listening:
                 return None
             self._is_plain, self._lock, self._waiting = False, asyncio.Lock(), deque()
             self._waiting.append(answer)
-            return _Taken(self)
+            return self
         if self._failure is not None:  # it was raised where it did not end the run, as in a tool
             raise self._failure
         waiting = self._waiting
@@ -97,7 +97,7 @@ class Listening:
             waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
-        return _Taken(self)
+        return self
 
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
@@ -109,8 +109,11 @@ class Listening:
             return True
         return False
 
-    async def taken(self) -> None:
-        """Wait until every event so far was taken."""
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Wait until every event so far was taken; may be left alone."""
+        return self._taken().__await__()
+
+    async def _taken(self) -> None:
         assert self._lock is not None
         async with self._lock:
             while self._waiting:
@@ -138,18 +141,6 @@ class Listening:
 def _is_of(waiting: object, event: ToolProgress) -> bool:
     """Whether what waits is the progress of the same call."""
     return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
-
-
-class _Taken:
-    """Awaits that events were taken; may be left alone."""
-
-    __slots__ = ("_listening",)
-
-    def __init__(self, listening: Listening) -> None:
-        self._listening = listening
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._listening.taken().__await__()
 
 
 def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
