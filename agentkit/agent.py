@@ -400,11 +400,13 @@ class Agent(Startable[Output], Generic[Deps, Output]):
         """
         return streamed(self._passing_on(user_input, options))
 
-    def _passing_on(self, user_input: Input | None, options: Any) -> Callable[[PassOn], Coroutine[Any, Any, object]]:
+    def _passing_on(
+        self, user_input: Input | None, options: Any
+    ) -> Callable[[PassOn[Event[Output]]], Coroutine[Any, Any, object]]:
         """Return what runs, passing each event on to who reads the stream."""
         from agentkit.run.listening import both
 
-        def run(pass_on: PassOn) -> Coroutine[Any, Any, object]:
+        def run(pass_on: PassOn[Event[Output]]) -> Coroutine[Any, Any, object]:
             heard: Any = {**options, "on_event": both(options.get("on_event"), pass_on)}
             return self.run(user_input, **heard)
 

@@ -72,7 +72,6 @@ class Chain(Generic[Output]):
         "_asks",
         "_declares",
         "_fenced",
-        "_sent",
         "answer",
         "budget",
         "layers",
@@ -80,11 +79,14 @@ class Chain(Generic[Output]):
         "output",
         "prompter",
         "redact",
+        "sent_layers",
         "tokenizer",
     )
 
     answer: AnswerReader
     """What is asked for as the answer, and what reads it."""
+    sent_layers: Layers
+    """The layers with the prompt that asks for the answer, where the output is asked for in words."""
     prompter: Prompter | None
     """What reads the input of a run, where the chain was made with one."""
 
@@ -149,7 +151,7 @@ class Chain(Generic[Output]):
         self.budget = budget
         self.redact = redact
         self.answer = _TEXT if output is str else AnswerReader(output, model)
-        self._sent = _asking(self.layers, self.answer.prompt)
+        self.sent_layers = _asking(self.layers, self.answer.prompt)
         self._fenced: bool | None = None
         self._asks: bool | None = None  # whether any prompt asks for additional kwargs
         self._declares: bool | None = None  # whether tools are sent beside the messages
@@ -158,11 +160,6 @@ class Chain(Generic[Output]):
     def output_schema(self) -> JsonSchema | None:
         """JSON Schema of the answer, or of the arguments of the function that is called with it; None for text."""
         return self.answer.schema
-
-    @property
-    def sent_layers(self) -> Layers:
-        """The layers with the prompt that asks for the answer, where the output is asked for in words."""
-        return self._sent
 
     @property
     def fenced(self) -> bool:
@@ -202,9 +199,9 @@ class Chain(Generic[Output]):
             from agentkit_prompts.composition.targets.tools_in_text import shows_tools
 
             has_place: bool = getattr(self.model, "has_place_for_tools", True)
-            declares = self._declares = has_place if shows_tools(self._sent) else True
+            declares = self._declares = has_place if shows_tools(self.sent_layers) else True
         composition = compose(
-            self._sent,
+            self.sent_layers,
             ctx,
             budget=self.budget,
             tokenizer=self.tokenizer,

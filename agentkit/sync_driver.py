@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import queue
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import Context, copy_context
+from inspect import CORO_CREATED, getcoroutinestate
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from agentkit_prompts.system.daemon_threads import DaemonThreads
@@ -35,10 +36,9 @@ _idle: list[asyncio.AbstractEventLoop] = []
 
 def run_blocking(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run a coroutine and return its result. Interrupting the wait cancels it; tasks it left behind are cancelled."""
-    context = copy_context()
     if not _in_running_loop():
-        return _run(coroutine, context)
-    return _run_in_thread(coroutine, context)
+        return _run(coroutine, copy_context())
+    return _run_in_thread(coroutine)
 
 
 def _run(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
@@ -107,35 +107,25 @@ def _end(tasks: Iterable[asyncio.Task[Any]], loop: asyncio.AbstractEventLoop) ->
     return bool(stuck)
 
 
-def _run_in_thread(coroutine: Coroutine[Any, Any, R], context: Context) -> R:
+def _run_in_thread(coroutine: Coroutine[Any, Any, R]) -> R:
     """Run in a thread: this one has a loop that is running already."""
-    started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
-    interrupted = False
+    found: list[R] = []
 
-    async def cancellable() -> R:
-        started.append((asyncio.get_running_loop(), asyncio.current_task()))
-        if interrupted:
-            coroutine.close()
-            raise asyncio.CancelledError
-        return await coroutine
+    async def run(_: object) -> None:
+        found.append(await coroutine)
 
-    outcome = DaemonThreads(1, "agentkit-sync").submit(lambda: _run(cancellable(), context))
     try:
-        wait([outcome])
-    except BaseException:  # KeyboardInterrupt: let the run end in order, a second one does not wait
-        interrupted = True
-        for loop, task in started:
-            if task is not None:
-                with suppress(RuntimeError):  # the loop is closed: the run has ended
-                    loop.call_soon_threadsafe(task.cancel)
-        wait([outcome])
-        raise
-    return outcome.result()
+        for _ in streamed(run):  # it passes nothing on
+            pass
+    finally:
+        if getcoroutinestate(coroutine) == CORO_CREATED:  # it was interrupted before it began
+            coroutine.close()
+    return found[0]
 
 
 def streamed(run: Callable[[Callable[[Any], Awaitable[None]]], Coroutine[Any, Any, object]]) -> Generator[Any]:
     """Yield what `run`, which is run in a thread, passes on; raise what it raises. Closing cancels it."""
-    waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    waiting: SimpleQueue[Any] = SimpleQueue()
     end, is_full, left = object(), threading.Event(), threading.Event()
     started: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None, asyncio.Event]] = []
 

@@ -14,7 +14,7 @@ from typing import Any
 from agentkit.errors import AgentDefinitionError
 from agentkit_prompts.errors import nearest
 
-__all__ = ["imported"]
+__all__ = ["imported", "module_of"]
 
 
 def imported(path: str, base: Path) -> Any:
@@ -31,7 +31,7 @@ def imported(path: str, base: Path) -> Any:
     where, colon, name = path.rpartition(":")
     if not colon or not where or not name:
         raise AgentDefinitionError(f"{path!r:.80}: expected `package.module:name` or `./file.py:name`")
-    module = _of_file(where, base) if where.endswith(".py") else _of_name(where)
+    module = module_of(where, base)
     found: Any = module
     for part in name.split("."):
         try:
@@ -41,6 +41,11 @@ def imported(path: str, base: Path) -> Any:
             names = [one for one, value in held.items() if not one.startswith("_") and _is_own(value, module)]
             raise AgentDefinitionError(f"{path!r:.80}: {where} has no {part!r}{nearest(part, names)}") from None
     return found
+
+
+def module_of(where: str, base: Path) -> ModuleType:
+    """Import a module by its name, or a file from `base` on, and return it. Raises what `imported` does."""
+    return _of_file(where, base) if where.endswith(".py") else _of_name(where)
 
 
 def _is_own(value: Any, module: ModuleType) -> bool:

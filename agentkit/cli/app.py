@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import re
 from errno import EPIPE
 from importlib import import_module
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -16,88 +18,36 @@ from agentkit.cli.screen import complain, library_errors, note, prepare, put
 
 __all__ = ["app", "run"]
 
-
-class _Entry(NamedTuple):
-    name: str
-    place: str
-    """Module and name of the command, or of a group of commands. It is imported when it is called."""
-    help: str
-    """The first sentences of its own help."""
-
-
-_ENTRIES = {
+_FOLDER = Path(__file__).parent / "commands"
+_COMMANDS = {
     "Ask agents, and see what they are sent": (
-        _Entry(
-            "new",
-            "new_command:new",
-            "Make a folder with an agent to begin with: `agent.yaml`, a prompt, a tool, and a test that passes.",
-        ),
-        _Entry(
-            "chat", "chat_command:chat", "Talk with an agent; without --agent with one that recalls what was ingested."
-        ),
-        _Entry("run", "run_command:run_once", "Ask an agent once, and end."),
-        _Entry(
-            "compose", "compose_command:compose", "Show what would be sent for TEXT, layer by layer. Nothing is sent."
-        ),
-        _Entry(
-            "schema",
-            "schema_command:schema",
-            "Show which additional kwargs the prompts of an agent require, and which prompts need them.",
-        ),
-        _Entry(
-            "templates",
-            "templates_command:templates",
-            "List the chat templates that --chat-template takes by name, and which have a place for tools.",
-        ),
-        _Entry(
-            "inspect",
-            "inspect_command:inspect",
-            "Show runs and conversations on a page: every prompt as layers, with where each piece of it is from.",
-        ),
-        _Entry("eval", "eval_command:evaluate", "Ask a model about every row of a dataset, and score its answers."),
+        "new",
+        "chat",
+        "run",
+        "compose",
+        "schema",
+        "templates",
+        "inspect",
+        "eval",
     ),
-    "What is kept": (
-        _Entry("ingest", "ingest_command:ingest", "Read files into memory, to be recalled when you ask."),
-        _Entry("recall", "recall_command:recall", "Show what memory finds for QUESTION, best first, with scores."),
-        _Entry(
-            "export",
-            "export_command:export_rows",
-            "Write fine-tuning rows: for every answer in stored conversations the prompt that the agent would send, "
-            "and it.",
-        ),
-        _Entry("sessions", "sessions_commands:sessions_app", "Conversations that are stored: list, show, export."),
-        _Entry("memory", "memory_commands:memory_app", "Check, repair, back up, move, erase and measure a memory."),
-    ),
-    "Serve agents": (
-        _Entry(
-            "serve",
-            "serve_command:serve_agents",
-            "Serve agents over HTTP: OpenAI-compatible endpoints, sessions, runs and the inspector.",
-        ),
-        _Entry(
-            "token",
-            "token_command:token",
-            "Make a token for `agentkit serve`, and show it this once: the file holds its hash only.",
-        ),
-        _Entry(
-            "mcp",
-            "mcp_command:mcp",
-            "Offer agents as tools of an MCP server: each call is a run, and the client hears how far it is.",
-        ),
-        _Entry(
-            "worker",
-            "worker_command:worker",
-            "Do the durable runs of the agents in MODULE, or of --agent, and those of workers that died.",
-        ),
-        _Entry("runs", "runs_commands:runs_app", "Durable runs: look at them, decide, go on, delete."),
-    ),
+    "What is kept": ("ingest", "recall", "export", "sessions", "memory"),
+    "Serve agents": ("serve", "token", "mcp", "worker", "runs"),
 }
-"""The commands, by the panel that shows them in the help."""
-_PLACES = {entry.name: entry.place for entries in _ENTRIES.values() for entry in entries}
+"""By the panel that shows them in the help. `name` is the function of that name in `name_command.py`, imported when it
+is called; where it has commands of its own they are in `name_commands.py`, in `name_app`."""
 
 
 class _Commands(TyperGroup):
     """The commands: errors of ours are one line on stderr."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return what lists a command: it is not imported, its help is read where it is written."""
+        listed = super().get_command(ctx, cmd_name)
+        if listed is not None:
+            text = _file(cmd_name).read_text("utf-8")
+            begins = re.search(rf'^def {cmd_name}\(.*?"""(.+?)(?:\n\n|""")', text, re.DOTALL | re.MULTILINE)
+            listed.help = " ".join(begins[1].split()) if begins else ""
+        return listed
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command itself in place of what lists it."""
@@ -120,10 +70,14 @@ class _Commands(TyperGroup):
             raise typer.Exit(130) from None
 
 
+def _file(name: str) -> Path:
+    return next(_FOLDER.glob(f"{name}_command*.py"))
+
+
 def _command(name: str) -> Any:
     """Import a command, and return it."""
-    module, _, attribute = _PLACES[name].partition(":")
-    found = getattr(import_module(f"agentkit.cli.commands.{module}"), attribute)
+    module = vars(import_module(f"agentkit.cli.commands.{_file(name).stem}"))
+    found = module.get(f"{name}_app", module[name])
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
@@ -181,6 +135,6 @@ def _listed() -> None:
     """Stand for a command that is not imported, in the list of them."""
 
 
-for panel, entries in _ENTRIES.items():
-    for entry in entries:
-        app.command(entry.name, rich_help_panel=panel, help=entry.help)(_listed)
+for panel, names in _COMMANDS.items():
+    for name in names:
+        app.command(name, rich_help_panel=panel)(_listed)

@@ -14,6 +14,7 @@ from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.openai.openai_chat import OpenAIModel
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt, ToolPrompt
+from agentkit_prompts.tree.prompt import BasePrompt
 from agentkit_prompts.tree.wrap import WrapPrompt
 from agentkit_tools.ready.arithmetic import calculate
 from agentkit_tools.ready.time_tool import time_tool
@@ -47,21 +48,13 @@ The tools, one a line:
 
 {{ wrapped_str }}{% endif %}"""
 
-_CHUNKS = """\
-{% if wrapped_str %}Chunks from documents, quoted:
-
-{{ wrapped_str }}{% endif %}"""
-
-_FACTS = """\
-{% if wrapped_str %}Noted from earlier conversations:
-
-{{ wrapped_str }}{% endif %}"""
-
-_MESSAGES = """\
-{% if wrapped_str %}Messages of earlier conversations, quoted:
-
-{{ wrapped_str }}{% endif %}"""
-
+_HEADED = "{%% if wrapped_str %%}%s:\n\n{{ wrapped_str }}{%% endif %%}"
+_RECALLED: tuple[tuple[str, type[BasePrompt], str], ...] = (
+    ("chunks", MemoPrompt, "Chunks from documents, quoted"),
+    ("messages", RecalledPrompt, "Messages of earlier conversations, quoted"),
+    ("facts", KnowledgePrompt, "Noted from earlier conversations"),
+)
+"""What memory finds, in its order: the name of the prompt, the prompt, and the line above it."""
 
 _NO_KEY = (
     "there is no API key: set OPENAI_API_KEY, or name a server that needs none, by OPENAI_BASE_URL or as in `--model "
@@ -75,17 +68,13 @@ def default_layers(*, shows_tools: bool = False) -> Layers:
     Args:
         shows_tools: Whether the tools are text of the system prompt, for a chat template without a place for them.
     """
-    facts = KnowledgePrompt(name="facts", fence=True)
-    chunks = MemoPrompt(name="chunks", fence=True)
-    messages = RecalledPrompt(name="messages", fence=True)
     tools = WrapPrompt(_TOOLS, wrapped_prompts=(ToolPrompt(name="specs"),), name="tools")
     return Layers(
         system=(TextPrompt(_SYSTEM, name="instructions"), *((tools,) if shows_tools else ())),
-        before_input=(
-            WrapPrompt(_CHUNKS, wrapped_prompts=(chunks,), name="chunks"),
-            WrapPrompt(_MESSAGES, wrapped_prompts=(messages,), name="messages"),
-            WrapPrompt(_FACTS, wrapped_prompts=(facts,), name="facts"),
-        ),
+        before_input=[
+            WrapPrompt(_HEADED % head, wrapped_prompts=(kind(name=name, fence=True),), name=name)
+            for name, kind, head in _RECALLED
+        ],
     )
 
 

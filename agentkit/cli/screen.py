@@ -203,13 +203,12 @@ def layer_table(composition: Composition) -> None:
 
 def layers_form(composition: Composition) -> dict[str, Any]:
     """Return what `layer_table` prints as JSON data."""
-    names = ("layer", "prompt", "source", "tokens", "share", "status", "why")
     return {
         "tokens": composition.tokens,
         "budget": composition.budget.tokens if composition.budget is not None else None,
         "counter": composition.counter.name,
         "prefix_hash": composition.prefix_hash,
-        "layers": [{name: getattr(row, name) for name in names} for row in composition.explain()],
+        "layers": composition.explain().to_dicts(),
     }
 
 

@@ -149,16 +149,6 @@ class Worker:
                 _current = None
             self._unlock()
 
-    def wait(self) -> None:
-        """Wait until it was stopped, or is lost.
-
-        Raises:
-            WorkerError: The others took it for dead.
-        """
-        while not self._is_stopping.wait(0.2):
-            if self.is_lost:
-                raise WorkerError(f"worker {self.id}: its lease ended, and others go on with its runs: start it anew")
-
     def __enter__(self) -> Self:
         self.start()
         return self

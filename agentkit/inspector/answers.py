@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -296,14 +297,7 @@ async def decide_answer(source: InspectorSource, asked: Decide) -> Json:
 
 
 def _summary(one: RunSummary) -> Json:
-    return {
-        "id": one.id,
-        "agent": one.agent,
-        "session": one.session,
-        "status": one.status,
-        "input": one.input[:_MAX_NAME],
-        "started_at": one.started_at,
-    }
+    return {**asdict(one), "input": one.input[:_MAX_NAME]}
 
 
 async def _run(source: InspectorSource, run_id: str) -> InspectedRun:

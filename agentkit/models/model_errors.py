@@ -116,12 +116,6 @@ class ModelReplyCut(_PartialReply):
         text: The text of the reply until then.
     """
 
-    @classmethod
-    def inside(cls, place: str, text: str, **where: Unpack[Where]) -> ModelReplyCut:
-        """Return the error of a reply that was cut there."""
-        message = f"the reply was cut at its limit of tokens {place}; allow more max_tokens in its settings"
-        return cls(message, text=text, **where)
-
 
 class ScriptExhausted(ModelError):
     """A scripted model was asked more often than it has replies."""

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from pydantic import JsonValue
@@ -126,7 +127,7 @@ class ModelSettings:
                 f"{self!r} cannot be pickled, as it holds headers, or a secret in extra: make it again there, with "
                 "what gives the secret"
             )
-        return _made_of, (type(self), given_settings(self))
+        return partial(type(self), **given_settings(self)), ()
 
     def __copy__(self) -> ModelSettings:
         return self
@@ -139,10 +140,6 @@ class ModelSettings:
         if self.extra:
             shown["extra"] = without_secrets(self.extra)
         return f"ModelSettings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
-
-
-def _made_of(cls: type[ModelSettings], given: dict[str, Any]) -> ModelSettings:
-    return cls(**given)
 
 
 def given_settings(settings: ModelSettings) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from inspect import isawaitable
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from agentkit.models.model import Delta
 from agentkit.output.partial_output import GrowingOutput
@@ -16,10 +16,12 @@ from agentkit_prompts.composition.declarations import OutputRequest
 
 __all__ = ["DeltaListener", "Emit", "Listener", "ListenerErrors", "Listening", "PassOn", "both", "streaming"]
 
+T = TypeVar("T")
+
 Listener: TypeAlias = Callable[[Event[Any]], "Awaitable[object] | None"]
 """Is called with every event; what it returns is awaited."""
-PassOn: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
-"""Passes an event on to who iterates."""
+PassOn: TypeAlias = Callable[[T], Awaitable[None]]
+"""Passes an event, or a part of an answer, on to who iterates."""
 ListenerErrors: TypeAlias = Literal["raise", "report"]
 Emit: TypeAlias = Callable[[Event[Any]], "Awaitable[None] | None"]
 """Passes an event on; what it returns has to be awaited before there is another one."""
@@ -87,7 +89,7 @@ class Listening:
                 return None
             self._is_plain, self._lock, self._waiting = False, asyncio.Lock(), deque()
             self._waiting.append(answer)
-            return _Taken(self)
+            return self
         if self._failure is not None:  # it was raised where it did not end the run, as in a tool
             raise self._failure
         waiting = self._waiting
@@ -95,7 +97,7 @@ class Listening:
             waiting[-1] = event
         elif not (type(event) is TextDelta and waiting and self._joins(event)):
             waiting.append(event)
-        return _Taken(self)
+        return self
 
     def _joins(self, event: TextDelta) -> bool:
         """Add a delta to the one before it, where nobody waited for that one to be taken."""
@@ -107,8 +109,11 @@ class Listening:
             return True
         return False
 
-    async def taken(self) -> None:
-        """Wait until every event so far was taken."""
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Wait until every event so far was taken; may be left alone."""
+        return self._taken().__await__()
+
+    async def _taken(self) -> None:
         assert self._lock is not None
         async with self._lock:
             while self._waiting:
@@ -138,19 +143,7 @@ def _is_of(waiting: object, event: ToolProgress) -> bool:
     return isinstance(waiting, ToolProgress) and waiting.call.id == event.call.id
 
 
-class _Taken:
-    """Awaits that events were taken; may be left alone."""
-
-    __slots__ = ("_listening",)
-
-    def __init__(self, listening: Listening) -> None:
-        self._listening = listening
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._listening.taken().__await__()
-
-
-def both(listener: Listener | None, pass_on: PassOn) -> Listener:
+def both(listener: Listener | None, pass_on: PassOn[Event[Any]]) -> Listener:
     """Return a listener that calls `listener` and passes each event on, also where `listener` fails."""
 
     async def listen(event: Event[Any]) -> None:
@@ -163,49 +156,24 @@ def both(listener: Listener | None, pass_on: PassOn) -> Listener:
     return listen
 
 
-class _Channel:
-    """Events that are passed on to who iterates; who passes them on waits once a few are waiting."""
+async def streaming(run: Callable[[PassOn[T]], Coroutine[Any, Any, object]]) -> AsyncGenerator[T, None]:
+    """Yield what `run` passes on, at most `_MAX_WAITING` ahead, and raise what it raises. Leaving early cancels it."""
+    passed: asyncio.Queue[Any] = asyncio.Queue()
+    room = asyncio.Semaphore(_MAX_WAITING)
 
-    def __init__(self) -> None:
-        self._events: deque[Event[Any]] = deque()
-        self._more, self._room = asyncio.Event(), asyncio.Event()
-        self._has_ended = False
+    async def pass_on(event: T) -> None:
+        await room.acquire()
+        passed.put_nowait(event)
 
-    async def pass_on(self, event: Event[Any]) -> None:
-        """Add an event, and wait until there is room for another one."""
-        self._events.append(event)
-        self._more.set()
-        while len(self._events) >= _MAX_WAITING:
-            self._room.clear()
-            await self._room.wait()
+    def end(ended: asyncio.Task[Any]) -> None:
+        _ = ended.cancelled() or ended.exception()  # asyncio complains of what nobody asks for, as who left early
+        passed.put_nowait(ended)
 
-    def end(self, run: asyncio.Task[Any]) -> None:
-        """End the iteration behind the last event."""
-        _ = run.cancelled() or run.exception()  # asyncio complains of what nobody asks for, as who left early
-        self._has_ended = True
-        self._more.set()
-
-    def __aiter__(self) -> _Channel:
-        return self
-
-    async def __anext__(self) -> Event[Any]:
-        while not self._events:
-            if self._has_ended:
-                raise StopAsyncIteration
-            self._more.clear()
-            await self._more.wait()
-        event = self._events.popleft()
-        self._room.set()
-        return event
-
-
-async def streaming(run: Callable[[PassOn], Coroutine[Any, Any, object]]) -> AsyncGenerator[Event[Any], None]:
-    """Yield what `run` passes on, and raise what it raises. Leaving early cancels it."""
-    channel = _Channel()
-    running = asyncio.create_task(run(channel.pass_on))
-    running.add_done_callback(channel.end)
+    running = asyncio.create_task(run(pass_on))
+    running.add_done_callback(end)
     try:
-        async for event in channel:
+        while (event := await passed.get()) is not running:
+            room.release()
             yield event
         await running
     finally:

@@ -39,28 +39,6 @@ class Nesting:
         AgentDefinitionError: It, or a run around it, has a limit of money, and nobody knows what its model costs.
     """
 
-    __slots__ = (
-        "_around",
-        "_cost",
-        "_deepest",
-        "_inner",
-        "_is_limited",
-        "_reserved",
-        "_reserved_cost",
-        "_token",
-        "_used",
-        "approve",
-        "call_id",
-        "calls",
-        "emit",
-        "journal",
-        "keeper",
-        "limits",
-        "price",
-        "stopped",
-        "unfinished",
-    )
-
     _token: Token[tuple[Nesting, str] | None]
     _is_limited: bool
     """Whether this run or one around it has a limit of tokens or money."""

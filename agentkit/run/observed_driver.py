@@ -103,8 +103,6 @@ class ObservedDriver(AsyncDriver):
 class _ObservedRound(ToolRound):
     """A round of tool calls, each observed in its own context."""
 
-    __slots__ = ()
-
     _driver: ObservedDriver
 
     def on_start(self, call: ToolCall) -> Awaitable[None] | None:

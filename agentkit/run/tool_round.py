@@ -45,18 +45,6 @@ class _Driver(Protocol):
 class ToolRound:
     """The calls of one reply: the context of each, the events of each, and what the loop says to each result."""
 
-    __slots__ = (
-        "_calling",
-        "_driver",
-        "_event_loop",
-        "_is_heard",
-        "_nesting",
-        "_started",
-        "_telling",
-        "effect",
-        "loop",
-    )
-
     effect: Effect
     """What the loop asks for now: the calls that have not ended, or what comes after them."""
 

@@ -48,7 +48,7 @@ from agentkit.server.turns.turn_errors import server_error
 from agentkit_memory import Memory
 from agentkit_prompts.errors import check_types
 
-__all__ = ["Server"]
+__all__ = ["Server", "is_loopback"]
 
 _log = logging.getLogger("agentkit.server")
 _OPTIONS = ServerOptions()
@@ -150,7 +150,7 @@ class Server:
         headers = request.headers.getlist("authorization")
         if len(headers) > 1:
             raise BadRequest("there are several Authorization headers", code="invalid_header")
-        if self.access.is_open and not _is_loopback(request):
+        if self.access.is_open and not _is_from_here(request):
             raise AccessDenied(
                 "without tokens only this machine is served, under its own name: serve with an access file",
                 code="not_loopback",
@@ -243,20 +243,20 @@ async def _to_inspector(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/inspector/")
 
 
-def _is_loopback(request: Request) -> bool:
+def _is_from_here(request: Request) -> bool:
     """Whether a request comes from this machine, and names it: a web page whose name leads here does not."""
     client = request.client
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    name = name.strip("[]").lower()
-    return _is_own(name) and (client is None or _is_own(client.host))
+    return is_loopback(name.lower()) and (client is None or is_loopback(client.host))
 
 
-def _is_own(host: str) -> bool:
-    if host in ("localhost", "testserver", "testclient"):
-        return host == "localhost"
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address is this machine's own."""
+    if host == "localhost":
+        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.graceful_shutdown.stoppable_server import StoppableServer
-from agentkit.server.http_app import Server
+from agentkit.server.http_app import Server, is_loopback
 from agentkit_prompts.errors import check_types
 
 __all__ = ["RunningServer", "serve", "uvicorn_server"]
@@ -116,7 +115,7 @@ def uvicorn_server(server: Server, *, host: str = "127.0.0.1", port: int = 8000)
         host=(host, str, "a name or an address"),
         port=(port, int, "a number"),
     )
-    if server.access.is_open and not _is_loopback(host):
+    if server.access.is_open and not is_loopback(host):
         raise AgentDefinitionError(
             f"serve: {host} is open to other machines, and no token is asked for: make tokens with `agentkit token`, "
             "and serve with --access FILE"
@@ -152,12 +151,3 @@ def serve(server: Server, *, host: str = "127.0.0.1", port: int = 8000) -> None:
         AgentDefinitionError: As `uvicorn_server` does.
     """
     uvicorn_server(server, host=host, port=port).run()
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

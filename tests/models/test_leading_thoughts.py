@@ -33,11 +33,12 @@ def add(a: int, b: int) -> int:
 def taken(pieces: list[str], *, is_open: bool) -> tuple[str, str, str]:
     """Return the text, the thoughts, and what was passed on of them."""
     leading = LeadingThoughts(is_open=is_open)
-    text, passed_on = [], []
+    text, passed_on, heard = [], [], 0
     for piece in pieces:
         text.append(leading.add(piece))
-        passed_on.append(leading.thoughts.new())
-    return "".join([*text, leading.end()]), leading.thoughts.text, "".join(passed_on)
+        passed_on.append("".join(leading.thoughts[heard:]))
+        heard = len(leading.thoughts)
+    return "".join([*text, leading.end()]), "".join(leading.thoughts), "".join(passed_on)
 
 
 def cut_up(said: str, size: int) -> list[str]:

@@ -386,7 +386,7 @@ def test_text_of_the_final_channel_is_shown_as_it_arrives_and_thoughts_are_kept(
     assert reply.add("<|channel|>analysis<|message|>Let me") == ""
     assert reply.add(" think.<|end|><|start|>assistant<|channel|>final<|mess") == ""
     assert [reply.add(piece) for piece in ("age|>It", " rains", "<|ret", "urn|>")] == ["It", " rains", "", ""]
-    assert (reply.end(), reply.thoughts.text) == ("", "Let me think.")
+    assert (reply.end(), "".join(reply.thoughts)) == ("", "Let me think.")
 
 
 # Which format

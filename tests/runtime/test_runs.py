@@ -8,11 +8,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -400,16 +400,12 @@ def test_an_interrupted_wait_inside_a_loop_cancels_the_run(monkeypatch: pytest.M
             ended.set()
         return ""
 
-    waits: Iterator[bool] = iter([True, False])
-    really_wait = sync_driver.wait
-
-    def interrupted_wait(futures: object) -> object:
-        if next(waits):
+    class Interrupted(SimpleQueue[object]):
+        def get(self, *_: object) -> object:
             assert running.wait(LONG)
             raise KeyboardInterrupt
-        return really_wait(futures)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sync_driver, "wait", interrupted_wait)
+    monkeypatch.setattr(sync_driver, "SimpleQueue", Interrupted)
     session = InMemorySession()
     agent = Agent(ScriptedModel([calling("linger"), "never"]), tools=[linger])
 
@@ -496,15 +492,16 @@ def test_run_sync_writes_nobodys_repr() -> None:
 
 def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    waits: Iterator[bool] = iter([True, False])
     really_wait = sync_driver.wait
+
+    class Interrupted(SimpleQueue[object]):
+        def get(self, *_: object) -> object:
+            raise KeyboardInterrupt
 
     def held_start(thread: threading.Thread) -> None:
         threads.append(thread)
 
-    def interrupted_wait(futures: object) -> object:
-        if next(waits):
-            raise KeyboardInterrupt
+    def late_start(futures: object) -> object:
         really_start(threads[0])
         return really_wait(futures)  # type: ignore[arg-type]
 
@@ -514,7 +511,8 @@ def test_a_run_interrupted_before_it_began_never_begins(monkeypatch: pytest.Monk
         Agent(model).run_sync("go")
 
     really_start = threading.Thread.start
-    monkeypatch.setattr(sync_driver, "wait", interrupted_wait)
+    monkeypatch.setattr(sync_driver, "SimpleQueue", Interrupted)
+    monkeypatch.setattr(sync_driver, "wait", late_start)
     monkeypatch.setattr(sync_driver.threading.Thread, "start", held_start)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(notebook())

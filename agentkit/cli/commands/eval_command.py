@@ -44,7 +44,7 @@ from agentkit_prompts.evaluation.config.config_file import load_config, load_dat
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.ranking.embedder import Embedder
 
-__all__ = ["evaluate"]
+__all__ = ["eval"]
 
 _NO_SERVER = (
     "labels are scored by a server of completions, and none is named: name it, as in --model "
@@ -55,7 +55,7 @@ _BASE = "base"
 """The chat template of models that have none."""
 
 
-def evaluate(
+def eval(
     config: Annotated[
         Path,
         typer.Argument(metavar="CONFIG", help="A configuration of OpenCompass or AISBench, .py or .yaml. None is run."),

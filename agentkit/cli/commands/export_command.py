@@ -14,10 +14,10 @@ from agentkit.cli.stored_sessions import NAMED, PAGE, Output, all_sessions, exis
 from agentkit.cli.training_rows import training_rows
 from agentkit_memory import Memory
 
-__all__ = ["export_rows"]
+__all__ = ["export"]
 
 
-def export_rows(
+def export(
     agent: AgentSource = None,
     session: Annotated[
         list[str] | None, typer.Option("--session", "-s", metavar="NAME", help="Conversations; all of them.")

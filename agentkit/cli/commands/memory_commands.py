@@ -28,7 +28,7 @@ from agentkit_memory.store.records import Erasure, Usage, Verification
 
 __all__ = ["memory_app"]
 
-memory_app = typer.Typer(no_args_is_help=True, help="Check, repair, back up, move, erase and measure a memory.")
+memory_app = typer.Typer(no_args_is_help=True)
 
 _KINDS = ("missing", "stale", "orphans", "unfound")
 
@@ -51,6 +51,11 @@ def _store(home: Path, database: str | None, index: str | None, *, new: bool = F
     if index is not None:
         raise typer.BadParameter("--index is that of a --database: the index of a folder is in it")
     return Memory.open(home, scope=TENANT) if new else open_existing(home)
+
+
+@memory_app.callback()
+def memory() -> None:
+    """Check, repair, back up, move, erase and measure a memory."""
 
 
 @memory_app.command()

@@ -35,13 +35,13 @@ from agentkit.run.loop import RunResult
 from agentkit.server.served_runs.event_form import answer_form, call_form, output_form, usage_form
 from agentkit_prompts.context.prompt_context import UserInput
 
-__all__ = ["kwargs_of", "note_cut", "result_form", "run_once"]
+__all__ = ["kwargs_of", "note_cut", "result_form", "run"]
 
 WAITS = 3
 """Exit code of a run that waits for a decision."""
 
 
-def run_once(
+def run(
     text: Annotated[
         str | None, typer.Argument(metavar="[TEXT]", help="What to ask; `-` reads it from stdin. Not with --resume.")
     ] = None,

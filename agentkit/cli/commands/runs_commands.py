@@ -23,7 +23,7 @@ from agentkit.sync_driver import run_blocking
 
 __all__ = ["runs_app"]
 
-runs_app = typer.Typer(no_args_is_help=True, help="Durable runs: look at them, decide, go on, delete.")
+runs_app = typer.Typer(no_args_is_help=True)
 
 Url: TypeAlias = Annotated[
     str,
@@ -36,6 +36,11 @@ CallId: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="[CALL]", help="Id of a call that waits; all of them if it is left out.")
 ]
 By: TypeAlias = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides; kept with the decision.")]
+
+
+@runs_app.callback()
+def runs() -> None:
+    """Durable runs: look at them, decide, go on, delete."""
 
 
 @runs_app.command("list")

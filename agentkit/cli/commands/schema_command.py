@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,10 +29,6 @@ def schema(
     if of_file:
         put_json(agent_file_schema())
         return
-    _show(agent, as_json, home)
-
-
-def _show(agent: str | None, as_json: bool, home: Path) -> None:
     with opened_agent(agent, home=home, makes=False) as loaded:
         found = loaded.agent.additional_kwargs_schema or {"type": "object", "properties": {}}
     if as_json:

@@ -17,7 +17,7 @@ from agentkit.cli.options import HOME, AsJson, EmbedderName, Home, open_memory, 
 from agentkit.cli.screen import complain, logged, note, put
 from agentkit.durable.runs import Runs
 
-__all__ = ["ACCESS", "serve_agents"]
+__all__ = ["ACCESS", "serve"]
 
 ACCESS = "access.yaml"
 """Name of the access file in the folder of the store."""
@@ -27,7 +27,7 @@ _RELOADED = "reloaded"
 """Version of agents whose files are looked at: their runs go on with them as they are then."""
 
 
-def serve_agents(
+def serve(
     agent: AgentSources = None,
     host: Annotated[str, typer.Option(help="Where to listen; other than this machine only with tokens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 takes a free port.")] = 8000,

@@ -20,8 +20,13 @@ from agentkit_prompts.context.wire.write_openai_chat import openai_message
 
 __all__ = ["sessions_app"]
 
-sessions_app = typer.Typer(no_args_is_help=True, help="Conversations that are stored: list, show, export.")
+sessions_app = typer.Typer(no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a conversation.")]
+
+
+@sessions_app.callback()
+def sessions() -> None:
+    """Conversations that are stored: list, show, export."""
 
 
 @sessions_app.command("list")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import signal
@@ -11,11 +9,12 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Annotated
 
 import typer
 
+from agentkit.agent_files.import_path import module_of
 from agentkit.agent_files.shared_memories import SharedMemories
 from agentkit.cli.agent_option import loaded_agent
 from agentkit.cli.options import AsJson, utf8
@@ -107,10 +106,13 @@ def runs_of(module: str) -> Runs:
     """Return the runs that a module, or a file, has under a name; the only ones it has if there is no name.
 
     Raises:
+        AgentDefinitionError: There is no such module, or it failed when it was imported.
         WorkerError: No `Runs` was found, or several.
     """
     path, _, name = module.partition(":")
-    found = vars(_loaded(path))
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    found = vars(module_of(path, Path()))
     if name:
         if isinstance(found.get(name), Runs):
             runs: Runs = found[name]
@@ -122,24 +124,3 @@ def runs_of(module: str) -> Runs:
         return only
     what = f"has several: name one of {', '.join(f'{path}:{key}' for key in names)}" if names else "has no Runs"
     raise WorkerError(f"{path} {what}; expected `runs = Runs('sqlite:///runs.db')`, and its agents added to it")
-
-
-def _loaded(path: str) -> ModuleType:
-    """Import a module, or a file."""
-    if path.endswith(".py"):
-        file = Path(path).resolve()
-        spec = importlib.util.spec_from_file_location(file.stem, file)
-        if spec is None or spec.loader is None or not file.is_file():
-            raise WorkerError(f"{path}: there is no such file; check the path")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[file.stem] = module
-        spec.loader.exec_module(module)
-        return module
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{path}.".startswith(f"{error.name}."):
-            raise
-        raise WorkerError(f"there is no module {path!r}, looked for from {Path.cwd()}") from error

@@ -103,16 +103,12 @@ def opened_database(url: sa.URL, application: str) -> tuple[Any, RunTables]:
             retry_connection_errors=False,  # without an end: whoever asks shall know
         )
         if tables.is_sqlite:
-            event.listen(client._sys_db.engine, "connect", _prepare)
+            event.listen(client._sys_db.engine, "connect", prepare)
             client._sys_db.engine.dispose()  # what is open already
     except BaseException:
         tables.close()
         raise
     return client, tables
-
-
-def _prepare(connection: Any, _: object) -> None:
-    prepare(connection)
 
 
 def shown_url(url: sa.URL) -> str:

@@ -94,16 +94,11 @@ class DurableStore:
             DurableError: There is no database, or one of something else.
             DatabaseUnavailable: The database does not answer.
         """
-
-        def check() -> None:
-            with self.answering():
-                if not is_made(self.url):
-                    raise DurableError(
-                        f"{shown_url(self.url)} has no runs: see that this is their address; it is made when the first "
-                        "run is started"
-                    )
-
-        await in_thread(check)
+        if not await self.ask(lambda: is_made(self.url)):
+            raise DurableError(
+                f"{shown_url(self.url)} has no runs: see that this is their address; it is made when the first run is "
+                "started"
+            )
 
     async def ask(self, work: Callable[[], T]) -> T:
         """Return what a function returns that asks the database, in a thread.

@@ -23,7 +23,7 @@ class SQLiteConnection(sqlite3.Connection):
         prepare(self)
 
 
-def prepare(connection: sqlite3.Connection) -> None:
+def prepare(connection: sqlite3.Connection, _record: object = None) -> None:
     """Let a connection read text leniently, and know `unixepoch('subsec')`.
 
     From Python 3.12 on DBOS writes times with it, though the SQLite that a Python is built with may be older than 3.42,

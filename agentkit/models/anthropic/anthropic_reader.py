@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from agentkit.models.http.json_end import is_json
 from agentkit.models.http.reply_checks import checked_calls, messages_in
 from agentkit.models.http.reply_reader import (
     PieceJoiner,
@@ -12,7 +13,6 @@ from agentkit.models.http.reply_reader import (
     Reader,
     brief,
     count_of,
-    is_json,
     object_of,
     sendable,
 )

@@ -12,7 +12,6 @@ from agentkit.errors import AgentDefinitionError
 from agentkit.models.completion.functionary import FunctionaryReply
 from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
-from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.completion.text_tool_calls import TextToolCalls
 from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
@@ -298,7 +297,10 @@ class _CompletionReader(ReplyReader):
         self._space: list[str] = []
         """White space at the end of the text, until it is known what follows."""
         self._inside: TextToolCalls | HarmonyReply | FunctionaryReply | None = None
-        self._thoughts = ReplyThoughts() if leading is None else leading.thoughts
+        self._thoughts = [] if leading is None else leading.thoughts
+        """The pieces of what was thought so far."""
+        self._passed_on = 0
+        """How many of these were passed on."""
         if format == HARMONY:
             self._inside = harmony = HarmonyReply()
             self._thoughts = harmony.thoughts
@@ -351,8 +353,9 @@ class _CompletionReader(ReplyReader):
 
     def _take_text(self, text: str, *, last: bool = False) -> list[Delta]:
         new = super()._take_text(text, last=last)
-        if thought := self._thoughts.new():
+        if thought := "".join(self._thoughts[self._passed_on :]):
             new.insert(0, Delta(thought, "thinking"))
+        self._passed_on = len(self._thoughts)
         if self._inside is not None:
             for call in self._inside.calls:
                 new += self._add_call({"id": call.id, "function": {"name": call.name, "arguments": call.arguments}})
@@ -365,7 +368,7 @@ class _CompletionReader(ReplyReader):
             raise IncompleteCall("while the model was thinking")
         if self._inside is not None and self._inside.is_cut:
             raise IncompleteCall("inside a tool call")
-        if thought := self._thoughts.text:
+        if thought := "".join(self._thoughts):
             self._kept[REASONING[0]] = thought
         reply = super().reply(model)
         if self._written is None or not reply.message.tool_calls:

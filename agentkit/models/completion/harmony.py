@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit_prompts.chat_templates.tool_calls.reply_text import made_call
 from agentkit_prompts.context.messages import ToolCall
 
@@ -32,7 +31,7 @@ class HarmonyReply:
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
         self.is_cut = False
-        self.thoughts = ReplyThoughts()
+        self.thoughts: list[str] = []
         self._held = ""
         self._header: list[str] | None = []
         """What stands in front of `<|message|>`; None in the body of a message and behind it."""
@@ -124,7 +123,7 @@ class HarmonyReply:
         if self._kind in ("call", "foreign"):
             self._raw.append(text)
         if self._kind == "thought":
-            self.thoughts.add(f"\n\n{text}" if self._breaks_thought and self.thoughts else text)
+            self.thoughts.append(f"\n\n{text}" if self._breaks_thought and self.thoughts else text)
             self._breaks_thought = False
             return ""
         if self._kind == "call":

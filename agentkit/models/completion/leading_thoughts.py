@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentkit.models.completion.reply_thoughts import ReplyThoughts
 from agentkit.models.completion.text_tool_calls import Marks
 from agentkit_prompts.chat_templates.reasoning_tags import REASONING_TAGS
 from agentkit_prompts.chat_templates.tool_calls.reply_text import skip
@@ -40,7 +39,7 @@ class LeadingThoughts:
         """The thought that is being written, behind its tag."""
         self._is_blank = True
         """Whether it is white space so far."""
-        self.thoughts = ReplyThoughts()
+        self.thoughts: list[str] = []
         self._before = 0
         """How many of their pieces are of the thoughts before it."""
 
@@ -70,7 +69,7 @@ class LeadingThoughts:
         self._is_over = True
         if self._end is not None:
             text = "".join([*self._written, text])
-            self.thoughts.keep(self._before)
+            del self.thoughts[self._before :]
             self._end = None
         return text.lstrip() if self._has_ended else text
 
@@ -103,7 +102,7 @@ class LeadingThoughts:
             self._is_blank = False
             thought = "".join([_BETWEEN if self.thoughts else "", *self._written[1:]])
         if not self._is_blank:
-            self.thoughts.add(thought)
+            self.thoughts.append(thought)
         if end is None:
             self._held.append(text[stop:])
             return len(text)

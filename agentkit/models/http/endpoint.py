@@ -195,14 +195,12 @@ class EndpointModel(ABC):
             _cut_chain(error, self._secrets())
             raise
 
-    async def _sent(
-        self, body: dict[str, Any], new_reader: Callable[[], AnyReader], on_delta: OnDelta | None = None
-    ) -> AnyReader:
+    async def _sent(self, body: dict[str, Any], new_reader: Callable[[], AnyReader]) -> AnyReader:
         """Send a body that is no composition's, and return what has read the answer."""
         check_real_models(self)
         try:
             async with self._limit:
-                return await self._attempts(body, new_reader, Heard(on_delta))
+                return await self._attempts(body, new_reader, Heard(None))
         except ModelError as error:
             _cut_chain(error, self._secrets())
             raise

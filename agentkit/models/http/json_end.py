@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-__all__ = ["JsonEnd"]
+__all__ = ["JsonEnd", "is_json"]
 
 _MARK = re.compile(r'[\\"{}\[\]]')
 _TEXT = re.compile(r"\S")
@@ -38,14 +38,14 @@ class JsonEnd:
         if end is not None:
             whole = "".join(self._pieces)[: self._size - len(piece) + end]
             self._pieces = None
-            self._is_whole = not _TEXT.search(piece, end) and _is_json(whole)
+            self._is_whole = not _TEXT.search(piece, end) and is_json(whole)
 
     @property
     def is_whole(self) -> bool:
         """Whether the text is a JSON value, and nothing more."""
         if self._pieces is None or self._size > _MAX_SCALAR or self._depth or self._quoted:
             return self._is_whole
-        return _is_json("".join(self._pieces))
+        return is_json("".join(self._pieces))
 
     def _walk(self, piece: str) -> int | None:
         """Return where the first object, list or string ends in a piece, if it does."""
@@ -70,7 +70,8 @@ class JsonEnd:
         return None
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Whether a text is JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from uuid import uuid4
 
 from agentkit.models.http.error_reply import ErrorReply, error_in
-from agentkit.models.http.json_end import JsonEnd
+from agentkit.models.http.json_end import JsonEnd, is_json
 from agentkit.models.model import Delta, Reply, Usage
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.messages import Message, ToolCall
@@ -30,7 +30,6 @@ __all__ = [
     "brief",
     "check_cut",
     "count_of",
-    "is_json",
     "object_of",
     "sendable",
 ]
@@ -347,15 +346,6 @@ def sendable(kept: _Object) -> _Object:
     return {key: value for key, value in read.items() if value not in ("", [], {})}
 
 
-def is_json(text: str) -> bool:
-    """Whether a text is JSON; an empty one stands for no arguments."""
-    try:
-        json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
     """Refuse a reply that reached its limit of tokens too early to be used.
 
@@ -366,7 +356,7 @@ def check_cut(call: tuple[str, str] | None, *, is_empty: bool) -> None:
     Raises:
         IncompleteCall: It was cut inside the arguments, or before anything that can be read.
     """
-    if call is not None and not is_json(call[1]):
+    if call is not None and not is_json(call[1] or "{}"):
         raise IncompleteCall(f"inside the arguments of the tool {call[0]!r}")
     if is_empty:
         raise IncompleteCall("before the model wrote anything that can be read, such as while it was thinking")

@@ -115,7 +115,8 @@ def translate(error: Exception, asked: Asked, received: str | None = None) -> Mo
     """
     where = asked.where
     if isinstance(error, IncompleteCall):
-        return ModelReplyCut.inside(str(error), received or "", **where)
+        message = f"the reply was cut at its limit of tokens {error}; allow more max_tokens in its settings"
+        return ModelReplyCut(message, text=received or "", **where)
     if isinstance(error, ErrorReply):
         if received:
             return ModelInterrupted.after(received, asked.shown(error.explanation), **where)

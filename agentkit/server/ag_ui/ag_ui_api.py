@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from agentkit.run.journal import Journal
+from agentkit.run.listening import streaming
 from agentkit.server.access import Caller
 from agentkit.server.ag_ui.ag_ui_events import AGUIEvents
 from agentkit.server.ag_ui.ag_ui_interrupts import decisions_of, interrupted_run
@@ -23,7 +25,7 @@ from agentkit.server.served_runs.local_runs import run_decision
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, Conflict, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.answering import Streaming, Turns
+from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.client_tools import ClientTool
 from agentkit.server.turns.turn import Turn, Waited, messages_of
 from agentkit.threads import in_thread
@@ -103,13 +105,13 @@ class AGUIEndpoints:
         written = AGUIEvents(asked.thread_id, asked.run_id, turn.run_id, streams_text=turn.streams_text, waited=calls)
 
         async def pieces() -> AsyncGenerator[bytes, None]:
-            async with Streaming(lambda put: self._turns.answered(turn, caller, put)) as run:
-                async for event in run:
+            async with aclosing(streaming(partial(self._turns.answered, turn, caller))) as events:
+                async for event in events:
                     for piece in _bytes(written.of(event)):
                         yield piece
-            if run.answer.waiting:
+            if turn.answered.waiting:
                 await self._turns.kept()  # before it can be answered
-            for piece in _bytes(written.end(run.answer)):
+            for piece in _bytes(written.end(turn.answered)):
                 yield piece
 
         def ending(error: ServerError) -> bytes:

@@ -16,7 +16,7 @@ from agentkit.server.server_errors import Unprocessable
 from agentkit_prompts.context.json_form import to_json
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Call", "Endpoint", "Kwargs", "Parameter", "checked_name", "name_in_path", "number", "text"]
+__all__ = ["Call", "Endpoint", "Kwargs", "Parameter", "checked_name", "number", "text"]
 
 Call: TypeAlias = Callable[[Request, Caller], Awaitable[Response]]
 _NAME = re.compile(r"[A-Za-z0-9_~@:+=-][A-Za-z0-9._~@:+=-]{0,127}")
@@ -64,17 +64,8 @@ class Endpoint:
     headers: tuple[Parameter, ...] = ()
 
 
-def name_in_path(request: Request, part: str, what: str) -> str:
-    """Return a name out of the path: it holds nothing that could be a path.
-
-    Raises:
-        Unprocessable: It is not a valid name.
-    """
-    return checked_name(request.path_params[part], what)
-
-
 def checked_name(name: str, what: str) -> str:
-    """Return a name that clients give, of a session or a user.
+    """Return a name that clients give, of a session or a user: it holds nothing that could be a path.
 
     Raises:
         Unprocessable: It is empty, too long, or holds other characters than letters, digits and `._~@:+=-`.

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from agentkit.agent import Agent
 from agentkit.errors import AgentError, ApprovalError
-from agentkit.inspector.source import InspectedRun, RunStatus, RunSummary
+from agentkit.inspector.source import InspectedRun, RunSummary
 from agentkit.recaller import RecallSource
 from agentkit.run.decisions import Decision
 from agentkit.run.journal import Journal
@@ -32,14 +32,6 @@ from agentkit_prompts.context.prompt_context import UserInput
 
 __all__ = ["CallerSource", "as_http"]
 
-_STATUSES: Mapping[str, RunStatus] = {
-    "queued": "running",
-    "running": "running",
-    "waiting": "waiting",
-    "finished": "finished",
-    "failed": "failed",
-    "cancelled": "cancelled",
-}
 _MAX_INPUT = 160
 
 
@@ -122,7 +114,8 @@ class CallerSource:
     def _listed(self, one: RunRecord) -> RunSummary:
         session = None if one.session is None else self._named(one.user, one.session)
         asked = str(one.input.get("text", ""))[:_MAX_INPUT] if isinstance(one.input, Mapping) else ""
-        return RunSummary(one.id, one.agent, session, _STATUSES[one.status], asked, started_at=one.created_at)
+        status = "running" if one.status == "queued" else one.status
+        return RunSummary(one.id, one.agent, session, status, asked, started_at=one.created_at)
 
     async def memory(self, agent: str) -> RecallSource | None:
         memory = self._agents.of_tenant(self._agents.get(agent, self._caller).name, self._caller.tenant).memory

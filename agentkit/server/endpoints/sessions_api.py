@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import JSONAnswer, read_json, validated
-from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, name_in_path, number, text
+from agentkit.server.endpoints.http_endpoint import Endpoint, Parameter, checked_name, number, text
 from agentkit.server.served_runs.event_form import message_form
 from agentkit.server.served_runs.run_records import RunStatus, RunsWanted
 from agentkit.server.served_runs.stored_runs import StoredRuns
@@ -137,7 +137,7 @@ def _owner(caller: Caller, user: str | None) -> Owner:
 
 
 def _named(request: Request, caller: Caller) -> tuple[Owner, str]:
-    name = name_in_path(request, "session", "session")
+    name = checked_name(request.path_params["session"], "session")
     return _owner(caller, text(request, "user")), name
 
 

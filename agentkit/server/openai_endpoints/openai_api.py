@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from agentkit.errors import JournalError
 from agentkit.run.journal import Journal
+from agentkit.run.listening import PassOn, streaming
 from agentkit.server.access import Caller
 from agentkit.server.endpoints.exchange import (
     EventStream,
@@ -32,7 +33,7 @@ from agentkit.server.served_runs.run_records import RunRecord
 from agentkit.server.served_runs.stored_runs import StoredRuns
 from agentkit.server.server_errors import BadRequest, ServerError, UnknownResource, Unprocessable
 from agentkit.server.server_options import ServerOptions
-from agentkit.server.turns.answering import OnPiece, Streaming, Turns
+from agentkit.server.turns.answering import Turns
 from agentkit.server.turns.client_tools import HeldReplies
 from agentkit.server.turns.turn import Turn, TurnAnswer, messages_of
 from agentkit.threads import in_thread
@@ -96,7 +97,7 @@ class OpenAIEndpoints:
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             has_text = False
-            async with Streaming(partial(self._answered, turn, caller)) as pieces:
+            async with aclosing(streaming(partial(self._answered, turn, caller))) as pieces:
                 async for piece in pieces:
                     if not has_text:
                         yield sse(answers.first())
@@ -104,7 +105,7 @@ class OpenAIEndpoints:
                     yield sse(answers.text(piece))
             if not has_text:
                 yield sse(answers.first())
-            for chunk in answers.last(pieces.answer, has_text=has_text, include_usage=include_usage):
+            for chunk in answers.last(turn.answered, has_text=has_text, include_usage=include_usage):
                 yield sse(chunk)
             yield _DONE
 
@@ -128,7 +129,7 @@ class OpenAIEndpoints:
 
         async def events() -> AsyncGenerator[bytes, None]:
             has_begun = False
-            async with Streaming(partial(self._answered, turn, caller)) as pieces:
+            async with aclosing(streaming(partial(self._answered, turn, caller))) as pieces:
                 async for piece in pieces:
                     if not has_begun:
                         has_begun = True
@@ -136,7 +137,7 @@ class OpenAIEndpoints:
                             yield sse(data, event=kind)
                     for kind, data in answers.text(piece):
                         yield sse(data, event=kind)
-            for kind, data in (*(() if has_begun else answers.begin()), *answers.end(pieces.answer)):
+            for kind, data in (*(() if has_begun else answers.begin()), *answers.end(turn.answered)):
                 yield sse(data, event=kind)
 
         def ending(error: ServerError) -> bytes:
@@ -163,7 +164,7 @@ class OpenAIEndpoints:
             schema=asked.schema_of_answer,
         )
 
-    async def _answered(self, turn: Turn, caller: Caller, on_text: OnPiece | None = None) -> TurnAnswer:
+    async def _answered(self, turn: Turn, caller: Caller, on_text: PassOn[str] | None = None) -> TurnAnswer:
         """Run a turn, and hold what the client does not see of it until it has answered the calls of its tools."""
         answer = await self._turns.answered(turn, caller, None if on_text is None else turn.texts_to(on_text))
         if turn.reply is not None:

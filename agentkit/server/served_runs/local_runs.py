@@ -82,15 +82,15 @@ class LocalRuns:
                 return same_run(known, record)
         check_room(record.tenant, [tenant for tenant, _ in self._live], self._options, is_closing=self._is_closing)
         live = LiveRun(record, self._store, 0)
-        place = self._reserve(live)
+        self._reserve(live)
         self._live[live.place] = live  # at once: of many that come together no more begin than there is room for
         try:
             kept = await in_thread(partial(self._store.add, record))
         except BaseException:
-            self._forget(live, place)
+            self._forget(live)
             raise
         if kept is not record:
-            self._forget(live, place)
+            self._forget(live)
             return same_run(kept, record)
         self._begin(live)
         return record
@@ -111,14 +111,14 @@ class LocalRuns:
             await in_thread(partial(self._store.put, record))
             return record
         live = LiveRun(replace(record, status="queued"), self._store, 0)
-        place = self._reserve(live)
+        self._reserve(live)
         self._live[live.place] = live  # at once: nobody else decides about it now
         try:
             live.base = await self._last_event(record)
             if not await in_thread(partial(self._store.put, live.record, was="waiting")):
                 raise not_waiting(await in_thread(partial(self._store.get, tenant, run_id)))
         except BaseException:
-            self._forget(live, place)
+            self._forget(live)
             raise
         self._begin(live)
         return live.record
@@ -179,7 +179,7 @@ class LocalRuns:
             if left:
                 _log.warning("%d runs do not end: the next server goes on with them", len(left))
 
-    def _reserve(self, live: LiveRun) -> tuple[Owner, str] | None:
+    def _reserve(self, live: LiveRun) -> None:
         """Have the session of a run to itself.
 
         Raises:
@@ -192,13 +192,10 @@ class LocalRuns:
                     f"the session {place[1]!r} is in use by the run {running}: wait until it has ended",
                     code="session_busy",
                 )
-        return place
 
-    def _forget(self, live: LiveRun, place: tuple[Owner, str] | None) -> None:
+    def _forget(self, live: LiveRun) -> None:
         self._live.pop(live.place, None)
-        self._release(live, place)
-
-    def _release(self, live: LiveRun, place: tuple[Owner, str] | None) -> None:
+        place = of_session(live.record)
         if place is not None and self._busy.get(place) == live.record.id:
             del self._busy[place]
 
@@ -221,8 +218,7 @@ class LocalRuns:
                 await asyncio.shield(keeping)
         usage = usage_since(before, live.record.usage)
         self._limits.used(live.record.tenant, usage, has_ended=live.record.status in ENDED)
-        self._release(live, of_session(live.record))
-        self._live.pop(live.place, None)
+        self._forget(live)
         live.wake()
 
     async def _kept(self, live: LiveRun) -> None:

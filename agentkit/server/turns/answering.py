@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
-from typing import Any, TypeAlias
 
 from agentkit.server.access import Caller
 from agentkit.server.served_runs.stored_runs import StoredRuns
@@ -16,12 +13,9 @@ from agentkit.server.server_options import ServerOptions
 from agentkit.server.turns.turn import OnEvent, Turn, TurnAnswer
 from agentkit.threads import in_thread
 
-__all__ = ["OnPiece", "Streaming", "Turns"]
+__all__ = ["Turns"]
 
-OnPiece: TypeAlias = Callable[[Any], Awaitable[None]]
 _log = logging.getLogger("agentkit.server")
-_MAX_WAITING = 64
-"""Pieces that wait for the client; then the model waits."""
 
 
 class Turns:
@@ -46,7 +40,8 @@ class Turns:
         """Run a turn, count what it used, and keep it; see `Turn.answer`."""
         try:
             async with self._limits.running_one(caller), asyncio.timeout(self._options.run_seconds):
-                return await turn.answer(on_event)
+                turn.answered = await turn.answer(on_event)
+                return turn.answered
         except asyncio.CancelledError:
             if self.is_closing:
                 turn.leave()
@@ -80,55 +75,3 @@ class Turns:
                     self._store.add(turn.record(), turn.journal.dumps())
             except Exception:
                 _log.exception("run %s could not be kept", turn.run_id)
-
-
-class Streaming:
-    """Runs a turn, and yields its pieces, of text or events, as they come. Leaving early cancels it.
-
-    Args:
-        run: Runs it, with what takes the pieces.
-
-    Attributes:
-        answer: The whole answer, once all pieces were taken.
-    """
-
-    answer: TurnAnswer
-
-    def __init__(self, run: Callable[[OnPiece], Awaitable[TurnAnswer]]) -> None:
-        self._run = run
-        self._pieces: asyncio.Queue[Any] = asyncio.Queue(_MAX_WAITING)
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Streaming:
-        self._task = asyncio.get_running_loop().create_task(self._work())
-        return self
-
-    async def _work(self) -> None:
-        try:
-            self.answer = await self._run(self._pieces.put)
-        finally:
-            with suppress(asyncio.CancelledError):
-                await self._pieces.put(None)
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        if not self._task.done():
-            self._task.cancel()
-            while not self._task.done():
-                with suppress(asyncio.QueueEmpty):
-                    self._pieces.get_nowait()
-                await asyncio.wait((self._task,), timeout=0.05)
-        if not self._task.cancelled():
-            self._task.exception()
-
-    def __aiter__(self) -> Streaming:
-        return self
-
-    async def __anext__(self) -> Any:
-        assert self._task is not None
-        piece = await self._pieces.get()
-        if piece is not None:
-            return piece
-        await asyncio.wait((self._task,))
-        self._task.result()
-        raise StopAsyncIteration

@@ -131,6 +131,8 @@ class Turn:
     _has_text: bool = False
     _step: int = 0
     _began: float = field(default_factory=time.time)
+    answered: TurnAnswer = field(init=False)
+    """The whole answer, once there is one."""
     journal: Journal | None = None
     """The run until now, once it has ended."""
     before: tuple[Message, ...] = ()
