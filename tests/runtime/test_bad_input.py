@@ -129,7 +129,7 @@ async def test_a_run_cancelled_at_any_step_goes_on_with_the_same_messages(heard:
             assert resumed.output == whole.output
             assert len(paid) <= 2  # a call that was under way may run again, with the same idempotency key
         steps += 1
-    assert steps > 10
+    assert steps >= 10  # on Python 3.14; one more before
     assert tuple(session.conversation) == whole.messages
 
 

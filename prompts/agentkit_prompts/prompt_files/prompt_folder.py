@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.resources
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from errno import ELOOP, ENOENT, ENOTDIR
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import Lock
@@ -194,7 +196,7 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
         for item in inside:
             file, is_prompt = f"{name}/{item.name}", item.name.endswith(SUFFIX)
             try:
-                if item.name.startswith(".") or not (item.is_dir() or is_prompt):
+                if item.name.startswith(".") or not (_is_folder(item) or is_prompt):
                     continue
                 if isinstance(item, Path):
                     top = top or Path(os.path.realpath(item.parent))  # of a package that is spread over several folders
@@ -213,6 +215,18 @@ def _texts(root: Traversable, label: str, problems: list[PromptError]) -> dict[s
                     line = error.object.count(b"\n", 0, error.start) + 1
                 problems.append(TemplateError(what, file=file, line=line))
     return dict(sorted(texts.items()))
+
+
+def _is_folder(item: Traversable) -> bool:
+    """Return whether it is a folder, or raise where nobody can tell: from Python 3.14 on `Path.is_dir` never raises."""
+    if not isinstance(item, Path):
+        return item.is_dir()
+    try:
+        return stat.S_ISDIR(item.stat().st_mode)
+    except OSError as error:
+        if error.errno in (ENOENT, ENOTDIR, ELOOP):  # a link that leads nowhere
+            return False
+        raise
 
 
 def _text(item: Traversable, top: Path | None) -> str:
