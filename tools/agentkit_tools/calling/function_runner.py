@@ -70,7 +70,11 @@ class FunctionRunner:
                 raise
             return failed(call, error, policy)
         limit = policy.timeout
-        value, failure = await finish(work, waiting, None if limit is None else max(limit - spent, 0.0))
+        left = None if limit is None else max(limit - spent, 0.0)
+        # No variable here keeps a failure: the frames in its traceback refer to this one.
+        return self._ended(call, policy, *await finish(work, waiting, left))
+
+    def _ended(self, call: ToolCall, policy: ToolPolicy, value: Any, failure: BaseException | None) -> ToolResult:
         if failure is not None:
             return failed(call, failure, policy)
         if self.mode.startswith("sync"):
