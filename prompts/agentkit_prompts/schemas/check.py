@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Sized
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from agentkit_prompts.errors import brief
+from agentkit_prompts.schemas.json_values import is_equal, is_json, is_multiple, key_of
 from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
 
 __all__ = [
@@ -19,8 +18,6 @@ __all__ = [
     "Problem",
     "bound_faults",
     "depth_faults",
-    "is_json",
-    "is_multiple",
     "pattern_faults",
     "resolve",
     "shown_name",
@@ -48,17 +45,6 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
 
 Problem: TypeAlias = tuple[str, str]
 """Name of the value (dotted) and what is wrong with it."""
-
-_JSON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (Mapping, BaseModel),
-    "null": (type(None),),
-}
-
 
 _BOUNDS: dict[str, tuple[tuple[type, ...], Callable[[Any, Any], bool], str]] = {
     "minimum": ((int, float), lambda value, bound: value >= bound, "should be at least {}"),
@@ -216,14 +202,15 @@ class _Check:
 
     def _repeats(self, items: Sequence[Any]) -> bool:
         self.take(len(items))
-        keys = [key for item in items if (key := _key_of(item)) is not None]
-        others: list[Any] = []
+        keys = [key for item in items if (key := key_of(item)) is not None]
+        others: list[tuple[int, Any]] = []
         for item in items if len(keys) < len(items) else ():
-            if _key_of(item) is None:
-                self.take(sum([1 + len(other) for other in others if isinstance(other, Sized)]))
-                if any(_is_equal(item, other) for other in others):
+            if key_of(item) is None:
+                size = 1 + sum(map(len, containers(item)))
+                self.take(size + sum([min(size, its_size) for its_size, _ in others]))
+                if any(is_equal(item, other) for _, other in others):
                     return True
-                others.append(item)
+                others.append((size, item))
         return len(set(keys)) < len(keys)
 
     def _of_object(self, schema: Mapping[str, Any], value: Mapping[str, Any], depth: int) -> list[Problem]:
@@ -288,40 +275,16 @@ class _Allowed:
 
     def __init__(self, allowed: Any, *, is_one: bool) -> None:
         self.members: Sequence[Any] = [allowed] if is_one else allowed
-        self.keys = {_key_of(member) for member in self.members}
+        self.keys = {key_of(member) for member in self.members}
         self.size = 1 + sum(map(len, containers(allowed)))
         self.complaint = f"should be {'' if is_one else 'one of '}{brief(allowed, _MAX_SHOWN)}"
 
     def excludes(self, value: Any, take: Callable[[int], None]) -> bool:
-        key = _key_of(value)
+        key = key_of(value)
         if key is not None:
             return key not in self.keys
         take(self.size)
-        return not any(_is_equal(value, member) for member in self.members)
-
-
-def _key_of(value: Any) -> Hashable:
-    """Return what equal scalars of JSON have in common, and no others; None for anything else.
-
-    Numbers are written as text: whoever chooses them could make all of their hashes equal.
-    """
-    if isinstance(value, str):
-        return str.__str__(value)
-    if value is None or isinstance(value, bool):
-        return ("name", str(value))
-    if isinstance(value, float) and not value.is_integer():
-        return ("number", float.__repr__(value))
-    return ("number", hex(int(value))) if isinstance(value, int | float) else None
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    """Return whether two values are the same to JSON: true is not 1, wherever it stands."""
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_is_equal(one[name], other[name]) for name in one)
-    key = _key_of(one)
-    return bool(one == other) if key is None else key == _key_of(other)
+        return not any(is_equal(value, member) for member in self.members)
 
 
 def containers(document: Any) -> Iterator[Mapping[str, Any] | Sequence[Any]]:
@@ -405,28 +368,6 @@ def _pattern_fault(pattern: object, where: str) -> Iterator[str]:
             f"{where} must be a regular expression, got {brief(pattern)} ({reason[:_MAX_SHOWN]};"
             " patterns run in linear time, without look-around and back-references)"
         )
-
-
-def is_multiple(value: float, step: float) -> bool:
-    """Return whether a number is a multiple of another; as 0.3 is of 0.1, though no float is exactly one of them."""
-    if not step or (isinstance(value, int) and isinstance(step, int)):
-        return not step or value % step == 0
-    try:
-        quotient = value / step
-    except OverflowError:  # an int beyond every float
-        quotient = inf
-    if isfinite(quotient):
-        return abs(quotient - round(quotient)) < 1e-9
-    return (isinstance(value, int) or isfinite(value)) and Fraction(value) % Fraction(step) == 0
-
-
-def is_json(value: Any, name: str) -> bool:
-    """Return whether a value is of the JSON type of that name."""
-    if isinstance(value, bool):
-        return name == "boolean"
-    if isinstance(value, float) and name == "integer":
-        return value.is_integer()  # JSON has one kind of number
-    return isinstance(value, _JSON_TYPES.get(name, (object,)))
 
 
 def resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ANNOTATIONS", "intersection", "kind_of_json"]
+__all__ = ["ANNOTATIONS", "intersection"]
 
 ANNOTATIONS = frozenset(
     ("$comment", "$id", "$schema", "default", "deprecated", "description", "discriminator", "example", "examples")
@@ -16,17 +16,6 @@ _TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
 }
-
-
-def kind_of_json(value: Any) -> str:
-    """Return the JSON type of a value; `integer` for whole numbers."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int | float):
-        return "integer" if value == value // 1 else "number"
-    return "string" if isinstance(value, str) else "object" if isinstance(value, Mapping) else "array"
 
 
 def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agentkit_prompts.schemas.check import target_in
-from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection, kind_of_json
+from agentkit_prompts.schemas.intersection import ANNOTATIONS, intersection
+from agentkit_prompts.schemas.json_values import kind_of_json
 from agentkit_prompts.schemas.property_names import wire_property
 from agentkit_prompts.schemas.provider_rules import ProviderRules
 

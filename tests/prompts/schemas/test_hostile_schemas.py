@@ -110,11 +110,12 @@ def test_a_value_that_holds_itself_twice_is_nested_too_deeply() -> None:
         ({"patternProperties": {f"^{n}": {} for n in range(2_000)}}, {str(n): n for n in range(2_000)}),
         ({"uniqueItems": True}, [[n] for n in range(3_000)]),
         ({"items": {"uniqueItems": True}}, [list(range(3_000))] * 400),
+        ({"uniqueItems": True}, [[[0] * 10_000, n] for n in range(150)]),
         ({"items": {"dependentRequired": {str(n): [] for n in range(2_000)}}}, [{"a": 1}] * 2_000),
         ({"items": {"dependentSchemas": {str(n): {} for n in range(2_000)}}}, [{"b": n} for n in range(2_000)]),
         ({"items": {"contains": {"const": 1}}}, [[0] * 2_000] * 2_000),
     ],
-    ids=["names", "pairs", "scalars", "needs", "schemas", "items"],
+    ids=["names", "pairs", "scalars", "alike", "needs", "schemas", "items"],
 )
 def test_a_product_of_what_a_schema_and_a_value_hold_is_given_up(rule: dict[str, Any], value: object) -> None:
     with pytest.raises(KwargsError, match="takes more than 1,000,000 steps to check"):

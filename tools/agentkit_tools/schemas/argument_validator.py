@@ -11,7 +11,8 @@ from typing import Any
 
 from pydantic_core import CoreSchema, PydanticCustomError, SchemaError, SchemaValidator, core_schema
 
-from agentkit_prompts.schemas.check import is_multiple, target_in
+from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.json_values import is_multiple
 from agentkit_prompts.schemas.pattern_size import pattern_size
 from agentkit_prompts.schemas.validation_steps import StepsExceeded, counted, once
 

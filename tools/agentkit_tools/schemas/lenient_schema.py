@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agentkit_prompts.schemas.intersection import kind_of_json
+from agentkit_prompts.schemas.json_values import kind_of_json
 
 __all__ = ["SchemaError", "normalise"]
 

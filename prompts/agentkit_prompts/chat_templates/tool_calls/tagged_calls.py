@@ -15,8 +15,8 @@ from agentkit_prompts.chat_templates.tool_calls.json_calls import decoded
 from agentkit_prompts.chat_templates.tool_calls.python_calls import python_value
 from agentkit_prompts.chat_templates.tool_calls.reply_text import Found, Reader, ReplyText, made_call, skip
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.schemas.check import is_json, target_in
-from agentkit_prompts.schemas.intersection import kind_of_json
+from agentkit_prompts.schemas.check import target_in
+from agentkit_prompts.schemas.json_values import is_json, kind_of_json
 
 __all__ = ["function_tag", "glm_call", "invoke_calls", "parameter_tags", "typed"]
 
