@@ -121,7 +121,7 @@ def test_context_variables_are_those_of_who_submits() -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 def test_a_thread_that_is_killed_is_not_counted_any_more_and_its_call_is_answered(begun: bool) -> None:
-    threads = DaemonThreads(2, "t")
+    threads = DaemonThreads(1, "t")
     future: Future[Any] = Future()
     if begun:
         future.set_running_or_notify_cancel()

@@ -816,6 +816,15 @@ async def test_calls_one_after_the_other_have_the_same_thread(own_threads: None)
     assert (await ask(where)).value == first
 
 
+async def test_threads_of_recalls_are_busy_too(own_threads: None) -> None:
+    release = threading.Event()
+    call = asyncio.ensure_future(tool_threads.run_in_thread(release.wait, is_recall=True))
+    while not tool_threads.busy_threads():
+        await asyncio.sleep(0.001)
+    release.set()
+    assert await call == (True, None)
+
+
 async def test_an_idle_thread_goes_and_a_new_one_comes(own_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool_threads._tools, "idle", 0.02)
 
