@@ -293,7 +293,7 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
 
 
 def misnamed(what: str, given: Iterable[Any], names: Iterable[str]) -> list[str]:
-    """Return a problem for each of `given` that is none of `names`; `what` says what it is not."""
+    """Return a problem for each of `given` that is not among `names`; `what` says what there is not."""
     known = list(names)
     return [f"{what} {name!r}{nearest(str(name), known)}" for name in given if name not in known]
 

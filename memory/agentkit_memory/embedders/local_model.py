@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Lock, Thread, current_thread
@@ -20,7 +21,7 @@ _MAX_WAIT = 10.0
 _Act: TypeAlias = Callable[[Any, list[str]], Iterable[Any]]
 
 
-class LocalModel:
+class LocalModel(ABC):
     """An embedder that calls a model some texts at a time.
 
     Where Python ends while a thread is in such a call, the C++ code of ONNX or torch aborts the process. So the end of
@@ -49,9 +50,9 @@ class LocalModel:
         self._has_ended = False
         _used.add(self)
 
+    @abstractmethod
     def _load(self) -> Any:
         """Load the model."""
-        raise NotImplementedError
 
     def _vectors(self, texts: Sequence[str], act: _Act) -> list[list[float]]:
         """Return one vector per text, in order; texts of about one length are embedded together.
