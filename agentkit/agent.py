@@ -23,7 +23,6 @@ from agentkit.unknown_options import ELSEWHERE, refusing_unknown
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import brief
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import TokenCounter
 from agentkit_prompts.tree.layers import Layers
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from agentkit.session import Session
     from agentkit_memory import Scope
     from agentkit_prompts.prompters.prompter import Prompter
+    from agentkit_prompts.schemas.params import JsonSchema
     from agentkit_tools.calling.tool_policy import PolicyOptions
 
 __all__ = ["Agent"]

@@ -19,7 +19,6 @@ from agentkit_prompts.composition.declarations import OutputRequest
 from agentkit_prompts.context.frozen import freeze
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_tools.calling.tool_result import ToolResult
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.tool import Tool
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from agentkit.models.model import Model, Reply
     from agentkit.output.schema_output import SchemaOutput
     from agentkit.output.schema_prompt import SchemaPrompt
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["AnswerReader"]
 
@@ -87,7 +87,7 @@ class AnswerReader:
         modes = output_modes_of(model)
         if self.tool is not None:
             self._name, self._kind = f"call of {self.tool.name}", _returned(self.tool)
-            self.schema, wanted = cast(JsonSchema, self.tool.spec.parameters), "tool"
+            self.schema, wanted = cast("JsonSchema", self.tool.spec.parameters), "tool"
             self.request = OutputRequest(self.schema, "tool")  # the tool is declared as the others are
             if spec.mode not in (None, "tool"):
                 raise AgentDefinitionError(f"output={self.tool.name}: a function is a tool, not {spec.mode}")
@@ -330,7 +330,7 @@ def _strict(asked: JsonSchema) -> JsonSchema | None:
     from agentkit_tools.schemas.strict import strict_parameters
 
     try:
-        return cast(JsonSchema, freeze(strict_parameters(asked, tool=_TOOL)))
+        return cast("JsonSchema", freeze(strict_parameters(asked, tool=_TOOL)))
     except ToolDefinitionError:
         return None
 
@@ -341,7 +341,7 @@ def _returned(tool: Tool[..., Any]) -> _Kind:
         adapter: TypeAdapter[Any] = TypeAdapter(get_type_hints(tool.function)["return"])
     except Exception:  # there is no annotation, or one that pydantic cannot read
         adapter = TypeAdapter(Any)
-    empty: JsonSchema = cast(JsonSchema, freeze({}))
+    empty: JsonSchema = cast("JsonSchema", freeze({}))
     return _Kind(adapter, empty, None, empty, None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import repeat
 from operator import is_
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import TextTokens
@@ -20,11 +20,13 @@ from agentkit_prompts.composition.select_examples import select
 from agentkit_prompts.context.frozen import ReadOnlyDict
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import KwargsError, PromptError, check_types
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Plain
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import COUNTER_EXPECTED, ESTIMATE, TokenCounter, is_counter
 from agentkit_prompts.tree.layers import Block, Layers, Plan
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["Memo", "compose"]
 

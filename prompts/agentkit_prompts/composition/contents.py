@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from agentkit_prompts.composition.declarations import Declarations, OutputRequest
 from agentkit_prompts.composition.sections import NOTHING, Section, to_parts
@@ -14,13 +14,15 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Media, Text, neutralise_markers
 from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
 from agentkit_prompts.errors import ChatTemplateError
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered, count_tokens
 from agentkit_prompts.templates.spans import Segment, Span, tile
 from agentkit_prompts.templates.template import MediaTable, media_table
 from agentkit_prompts.tokens.budget import Budget
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter
 from agentkit_prompts.tree.layers import Layers
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["Contents", "Status", "TextTokens", "Trim", "stored_text"]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.tokens.counter import MESSAGE_OVERHEAD, TokenCounter, message_tokens, tool_tokens
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["NO_DECLARATIONS", "Declarations", "OutputRequest"]
 

@@ -15,17 +15,13 @@ from pydantic_core import CoreSchema, core_schema
 from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
-from agentkit_prompts.schemas.check import Problem
-from agentkit_prompts.schemas.params import (
-    JsonSchema,
-    ParamsSchema,
-    check_params_schema,
-    params_checker,
-    to_json_schema,
-)
 from agentkit_prompts.system.regular_files import read_regular_text
 from agentkit_prompts.templates.engine import Program, Syntax, compile_program
 from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.check import Problem
+    from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema
 
 __all__ = ["MediaTable", "Template", "media_table"]
 
@@ -109,8 +105,12 @@ class Template:
         texts = {"": text} if isinstance(text, str) else dict(text)
         if not texts or not all(isinstance(item, str) for item in texts.values()):
             raise PromptError("Template: expected text, or a mapping of at least one locale to text")
+        check = None
         if params_schema is not None:
+            from agentkit_prompts.schemas.params import check_params_schema, params_checker
+
             check_params_schema(params_schema)
+            check = params_checker(params_schema)
         source_file = str(file) if file is not None else None
         programs: dict[str | None, Program] = {}
         process = None
@@ -147,7 +147,7 @@ class Template:
         put(self, "names", FrozenDict(names))
         put(self, "_programs", programs)
         put(self, "_around", around)
-        put(self, "_check", params_checker(params_schema) if params_schema is not None else None)
+        put(self, "_check", check)
         options = {"engine": engine, "params_schema": params_schema, "file": source_file, "first_line": first_line}
         put(self, "_options", {**options, "places": places, "isolated": isolated})
 
@@ -187,6 +187,8 @@ class Template:
     def json_schema(self) -> JsonSchema | None:
         """The params schema as JSON Schema: the declared one, or one inferred from the names of the text."""
         if self.params_schema is not None:
+            from agentkit_prompts.schemas.params import to_json_schema
+
             return to_json_schema(self.params_schema)
         if not self.names:
             return None

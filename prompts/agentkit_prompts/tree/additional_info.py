@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import KwargsError, LiteralTextWarning, PromptError, warn
-from agentkit_prompts.schemas.check import Problem
-from agentkit_prompts.schemas.params import JsonSchema, to_json_schema
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.leaves import FIELD, default_template
 from agentkit_prompts.tree.prompt import BasePrompt
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.check import Problem
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["AdditionalInfoPrompt"]
 
@@ -58,13 +60,13 @@ class AdditionalInfoPrompt(BasePrompt):
     def _declared(self) -> frozenset[str]:
         if self.template.params_schema is None:
             return frozenset(self.template.names)
-        return frozenset(to_json_schema(self.template.params_schema).get("properties", {}))
+        return frozenset((self.template.json_schema or {}).get("properties", {}))
 
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
         """The template's params schema, or one inferred from the names it uses."""
         if self.template.params_schema is not None:
-            return to_json_schema(self.template.params_schema)
+            return self.template.json_schema
         names = tuple([name for name in self.template.names if name not in CONTEXT_NAMES])  # that only kwargs supply
         read = super().additional_kwargs_schema or {"type": "object", "properties": {}}
         if not names and not read["properties"]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 from pydantic import Field, model_validator
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import KwargsError, PromptError, warn
-from agentkit_prompts.schemas.merge import merge_schemas
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Rendered
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
@@ -20,6 +18,9 @@ from agentkit_prompts.tree.frozen_model import Declared
 from agentkit_prompts.tree.leaves import Prompts, UserInputPrompt
 from agentkit_prompts.tree.prompt import BasePrompt, check_extent
 from agentkit_prompts.tree.volatility import VolatilityWarning, volatile_before_stable
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["PLACES", "Block", "Layers", "Place", "Plan"]
 
@@ -118,7 +119,12 @@ class Layers(Declared):
     @property
     def additional_kwargs_schema(self) -> JsonSchema | None:
         """What all prompts together require of `additional_kwargs`; `x-required-by` lists the prompts per property."""
-        return merge_schemas((path, prompt.additional_kwargs_schema) for path, prompt in self.prompts())
+        required = [(path, prompt.additional_kwargs_schema) for path, prompt in self.prompts()]
+        if all(schema is None for _, schema in required):
+            return None
+        from agentkit_prompts.schemas.merge import merge_schemas
+
+        return merge_schemas(required)
 
     def check_kwargs(self, kwargs: Mapping[str, Any]) -> None:
         """Check additional kwargs against every prompt.

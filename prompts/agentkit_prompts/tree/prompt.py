@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Video
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext, Trust
 from agentkit_prompts.errors import KwargsError, PromptError, TemplateError, similar
-from agentkit_prompts.schemas.check import Problem
-from agentkit_prompts.schemas.params import JsonSchema, check_params_schema, params_checker
 from agentkit_prompts.templates.line_heads import LineHeads
 from agentkit_prompts.templates.rendered import FromSegments, Plain, Rendered
 from agentkit_prompts.templates.spans import Segment
@@ -25,6 +23,10 @@ from agentkit_prompts.templates.template import MediaTable, Template, media_tabl
 from agentkit_prompts.tokens.budget import Size
 from agentkit_prompts.tree.fence import fenced, without_forged_nonce
 from agentkit_prompts.tree.frozen_model import Declared
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.check import Problem
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["RANKS", "BasePrompt", "Volatility"]
 
@@ -90,6 +92,8 @@ class BasePrompt(Declared, ABC):
     def validate_prompt(self) -> Self:
         """Refuse what could never render, when the prompt is made instead of when it is used."""
         if self.template.params_schema is not None:
+            from agentkit_prompts.schemas.params import check_params_schema
+
             check_params_schema(self.template.params_schema)
         self._check()
         return self
@@ -152,7 +156,11 @@ class BasePrompt(Declared, ABC):
     def kwargs_problems(self, kwargs: Mapping[str, Any]) -> list[Problem]:
         """Return every missing or invalid additional kwarg of this prompt alone, as (name, what is wrong)."""
         schema = self.additional_kwargs_schema
-        return params_checker(schema)(kwargs)[1] if schema is not None else []
+        if schema is None:
+            return []
+        from agentkit_prompts.schemas.params import params_checker
+
+        return params_checker(schema)(kwargs)[1]
 
     @property
     def children(self) -> tuple[tuple[str, BasePrompt], ...]:

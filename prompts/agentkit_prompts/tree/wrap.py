@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.schemas.merge import merge_schemas
-from agentkit_prompts.schemas.params import JsonSchema
 from agentkit_prompts.templates.rendered import Around, Join, Rendered
 from agentkit_prompts.templates.template import Template
 from agentkit_prompts.tree.leaves import Prompts, default_template
 from agentkit_prompts.tree.prompt import BasePrompt, check_extent
+
+if TYPE_CHECKING:
+    from agentkit_prompts.schemas.params import JsonSchema
 
 __all__ = ["WrapPrompt"]
 
@@ -50,6 +51,8 @@ class WrapPrompt(BasePrompt):
         own = super().additional_kwargs_schema
         if all(schema is None for _, schema in inner):
             return own
+        from agentkit_prompts.schemas.merge import merge_schemas
+
         return merge_schemas([("", own), *inner])
 
     @property
