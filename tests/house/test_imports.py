@@ -68,6 +68,12 @@ def test_the_names_of_the_front_door_load_no_extra_and_no_database() -> None:
     assert not loaded & heavy
 
 
+def test_the_engine_of_templates_is_loaded_with_the_first_template() -> None:
+    door = "from agentkit import Agent, Chain, PromptContext, tool"
+    assert "jinja2" not in loaded_by(door)
+    assert "jinja2" in loaded_by(f"{door}\nAgent('openai:none', 'Be brief.')")
+
+
 @pytest.mark.parametrize("layer", ["agentkit.prompts", "agentkit.tools", "agentkit.memory"])
 def test_importing_a_layer_loads_no_extra_and_no_database(layer: str) -> None:
     assert not loaded_by(f"import {layer}") & (modules_of_extras() | {"alembic", "sqlalchemy"})

@@ -8,16 +8,19 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentkit_prompts.context.conversation import Conversation
 from agentkit_prompts.context.frozen import Deriving
 from agentkit_prompts.context.parts import MARKER, MEDIA_OPENING, Media, neutralise_markers
 from agentkit_prompts.context.prompt_context import Trust
 from agentkit_prompts.errors import PromptError
-from agentkit_prompts.templates.engine import Program, RenderedText, Trusted
+from agentkit_prompts.templates.operations.values import RenderedText, Trusted
 from agentkit_prompts.templates.spans import Segment, Span, defused, tile
 from agentkit_prompts.tokens.counter import TokenCounter, media_tokens
+
+if TYPE_CHECKING:
+    from agentkit_prompts.templates.engine import Program
 
 __all__ = ["Around", "FromSegments", "FromTemplate", "Join", "Plain", "Rendered", "count_tokens"]
 

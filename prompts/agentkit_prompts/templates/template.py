@@ -16,12 +16,12 @@ from agentkit_prompts.context.frozen import FrozenDict
 from agentkit_prompts.context.parts import Media, Source
 from agentkit_prompts.errors import PromptError, TemplateError, brief, check_types
 from agentkit_prompts.system.regular_files import read_regular_text
-from agentkit_prompts.templates.engine import Program, Syntax, compile_program
 from agentkit_prompts.templates.rendered import FromTemplate, Plain, Rendered
 
 if TYPE_CHECKING:
     from agentkit_prompts.schemas.check import Problem
     from agentkit_prompts.schemas.params import JsonSchema, ParamsSchema
+    from agentkit_prompts.templates.engine import Program, Syntax
 
 __all__ = ["MediaTable", "Template", "media_table"]
 
@@ -111,6 +111,8 @@ class Template:
 
             check_params_schema(params_schema)
             check = params_checker(params_schema)
+        from agentkit_prompts.templates.engine import compile_program
+
         source_file = str(file) if file is not None else None
         programs: dict[str | None, Program] = {}
         process = None
