@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools.calling.deadline import as_coroutine, finish
+from agentkit_tools.calling.deadline import finish
 from agentkit_tools.calling.result_content import collect, gather
 from agentkit_tools.calling.tool_policy import ToolPolicy
 from agentkit_tools.calling.tool_result import ToolResult, failed, finished
@@ -55,16 +54,17 @@ class FunctionRunner:
 
         A quick one never has to wait: only `finish` looks at tasks and timers.
         """
+        returned: list[Any] = []
         try:
             work = function(**arguments) if self.is_direct else self._work(function, call, arguments, context, policy)
-            if type(work) is not CoroutineType:
-                work = as_coroutine(work)
-            waiting = work.send(None)
-        except StopIteration as end:
-            value, most = end.value, policy.max_result_chars
-            if type(value) is str and most is not None and len(value) <= most and value.isascii():  # most results
-                return ToolResult(call.id, call.name, value, "success", value)
-            return finished(call, value, policy, self.nothing)
+            work = _into(returned, work)
+            for waiting in work.__await__():  # noqa: B007
+                break
+            else:  # it did not wait: a `for` notices that in less time than it takes to catch `StopIteration`
+                value, most = returned[0], policy.max_result_chars
+                if type(value) is str and most is not None and len(value) <= most and value.isascii():  # most results
+                    return ToolResult(call.id, call.name, value, "success", value)
+                return finished(call, value, policy, self.nothing)
         except BaseException as error:
             if ends_run(error):
                 raise
@@ -72,14 +72,16 @@ class FunctionRunner:
         limit = policy.timeout
         left = None if limit is None else max(limit - spent, 0.0)
         # No variable here keeps a failure: the frames in its traceback refer to this one.
-        return self._ended(call, policy, *await finish(work, waiting, left))
+        return self._ended(call, policy, returned, (await finish(work, waiting, left))[1])
 
-    def _ended(self, call: ToolCall, policy: ToolPolicy, value: Any, failure: BaseException | None) -> ToolResult:
+    def _ended(
+        self, call: ToolCall, policy: ToolPolicy, returned: list[Any], failure: BaseException | None
+    ) -> ToolResult:
         if failure is not None:
             return failed(call, failure, policy)
         if self.mode.startswith("sync"):
-            return cast(ToolResult, value)
-        return finished(call, value, policy, self.nothing)
+            return cast(ToolResult, returned[0])
+        return finished(call, returned[0], policy, self.nothing)
 
     def _work(
         self, function: Any, call: ToolCall, arguments: Arguments, context: ToolContext[Any], policy: ToolPolicy
@@ -108,6 +110,10 @@ class FunctionRunner:
         if ends_run(error, in_thread=True):
             raise error
         return failed(call, error, policy)
+
+
+async def _into(returned: list[Any], work: Awaitable[Any]) -> None:
+    returned.append(await work)
 
 
 async def _made(arguments: Arguments) -> Any:
