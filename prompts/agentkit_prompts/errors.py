@@ -278,12 +278,12 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
     def changed(cls: C) -> C:
         made: Any = cls
         init = made.__init__
-        known = [one.name for one in fields(made) if one.init]
+        known = {one.name: one for one in fields(made) if one.init}.keys()
 
         @wraps(init)
         def refusing(self: Any, *args: Any, **given: Any) -> None:
-            if problems := unknown_fields(given, known, elsewhere):
-                raise error(f"{cls.__name__}: {'; '.join(problems)}")
+            if not known >= given.keys():
+                raise error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
             init(self, *args, **given)
 
         made.__init__ = refusing
