@@ -50,7 +50,7 @@ class RecallFilter:
     """Name -> value that it has to equal; list of values, one of which it has to equal; or operators with their values:
     `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
     since: datetime | float | None = None
-    """Earliest time: of a message when it was said, of other items when they were stored. UTC without a zone."""
+    """Earliest time: of a message when it was written, of other items when they were stored. UTC without a zone."""
     until: datetime | float | None = None
     """The time before which it has to be."""
 
