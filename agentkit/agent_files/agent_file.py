@@ -154,7 +154,7 @@ class AgentFile(_Part):
     name: _Name | None = Field(default=None, description="Its name; that of the file where it has none.")
     description: str = Field(default="", description="For people who choose one.")
     model: _Text | ModelPart = Field(description="As in `openai:gpt-5-mini`; `offline` answers without a network.")
-    instructions: str = Field(default="", description="Literal text of the system prompt, behind that of `layers`.")
+    instructions: str = Field(default="", description="Literal text of the system prompt, after that of `layers`.")
     layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, from the agent file.")
     tools: list[ToolEntry] = Field(default=[])
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")

@@ -104,7 +104,7 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     if answers in _STANDS_IN:
         raise InContextError(
             f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
-            "last letter behind words such as `the answer is`, so the two may differ where an answer names several; "
+            "last letter after words such as `the answer is`, so the two may differ where an answer names several; "
             f"give score='choice', or a function; {_OFF}"
         )
     meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
