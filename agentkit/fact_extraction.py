@@ -128,7 +128,7 @@ def _shown(number: int, turn: Turn) -> Document:
 def _drafts(found: FoundFacts, turns: Sequence[Turn], known: Sequence[StoredFact]) -> Iterator[FactDraft]:
     """Translate numbers to ids. A number that was not shown stays one: no id is like it, so the draft is refused.
 
-    What only the assistant said is no fact, whatever the model that extracts makes of it.
+    What only the assistant wrote is no fact, whatever the model that extracts makes of it.
     """
     answers = {number for number, turn in enumerate(turns, 1) if turn.role == "assistant"}
     turn_ids = {number: turn.id for number, turn in enumerate(turns, 1)}

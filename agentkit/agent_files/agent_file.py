@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstrai
 from pydantic_core import PydanticCustomError
 
 from agentkit.agent_files.yaml_lines import IMPORT
+from agentkit_prompts.errors import similar
 
 __all__ = [
     "AgentFile",
@@ -81,9 +82,11 @@ class AgentTool(_Part):
 def _kind(entry: Any) -> str | None:
     if isinstance(entry, str):
         return "path"
-    if isinstance(entry, MCPTool) or (isinstance(entry, dict) and "mcp" in entry):
-        return "MCPTool"
-    return "AgentTool"
+    if isinstance(entry, dict) and "agent" not in entry:
+        names = (*MCPTool.model_fields, *AgentTool.model_fields)
+        if any(similar(str(key), names) in MCPTool.model_fields for key in entry):  # also a mistyped one
+            return "MCPTool"
+    return "MCPTool" if isinstance(entry, MCPTool) else "AgentTool"
 
 
 ToolEntry: TypeAlias = Annotated[
@@ -151,7 +154,7 @@ class AgentFile(_Part):
     name: _Name | None = Field(default=None, description="Its name; that of the file where it has none.")
     description: str = Field(default="", description="For people who choose one.")
     model: _Text | ModelPart = Field(description="As in `openai:gpt-5-mini`; `offline` answers without a network.")
-    instructions: str = Field(default="", description="Literal text of the system prompt, behind that of `layers`.")
+    instructions: str = Field(default="", description="Literal text of the system prompt, after that of `layers`.")
     layers: _Text | None = Field(default=None, description="Folder of `*.prompt.j2` files, from the agent file.")
     tools: list[ToolEntry] = Field(default=[])
     memory: MemoryPart | Literal[True] | None = Field(default=None, description="`true` for a folder `.agentkit`.")

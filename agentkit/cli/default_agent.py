@@ -12,6 +12,8 @@ from agentkit.models.model_errors import ModelAuthError
 from agentkit.models.model_names import is_full_name, model
 from agentkit.models.offline.offline_model import OfflineModel
 from agentkit.models.openai.openai_chat import OpenAIModel
+from agentkit.models.providers import PROVIDERS
+from agentkit_prompts.errors import similar
 from agentkit_prompts.tree.layers import Layers
 from agentkit_prompts.tree.leaves import KnowledgePrompt, MemoPrompt, RecalledPrompt, TextPrompt, ToolPrompt
 from agentkit_prompts.tree.prompt import BasePrompt
@@ -127,6 +129,7 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
     Raises:
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
+        AgentDefinitionError: So it is, and the name looks like one with a provider.
     """
     if name is not None and is_full_name(name):
         return model(name, chat_template=chat_template or model_name)
@@ -134,6 +137,8 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
     if name == OfflineModel.name or (name is None and not reachable and chat_template is None and model_name is None):
         return OfflineModel(chat_template or model_name)
     if not reachable:
+        if name is not None and ":" in name and similar(name.partition(":")[0], PROVIDERS):
+            return model(name)  # an error that names the provider which was meant
         raise ModelAuthError(_NO_KEY, model=name or "")
     asked = name or os.environ.get("OPENAI_MODEL")
     if chat_template is not None or model_name is not None:

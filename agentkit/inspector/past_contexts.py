@@ -91,7 +91,7 @@ def _begun(
     """Return the context behind the first effect, and whether the message of the user is stored already."""
     if len(conversation) < before + done:
         raise JournalError(
-            f"run {journal.run_id!r}: it began behind {before + done} messages, and the session has "
+            f"run {journal.run_id!r}: it began after {before + done} messages, and the session has "
             f"{len(conversation)}: it was rewound since, what was sent cannot be composed again"
         )
     ctx = ctx.evolve(conversation=conversation[:before])

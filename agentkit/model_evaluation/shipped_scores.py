@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from agentkit.model_evaluation.scores import Score, choice_match, exact_match, numeric_match, score_of
@@ -17,7 +16,7 @@ from agentkit.model_evaluation.shipped_answers import (
     last_number,
     last_option,
 )
-from agentkit_prompts.errors import InContextError, InContextWarning, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, similar, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
 
@@ -101,11 +100,11 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
     known = ((evaluator, _EVALUATORS), (answers, _POSTPROCESSORS), (golds, _POSTPROCESSORS))
     named = ", ".join(name for name, _ in known if name is not None)
     wrong = [(name, names) for name, names in known if name is not None and name not in names]
-    near = [other for name, names in wrong for other in get_close_matches(name, names, 1, _LIKE)]
+    near = [other for name, names in wrong if (other := similar(name, names, _LIKE)) is not None]
     if answers in _STANDS_IN:
         raise InContextError(
             f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
-            "last letter behind words such as `the answer is`, so the two may differ where an answer names several; "
+            "last letter after words such as `the answer is`, so the two may differ where an answer names several; "
             f"give score='choice', or a function; {_OFF}"
         )
     meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""

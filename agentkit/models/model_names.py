@@ -87,7 +87,7 @@ def _made(
         url, mark, served = name.rpartition("#")
         if not mark or not served.strip():
             raise AgentDefinitionError(
-                "model: an address needs the name of the model behind it, such as http://localhost:8000/v1#qwen3"
+                "model: an address needs the name of the model after it, such as http://localhost:8000/v1#qwen3"
             )
         if chat_template is not None:
             from agentkit.models.completion.completion_model import CompletionModel
@@ -111,13 +111,13 @@ def _made(
         )
     if colon and "//" in rest:  # neither asked for nor shown: a password may stand in it
         raise AgentDefinitionError(
-            f"model {provider}:...: expected the name of a model behind the colon, not an address; give that "
+            f"model {provider}:...: expected the name of a model after the colon, not an address; give that "
             "alone, such as http://localhost:8000/v1#qwen3"
         )
     if colon and rest and provider != "offline":
         return _kind(provider)(rest)
     if colon and not rest:
-        raise AgentDefinitionError(f"model {name!r:.80}: the name of the model behind the colon is missing")
+        raise AgentDefinitionError(f"model {name!r:.80}: the name of the model after the colon is missing")
     name = _shown(name)
     raise AgentDefinitionError(
         f"model {name!r:.80}: expected a model, such as OpenAIModel({name!r:.80}), its name with the provider, such as "

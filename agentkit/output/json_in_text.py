@@ -67,7 +67,7 @@ def _walk(text: str, start: int, ends: dict[int, int]) -> None:
     """Write down where the object or list at `start`, and those that begin in it, end; 0 for those that do not.
 
     What began in it is the same when it is read from its own start, so it is not walked again. Only what looks like an
-    opening in a string is left to another walk, which takes for strings what is none here: no place is in three walks.
+    opening inside a string is left to another walk, which may take other parts for strings: no place is in three walks.
     """
     begun = [start]
     at = start + 1

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from agentkit.errors import AgentDefinitionError
 from agentkit.models.abilities import OutputMode
+from agentkit.unknown_options import refusing_unknown
 from agentkit_prompts.errors import check_types
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ OutputValidator: TypeAlias = Callable[..., Any]
 there on, where it is not None. `AskAgain` lets the model answer again; any other exception ends the run."""
 
 
+@refusing_unknown()
 class OutputSpec(Generic[Answer]):
     """What the answer of a run is, where the type alone does not say it.
 
@@ -36,6 +38,7 @@ class OutputSpec(Generic[Answer]):
         output_validator: A function that checks the answer, or several in their order.
 
     Raises:
+        UnknownOption: Names all the options that there are not.
         AgentDefinitionError: The mode does not exist, or does not fit a function; a validator cannot be called; a
             JSON Schema is not that of an object, or refers to what is not in it.
     """

@@ -85,7 +85,7 @@ class AsyncDriver:
     writing: Future[None] | None = None
     """What adds messages to the conversation now."""
     beside: Usage = NO_USAGE
-    """What model calls took that are no step of the run and that no answer to an effect tells yet."""
+    """What model calls beside the steps of the run took, until the answer to an effect reports it."""
     sent: Composition | None = None
     """What was sent last."""
     calls: dict[str, int] = field(default_factory=dict)

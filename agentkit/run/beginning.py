@@ -66,7 +66,7 @@ def beginning(effect: Begin, session: Session | None, conversation: Conversation
         before, done = effect.at
         if len(conversation) < before + done:
             raise JournalError(
-                f"run {effect.run_id!r} began behind {before + done} messages, and the conversation has "
+                f"run {effect.run_id!r} began after {before + done} messages, and the conversation has "
                 f"{len(conversation)}: it is another one"
             )
         if done and session is not None and session.position(f"{effect.run_id}:0") == before:

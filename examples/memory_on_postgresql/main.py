@@ -1,4 +1,4 @@
-"""Memory of many users in one PostgreSQL database and one Qdrant server. Nobody recalls what another one said.
+"""Memory of many users in one PostgreSQL database and one Qdrant server. Nobody recalls what another one wrote.
 
 DATABASE_URL and QDRANT_URL name the servers. Without them a PostgreSQL of its own is started, and Qdrant's client keeps
 the vectors in this process.
@@ -24,8 +24,8 @@ if database is None:
 index = qdrant_indexes(os.environ.get("QDRANT_URL", ":memory:"))
 
 with Memory.open(database, scope="cafe", index=index) as cafe:
-    for user, said in (("ada", "I drink green tea."), ("bob", "I drink black coffee.")):
-        cafe.within(Scope("cafe", user=user)).session("breakfast").append(Message("user", said))
+    for user, text in (("ada", "I drink green tea."), ("bob", "I drink black coffee.")):
+        cafe.within(Scope("cafe", user=user)).session("breakfast").append(Message("user", text))
     cafe.worker().drain()
     for user, who in (
         ("ada", "Ada asks what she drinks"),

@@ -212,11 +212,11 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def similar(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that is most like `name`, if one is like it."""
+def similar(name: str, names: Iterable[str], likeness: float = 0.6) -> str | None:
+    """Return the name that is most like `name`, if one is as like it as that, out of 1."""
     from difflib import get_close_matches  # only errors need it
 
-    close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1)
+    close = get_close_matches(name[:_MAX_NAME], list(names)[:_MAX_NAMES], 1, likeness)
     return close[0] if close else None
 
 
@@ -278,12 +278,12 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
     def changed(cls: C) -> C:
         made: Any = cls
         init = made.__init__
-        known = [one.name for one in fields(made) if one.init]
+        known = {one.name: one for one in fields(made) if one.init}.keys()
 
         @wraps(init)
         def refusing(self: Any, *args: Any, **given: Any) -> None:
-            if problems := unknown_fields(given, known, elsewhere):
-                raise error(f"{cls.__name__}: {'; '.join(problems)}")
+            if not known >= given.keys():
+                raise error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
             init(self, *args, **given)
 
         made.__init__ = refusing

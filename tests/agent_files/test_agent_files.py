@@ -132,6 +132,24 @@ memory: false
         assert what in text
 
 
+def test_a_tool_whose_kind_is_mistyped_is_read_as_the_one_that_was_meant(folder: Path) -> None:
+    path = written(
+        folder,
+        """\
+model: offline
+tools:
+  - mpc: http://localhost
+  - {url: http://localhost, headers: {}}
+  - {agnt: other.yaml, name: other, description: Another one.}
+""",
+    )
+    found = problems(path)
+    assert [one.split(":")[0] for one in found] == ["3", "3", "4", "4", "5", "5"]
+    for at, what in enumerate(("mcp: is missing", "did you mean 'mcp'", "mcp: is missing", "url: unknown key")):
+        assert what in found[at]
+    assert "agent: is missing" in found[4] and "did you mean 'agent'" in found[5]
+
+
 def test_what_cannot_be_built_is_named_with_its_line(folder: Path) -> None:
     (folder / "prompts" / "broken.prompt.j2").write_text("{{ a")
     path = written(

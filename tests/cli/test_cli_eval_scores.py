@@ -98,4 +98,4 @@ def test_a_retriever_that_compares_vectors_names_the_option_for_its_model(run: R
 
 def test_the_help_says_what_each_score_takes(run: Run) -> None:
     told = " ".join(run("eval", "--help").stdout.replace("│", " ").split())
-    assert "the last one behind words such as" in told and "follows no pattern of the file" in told
+    assert "the last one after words such as" in told and "follows no pattern of the file" in told

@@ -81,7 +81,7 @@ def test_a_name_gives_a_model(name: str, kind: type, called: str, host: str) -> 
         ("antropic:claude", "did you mean 'anthropic'"),
         ("mistral:large", "anthropic, deepseek, gemini, offline, openai, responses"),
         ("gpt-5", "openai:gpt-5"),
-        ("openai:", "behind the colon is missing"),
+        ("openai:", "after the colon is missing"),
         ("openai", "expected a model"),
         ("", "expected a model"),
         (":", "there is no provider"),

@@ -145,7 +145,7 @@ def test_what_is_given_in_place_of_a_memory_a_session_or_a_model_is_refused_with
         (lambda: Agent(ScriptedModel([]), recall=RecallOptions(limit=2)), "give the agent memory="),
         (lambda: Agent("gpt-4o"), '"openai:gpt-4o"'),
         (lambda: Agent("opena:gpt-4o"), "did you mean 'openai'"),
-        (lambda: Agent("openai:"), "behind the colon is missing"),
+        (lambda: Agent("openai:"), "after the colon is missing"),
         (lambda: Agent(ScriptedModel([])).run_sync("x", session="s"), r"memory.session\('s'\)"),  # type: ignore[arg-type]
         (lambda: Agent(Chain(ScriptedModel([])), budget=5), "a Chain brings"),  # type: ignore[call-overload]
     ]

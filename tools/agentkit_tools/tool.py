@@ -9,13 +9,12 @@ from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast, overload
-from warnings import warn
 
 from typing_extensions import ParamSpec, TypeVar  # with defaults: a bare `Tool` is a tool of any function
 
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.prompt_context import ToolSpec, Trust
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, warn
 from agentkit_tools.calling.approval import needs_approval
 from agentkit_tools.calling.deadline import DeadlineError
 from agentkit_tools.calling.enforcement import Semaphores, enforced
@@ -149,7 +148,7 @@ class Tool(Generic[P, R]):
         text = read_docstring(docstring_of(function))
         if description is None and not text.text and sys.flags.optimize > 1:
             missing = f"tool {name} has no description: `python -OO` removes docstrings, so give it description=..."
-            warn(missing, ToolDescriptionWarning, stacklevel=2)
+            warn(missing, ToolDescriptionWarning)
         if is_model(function):
             from agentkit_tools.schemas.model_schema import read_model
 

@@ -92,7 +92,7 @@ def eval(
         list[str] | None,
         typer.Option(
             metavar="[DATASET=]NAME",
-            help="exact, choice (the letter that is chosen, the last one behind words such as `the answer is`), "
+            help="exact, choice (the letter that is chosen, the last one after words such as `the answer is`), "
             "numeric (the last number) or none, where the `eval_cfg` is missing or not followed here; of DATASET in "
             "its place. It follows no pattern of the file.",
         ),

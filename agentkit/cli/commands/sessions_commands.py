@@ -96,8 +96,8 @@ def export(
     """
     with _opened(agent, home, tenant, user) as memory:
         wanted = [utf8(name) for name in names or ()] or [one.name for one in all_sessions(memory)]
-        told = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in wanted)
-        lines = ({"session": name, "messages": [*messages]} for name, messages in told)
+        conversations = ((name, map(openai_message, existing_session(memory, name).conversation)) for name in wanted)
+        lines = ({"session": name, "messages": [*messages]} for name, messages in conversations)
         write_lines(lines, output, as_json)
 
 

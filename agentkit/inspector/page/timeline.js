@@ -28,7 +28,7 @@ function call(one) {
 }
 
 const DRAW = {
-  begin: (event) => ["begin", "Begins", h("p", { class: "quiet" }, event.done ? `goes on behind ${number(event.done)} messages of its own` : event.before ? `behind ${number(event.before)} messages of the session` : "with an empty conversation")],
+  begin: (event) => ["begin", "Begins", h("p", { class: "quiet" }, event.done ? `goes on after ${number(event.done)} messages of its own` : event.before ? `after ${number(event.before)} messages of the session` : "with an empty conversation")],
   compact: (event) => ["compact", "Compacts the conversation", h("p", null, `${number(event.messages)} messages are not shown.`), event.summary ? h("p", { class: "quote", dir: "auto" }, folded(event.summary)) : null],
   tools: (event) => ["tool", "Tools of this run", h("p", { class: "quiet" }, event.names.map((name) => h("code", null, shown(name), " ")))],
   examples: (event) => ["recall", "Examples chosen", h("p", { class: "quiet" }, `for ${number(event.prompts)} prompts`)],

@@ -14,7 +14,7 @@ from agentkit.models.completion.harmony import HarmonyReply
 from agentkit.models.completion.leading_thoughts import LeadingThoughts
 from agentkit.models.completion.text_score import EchoReader, TextScore
 from agentkit.models.completion.text_tool_calls import TextToolCalls
-from agentkit.models.http.endpoint import EndpointModel, EndpointOptions
+from agentkit.models.http.endpoint import OF_SETTINGS, EndpointModel, EndpointOptions
 from agentkit.models.http.reply_reader import IncompleteCall, ReplyReader
 from agentkit.models.model import Delta
 from agentkit.models.model_errors import ModelRequestError, ToolsTwiceWarning
@@ -100,7 +100,7 @@ class CompletionModel(EndpointModel):
         session_len: int | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
-        check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN))
+        check_names("CompletionModel", options, (*EndpointOptions.__annotations__, *_OWN), OF_SETTINGS)
         template = find_chat_template(chat_template, model)
         if session_len is not None and (type(session_len) is not int or session_len < 1):
             raise AgentDefinitionError(

@@ -7,6 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar
 
 from agentkit.models.abilities import OutputMode
@@ -22,15 +23,18 @@ from agentkit.models.model import Delta, OnDelta, Reply, passed_on
 from agentkit.models.model_errors import ModelError, ModelInterrupted, ModelRequestError, ModelUnavailable
 from agentkit.models.prices import Price, known_price
 from agentkit.models.settings import NO_SETTINGS, Fields, ModelSettings, body_of, checked_settings, patched
+from agentkit.unknown_options import check_names
 from agentkit_prompts.credentials import spellings
 
 if TYPE_CHECKING:
     from agentkit_prompts.composition.composition import Composition
 
-__all__ = ["EndpointModel", "EndpointOptions", "Heard", "secrets_of"]
+__all__ = ["OF_SETTINGS", "EndpointModel", "EndpointOptions", "Heard", "secrets_of"]
 
 AnyReader = TypeVar("AnyReader", bound=Reader)
 
+OF_SETTINGS = {field.name: "settings" for field in fields(ModelSettings)}
+"""The options that are given as `settings=ModelSettings(...)`."""
 _SECONDS = 600.0
 _TAIL_SECONDS = 10.0
 """How long is waited for what follows the end of a reply, such as its usage."""
@@ -70,6 +74,9 @@ class EndpointModel(ABC):
     The arguments are those of `EndpointOptions`. `client` is a ready client of the SDK, which stays yours to close, and
     to use from one event loop only; otherwise each event loop gets a client of its own, closed when the loop ends, or
     by `aclose`.
+
+    Raises:
+        UnknownOption: Names all the options that there are not.
     """
 
     sdk: Sdk = OPENAI
@@ -93,7 +100,9 @@ class EndpointModel(ABC):
         max_retries: int = 2,
         max_concurrency: int | None = None,
         price: Price | None = None,
+        **unknown: Any,
     ) -> None:
+        check_names(type(self).__name__, unknown, (*EndpointOptions.__annotations__, "client"), OF_SETTINGS)
         self.name = model
         self._price = price
         self._max_retries = max_retries

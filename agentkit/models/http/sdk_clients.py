@@ -243,7 +243,7 @@ def _certificates() -> SSLContext:
 
 
 def host_of(url: str) -> str:
-    """Return host and port of an address, without credentials, path, query and fragment; empty where it is none."""
+    """Return host and port of an address, without credentials, path, query and fragment; empty for an invalid one."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -95,8 +95,7 @@ class OpenAIModel(EndpointModel):
         if can == "no calls" or (can == "calls without effort" and self.settings.effort != "none"):
             other = "" if can == "no calls" else ", or set effort='none'"
             raise ModelRequestError(
-                "this model calls tools behind the Responses API only: make an OpenAIResponsesModel of that name"
-                f"{other}",
+                f"this model calls tools in the Responses API only: make an OpenAIResponsesModel of that name{other}",
                 model=self.name,
                 host=self.host,
             )

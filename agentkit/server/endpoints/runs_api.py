@@ -145,7 +145,7 @@ class RunEndpoints:
             _LIMIT,
         )
         after = {"type": "integer", "minimum": 0}
-        resumed = Parameter("after", "Only events behind this number; or the header Last-Event-ID.", after)
+        resumed = Parameter("after", "Only events after this number; or the header Last-Event-ID.", after)
         key = Parameter("Idempotency-Key", "The same key with the same run starts it once.")
         events = "text_delta while the model writes, then model_replied"
         if not self._runs.has_deltas:

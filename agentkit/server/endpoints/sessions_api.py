@@ -65,8 +65,8 @@ class SessionEndpoints:
     def endpoints(self) -> list[Endpoint]:
         """Return the endpoints."""
         one = "/sessions/{session}"
-        after = Parameter("after", "Only names behind this one.")
-        seq = Parameter("after", "Only messages behind this number.", {"type": "integer", "minimum": 0})
+        after = Parameter("after", "Only names after this one.")
+        seq = Parameter("after", "Only messages after this number.", {"type": "integer", "minimum": 0})
         return [
             Endpoint("POST", "/sessions", self.begin, "Begin a session", "run", NewSession, status=201, query=()),
             Endpoint("GET", "/sessions", self.page, "Sessions, by name", "read", query=(_USER, after, _LIMIT)),

@@ -164,7 +164,7 @@ class ResponsesRequest(_Common):
     """A response."""
 
     input: str | Annotated[list[dict[str, Any]], Field(min_length=1)]
-    instructions: str | None = Field(default=None, description="Stands behind the prompts of the agent.")
+    instructions: str | None = Field(default=None, description="Stands after the prompts of the agent.")
     previous_response_id: str | None = None
     tools: list[_ResponsesTool] | None = Field(default=None, max_length=128)
     tool_choice: Literal["none", "auto", "required"] | _ResponsesChoice | None = None

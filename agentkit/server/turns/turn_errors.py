@@ -1,4 +1,4 @@
-"""What ended a run, as an answer to the request that began it: it tells no address of a model, and no inner text."""
+"""What ended a run, as an answer to the request that began it: without the address of a model or an inner text."""
 
 from __future__ import annotations
 

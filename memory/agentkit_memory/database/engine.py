@@ -100,7 +100,9 @@ class Database:
             try:
                 private_database(target)
             except (OSError, ValueError) as error:
-                raise StoreUnavailable(f"{where}: its folder cannot be made ({error}); choose another one") from error
+                raise StoreUnavailable(
+                    f"{where}: its folder cannot be made or used ({error}); choose another one"
+                ) from error
             database = cls(SQLiteFile(target, timeout), where, timeout, clock)
         else:
             server = PostgresServer(target, timeout)

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.records import StoredFact
+from agentkit_prompts.errors import refusing_unknown_fields
 
 __all__ = ["Extract", "FactDraft", "Turn", "checked", "misshapen", "wrong_types"]
 
@@ -32,9 +33,14 @@ class Turn:
     """`user` or `assistant`, whatever the speaker is called."""
 
 
+@refusing_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A fact that an extractor found."""
+    """A fact that an extractor found.
+
+    Raises:
+        InvalidArgument: There is no such field.
+    """
 
     text: str
     """One sentence that can be understood by itself."""

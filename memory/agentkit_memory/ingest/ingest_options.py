@@ -6,17 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentkit_memory.errors import IngestError
+from agentkit_memory.errors import IngestError, InvalidArgument
+from agentkit_prompts.errors import refusing_unknown_fields
 
 __all__ = ["IngestOptions", "given_options"]
 
 
+@refusing_unknown_fields(InvalidArgument)
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
     """How to read files. The fields of a record of a JSON lines file are named; a dotted name looks inside of objects.
 
     Raises:
         IngestError: An option is of the wrong kind, or `record_text` is empty; names every problem.
+        InvalidArgument: There is no such option.
     """
 
     lenient: bool = False

@@ -16,7 +16,7 @@ from agentkit_memory.errors import InvalidArgument
 from agentkit_memory.store.item_rows import storable
 from agentkit_memory.store.metadata import MAX_DEPTH, read_metadata
 from agentkit_memory.store.records import CHUNK, FACT, IMAGE, TURN
-from agentkit_prompts.errors import brief
+from agentkit_prompts.errors import brief, refusing_unknown_fields
 
 if TYPE_CHECKING:
     from agentkit_memory.store.stored_item import StoredItem
@@ -33,6 +33,7 @@ _BOUNDS = {
 _OPERATORS = ("eq", "in", *_BOUNDS, "exists")
 
 
+@refusing_unknown_fields(InvalidArgument)
 @dataclass(frozen=True)
 class RecallFilter:
     """What may be recalled; an item has to meet every condition that is given.
@@ -49,7 +50,7 @@ class RecallFilter:
     """Name -> value that it has to equal; list of values, one of which it has to equal; or operators with their values:
     `{"gte": 2020, "lt": 2024}`, `{"exists": False}`, `{"eq": [1, 2]}`, `{"in": ["a", "b"]}`. True is not 1."""
     since: datetime | float | None = None
-    """Earliest time: of a message when it was said, of other items when they were stored. UTC without a zone."""
+    """Earliest time: of a message when it was written, of other items when they were stored. UTC without a zone."""
     until: datetime | float | None = None
     """The time before which it has to be."""
 

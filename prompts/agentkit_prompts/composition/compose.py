@@ -118,7 +118,7 @@ def compose(
                 continue
         try:
             section = _render(block, ctx, remembered[1] if remembered is not None else None, is_kept)
-        except PromptError as error:
+        except Exception as error:  # a prompt class of your own may raise anything
             if not isinstance(error, KwargsError):  # when kwargs are missing, all of them are named
                 layers.check_kwargs(ctx.user_input.additional_kwargs)
             raise

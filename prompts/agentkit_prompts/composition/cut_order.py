@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from agentkit_prompts.errors import BudgetError
 from agentkit_prompts.tokens.budget import Size
 
-__all__ = ["Bounds", "Node", "Siblings", "largest", "largest_from"]
+__all__ = ["Node", "Siblings", "UnitBounds", "largest", "largest_from"]
 
 
 def largest(upper: int, fits: Callable[[int], bool], lower: int = 0) -> int:
@@ -58,7 +58,7 @@ class Node:
         raise NotImplementedError
 
 
-class Bounds:
+class UnitBounds:
     """The unit counts that the token numbers of a `Size` stand for."""
 
     __slots__ = ("_node", "least", "most", "target", "whole")
@@ -109,7 +109,7 @@ class Siblings:
 
     def __init__(self, nodes: Sequence[tuple[str, Node]]) -> None:
         self.nodes = nodes
-        self.bounds = [Bounds(path, node) for path, node in nodes]
+        self.bounds = [UnitBounds(path, node) for path, node in nodes]
         self.order: list[int] = []
         """Indices into `nodes`, one for each unit."""
         for index, bound in enumerate(self.bounds):

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from agentkit_prompts.composition.composition import Composition
 from agentkit_prompts.composition.contents import Trim
-from agentkit_prompts.composition.cut_order import Bounds, Node, Siblings, largest, largest_from
+from agentkit_prompts.composition.cut_order import Node, Siblings, UnitBounds, largest, largest_from
 from agentkit_prompts.composition.history_cut import History
 from agentkit_prompts.composition.prompt_cut import node_of
 from agentkit_prompts.composition.sections import Section
@@ -164,7 +164,7 @@ class Fitting:
             budget=self.budget,
         )
 
-    def _why(self, node: Node, bounds: Bounds, given: int, kept: int) -> str:
+    def _why(self, node: Node, bounds: UnitBounds, given: int, kept: int) -> str:
         cut = node.size.cut
         history = "turns" if node is self.history else "steps"
         one, many = _UNITS[history if isinstance(node, History) else "items" if cut == "items" else "text"]

@@ -155,7 +155,7 @@ def _of_prompt(composition: Contents, path: str, prompt: BasePrompt) -> str:
     if trim is not None:
         return f"not sent; {trim.why}"
     if path.startswith("after_intermediate") and not len(composition.intermediate):
-        return "not sent: it stands behind tool traffic, and this turn has no tool traffic"
+        return "not sent: it stands after tool traffic, and this turn has no tool traffic"
     outer = path.rpartition(".")[0]
     try:
         has_text = bool(outer and prompt.rendered(composition.context).text)

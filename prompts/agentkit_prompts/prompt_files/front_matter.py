@@ -106,7 +106,7 @@ def read_source(file: str, name: str, text: str, problems: list[TemplateError]) 
         return Source(file, name, own, own is not None, text, 1, FrontMatter(), {})
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        what = "the front matter does not end: put a line of --- behind it"
+        what = "the front matter does not end: put a line of --- after it"
         problems.append(TemplateError(what, file=file, line=1))
         return None
     lines: dict[str, int] = {}

@@ -39,6 +39,7 @@ _MARKERS = {
     **{"soa": "assistant", "eoa": "eoa", "soe": "tool", "eoe": "eotool"},
 }
 """Token of a prompter -> field of a chat template."""
+_OPTIONS = ("instruction", "extra_keys", "tools", "history", "pre_hook", "show", "system")
 _EXTRA = "Here are some extra messages you can referred to:\n\n"
 
 
@@ -100,7 +101,7 @@ class Prompter:
         self._pre_hook = pre_hook
         self._show = show
         self.slots = slots_of(*self._words)
-        given = _checked(type(self).__name__, system, tokens)
+        given = _checked(type(self).__name__, system, tokens, _OPTIONS)
         self._set_up({**dict.fromkeys(TOKENS, ""), **given}, self.system if system is None else system)
         if self._words[0] and not self.layers.system:
             raise PrompterError(f"{type(self).__name__} has no place for an instruction to the system")
@@ -164,7 +165,7 @@ class Prompter:
         Raises:
             PrompterError: Names every token that does not exist or is not text; or the model is unknown.
         """
-        given = {**_of_model(model), **_checked("for_model", system, tokens)}
+        given = {**_of_model(model), **_checked("for_model", system, tokens, ("system",))}
         other = copy.copy(self)
         other._set_up({**self.chat_template.tokens, **given}, self.system if system is None else system)
         return other
@@ -310,11 +311,11 @@ class Prompter:
         return UserInput(_text(given[others[0]]) if others else "", additional_kwargs=values)
 
 
-def _checked(where: str, system: object, tokens: Mapping[str, object]) -> dict[str, str]:
-    """Return the tokens that are given; name all that are wrong."""
+def _checked(where: str, system: object, tokens: Mapping[str, object], options: Sequence[str]) -> dict[str, str]:
+    """Return the tokens that are given; name all that are wrong. `options` may have been meant by a token, too."""
     given = {name: token for name, token in tokens.items() if token is not None}
-    wrong = misnamed("no token is called", tokens, TOKENS)
-    wrong += [f"{name!r} must be text" for name, token in given.items() if not isinstance(token, str)]
+    wrong = misnamed("no token is called", tokens, (*TOKENS, *options))
+    wrong += [f"{name!r} must be text" for name in TOKENS if not isinstance(given.get(name, ""), str)]
     if system is not None and not isinstance(system, str):
         wrong.append("'system' must be text")
     if wrong:

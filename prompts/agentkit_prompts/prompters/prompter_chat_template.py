@@ -50,7 +50,7 @@ def check_layout(name: str, layout: str, split: str) -> None:
     if {"user", "input"} <= set(fields) and "{user}{input}" not in layout:
         problems.append("{user}{input} must stand side by side: together they are the user's message")
     if split not in layout:
-        problems.append(f"it does not hold the split {split!r}, behind which the reply begins")
+        problems.append(f"it does not hold the split {split!r}, after which the reply begins")
     if problems:
         raise PrompterError(f"layout of {name}: {'; '.join(problems)}")
 

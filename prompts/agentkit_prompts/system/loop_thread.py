@@ -70,7 +70,7 @@ class LoopThread:
     def stop(self, last: Coroutine[Any, Any, None] | None = None, *, wait: bool = True) -> None:
         """Run `last`, cancel every other task, and end the thread.
 
-        It waits for that, unless told otherwise; in the thread itself, where the garbage collector may call it too, it
+        It waits for that where `wait` is true; in the thread itself, where the garbage collector may call it too, it
         cannot.
         """
         ending = self.submit(self._end(last))

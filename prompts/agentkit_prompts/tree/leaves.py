@@ -72,14 +72,16 @@ def _prompt(value: Any) -> Any:
         slot = _SLOT.search(value)
         if slot:
             warn(
-                f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...)",
+                f"{slot[0][:60]!r} is sent as it is: a str is literal text. For a template write TextPrompt(...) or a "
+                "prompt file",
                 LiteralTextWarning,
             )
         elif field := FIELD.search(value):
             name = field[1][:60]
             warn(
                 f"{field[0][:60]!r} is sent as it is: a str is literal text. For a variable write {{{{ {name} }}}} in "
-                f"an AdditionalInfoPrompt(...), or {{{{ additional_kwargs.{name} }}}} in a TextPrompt(...)",
+                f"an AdditionalInfoPrompt(...), or {{{{ additional_kwargs.{name} }}}} in a TextPrompt(...) or a prompt "
+                "file",
                 LiteralTextWarning,
             )
         value = Template(value, engine="literal")

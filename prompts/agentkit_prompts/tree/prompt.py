@@ -235,6 +235,8 @@ class BasePrompt(Declared, ABC):
             rendered = self.render(ctx)
         except RecursionError:
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
+        if not isinstance(rendered, Rendered):
+            raise PromptError(f"{type(self).__name__}.render must return Rendered, got {type(rendered).__name__}")
         return self.apart(rendered, ctx) if self.fence or ctx.session_key is not None else rendered
 
     def renderer(self) -> Callable[[PromptContext], Rendered]:
@@ -257,11 +259,13 @@ class BasePrompt(Declared, ABC):
             return kind.render(self, ctx)
         try:
             return self.rendered(ctx)
-        except PromptError as error:
+        except Exception as error:
             problems = () if isinstance(error, KwargsError) else self.kwargs_problems(ctx.user_input.additional_kwargs)
-            if problems:  # all the missing kwargs at once
+            if problems:  # all the missing kwargs at once, whatever a class of its own raised for one of them
                 raise KwargsError({name: (what, (self.label,)) for name, what in problems}) from error
-            raise error.at(self.label) from error.__cause__
+            if isinstance(error, PromptError):
+                raise error.at(self.label) from error.__cause__
+            raise
 
 
 def check_extent(path: str, prompt: BasePrompt) -> None:
@@ -310,9 +314,12 @@ def _complete(kind: type[BasePrompt]) -> None:
     defined = _WAYS & vars(definer).keys()
 
     def render(self: BasePrompt, ctx: PromptContext) -> Rendered:
+        def own(way: str) -> Any:
+            return vars(definer)[way].__get__(self, kind)(ctx)  # it may be a static or class method, too
+
         if "format_2_multimodal" in defined:
-            return _from_multimodal(kind.__name__, kind.format_2_multimodal(self, ctx), self.trust)
-        text = kind.format_2_str(self, ctx)
+            return _from_multimodal(kind.__name__, own("format_2_multimodal"), self.trust)
+        text = own("format_2_str")
         if not isinstance(text, str):
             raise PromptError(f"{kind.__name__}.format_2_str must return str, got {type(text).__name__}")
         return Plain(text, trust=self.trust)

@@ -23,7 +23,7 @@ def volatile_before_stable(prompts: Iterable[tuple[str, BasePrompt]], *, convers
         if rank > worst:
             worst, culprit = rank, f"{path} ({prompt.label})"
         elif rank < worst:
-            found.append(f"{culprit} changes more often than {path} ({prompt.label}): put it behind")
+            found.append(f"{culprit} changes more often than {path} ({prompt.label}): put it after that one")
     if worst == RANKS["turn"] and conversation:
         found.append(
             f"{culprit} changes every turn and stands before the conversation, so no cache can keep the "

@@ -344,7 +344,7 @@ def test_views_of_a_cut_history_say_where_they_are_from() -> None:
 
 
 def test_volatile_before_stable_is_flagged_inside_a_wrapper_too() -> None:
-    with pytest.warns(VolatilityWarning, match=r"system\[0\]\.wrapped_prompts\[0\] .* put it behind"):
+    with pytest.warns(VolatilityWarning, match=r"system\[0\]\.wrapped_prompts\[0\] .* put it after that one"):
         Layers(WrapPrompt(wrapped_prompts=(MemoPrompt(), TextPrompt("static"))), conversation=False)
     declared = WrapPrompt(wrapped_prompts=(MemoPrompt(),), volatility="static")
     assert Layers([declared, "static"], conversation=False).volatile_before_stable() == []

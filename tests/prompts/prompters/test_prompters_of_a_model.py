@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agentkit import Agent, Chain, InMemorySession, ScriptedModel, tool
@@ -58,6 +60,11 @@ def test_tokens_may_be_given_when_it_is_made() -> None:
     assert made.generate_prompt("Hi") == "<s>I am.Be brief.\n\n\n\n\n<u>\nHi\n<a>\n"
     with pytest.raises(PrompterError, match="ChatPrompter: no token is called 'soz'; did you mean 'so"):
         ChatPrompter("", soz="<s>")
+    wrong: dict[str, Any] = {"histry": [], "extra_key": ["a"]}
+    with pytest.raises(
+        PrompterError, match=r"'histry'; did you mean 'history'.*'extra_key'; did you mean 'extra_keys'"
+    ):
+        ChatPrompter("", **wrong)
 
 
 def test_tools_are_taken_as_they_are() -> None:

@@ -58,7 +58,7 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
     "text", ["Hello {{ user_input }}", "{{name}}", "{{- name -}}", "{% if x %}", "{%+ if x %}", "a\n{%- for x in y -%}"]
 )
 def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str) -> None:
-    with pytest.warns(LiteralTextWarning, match=r"write TextPrompt\(") as caught:
+    with pytest.warns(LiteralTextWarning, match=r"write TextPrompt\(\.\.\.\) or a prompt file$") as caught:
         layers = Layers(text)
     assert [warning.filename for warning in caught] == [__file__], "the line of whoever made the layers"
     assert compose(layers, PromptContext(user_input="x")).system.text == text

@@ -14,6 +14,7 @@ from agentkit.prompts import (
     ExamplesPrompt,
     File,
     Image,
+    KwargsError,
     Layers,
     MediaError,
     MemoPrompt,
@@ -229,6 +230,69 @@ def test_a_payload_that_is_no_media_and_a_text_that_is_no_str_are_typed_errors()
         Payload().format_2_str(ASK)
     with pytest.raises(PromptError, match="must return str, got int"):
         Number().render(ASK)
+
+
+@pytest.mark.parametrize("returned", ["text", None, ("text", {})])
+def test_a_render_that_returns_no_rendering_is_a_typed_error_with_its_place(returned: Any) -> None:
+    class Wrong(BasePrompt):
+        def render(self, ctx: PromptContext) -> Any:
+            return returned
+
+    message = rf"system\[0\]\.wrapped_prompts\[0\]: Wrong\.render must return Rendered, got {type(returned).__name__}"
+    with pytest.raises(PromptError, match=message):
+        compose(Layers(WrapPrompt(wrapped_prompts=[Wrong()])), ASK)
+    for way in (Wrong().format_2_str, Wrong().format_2_multimodal):
+        with pytest.raises(PromptError, match="must return Rendered"):
+            way(ASK)
+
+
+def test_a_format_may_be_a_static_or_a_class_method() -> None:
+    class Fixed(BasePrompt):
+        @staticmethod
+        def format_2_str(ctx: PromptContext) -> str:
+            return f"fixed {ctx.user_input.text}"
+
+    class Named(BasePrompt):
+        @classmethod
+        def format_2_multimodal(cls, ctx: PromptContext) -> tuple[str, dict[str, dict[str, Any]]]:
+            return cls.__name__, {}
+
+    class Below(Named):
+        pass
+
+    assert compose(Layers([Fixed(), Named()]), ASK).system.text == "fixed hi\n\nNamed"
+    assert Fixed().format_2_multimodal(ASK) == ("fixed hi", {})
+    assert Below().format_2_str(ASK) == "Named"
+
+
+def test_kwargs_that_a_class_of_its_own_requires_are_named_instead_of_what_it_raised() -> None:
+    class Ticket(BasePrompt):
+        @property
+        def additional_kwargs_schema(self) -> dict[str, Any]:
+            return {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}
+
+        def format_2_str(self, ctx: PromptContext) -> str:
+            return f"Ticket {ctx.user_input.additional_kwargs['number'] + 0}"
+
+    wrap = WrapPrompt(wrapped_prompts=[Ticket()])
+    with pytest.raises(KwargsError) as caught:
+        compose(Layers(before_input=wrap), ASK)
+    assert caught.value.problems == {"number": ("Field required", ("before_input[0].wrapped_prompts[0]",))}
+    for way in (wrap.format_2_str, wrap.format_2_multimodal, Ticket().format_2_multimodal):
+        with pytest.raises(KwargsError, match="'number': Field required"):
+            way(ASK)
+    asked = PromptContext(user_input=UserInput("hi", additional_kwargs={"number": 7}))
+    assert compose(Layers(before_input=wrap), asked).user.text == "Ticket 7\n\nhi"
+
+
+def test_what_a_class_of_its_own_raises_for_another_reason_is_raised() -> None:
+    class Broken(BasePrompt):
+        def format_2_str(self, ctx: PromptContext) -> str:
+            raise LookupError("no such shelf")
+
+    for made in (lambda: compose(Layers(Broken()), ASK), lambda: Broken().format_2_multimodal(ASK)):
+        with pytest.raises(LookupError, match="no such shelf"):
+            made()
 
 
 def test_text_of_a_format_poses_neither_as_media_nor_as_a_role() -> None:

@@ -470,6 +470,7 @@ def test_the_quick_schema_of_plain_types_is_pydantics_own(annotation: Any) -> No
 
 
 OPTIMIZED = """
+import sys
 import warnings
 from agentkit_tools import Toolset, ToolDescriptionWarning, calculate, file_tools, time_tool, tool
 
@@ -487,7 +488,8 @@ with warnings.catch_warnings():
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     tool(documented)
-print(*[(warning.category.__name__, str(warning.message)) for warning in caught])
+    Toolset.from_module(sys.modules["__main__"], only=["documented"])
+print(*[(warning.category.__name__, warning.filename, str(warning.message)) for warning in caught])
 """
 
 
@@ -498,4 +500,5 @@ def test_a_docstring_that_the_interpreter_removed_is_reported() -> None:
     )
     given, first, second = found.stdout.splitlines()
     assert (given, first) == ("Given.", "[] []")
-    assert "ToolDescriptionWarning" in second and "tool documented has no description: `python -OO`" in second
+    assert second.count("('ToolDescriptionWarning', '<string>', ") == 2, "the line of whoever made the tool"
+    assert "tool documented has no description: `python -OO`" in second

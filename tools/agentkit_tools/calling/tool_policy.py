@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
-from agentkit_prompts.errors import brief, nearest
+from agentkit_prompts.errors import brief, nearest, refusing_unknown_fields
 from agentkit_tools.calling.approval import Approval
 from agentkit_tools.errors import ToolDefinitionError
 
@@ -35,12 +35,13 @@ _MAX_COUNT = 2**63
 _MAX_SECONDS = 1e9
 
 
+@refusing_unknown_fields(ToolDefinitionError)
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
     """How a tool is run. Times are seconds.
 
     Raises:
-        ToolDefinitionError: A value is out of range.
+        ToolDefinitionError: A field is unknown, or a value is out of range.
     """
 
     timeout: float | None = 60.0

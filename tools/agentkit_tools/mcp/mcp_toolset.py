@@ -13,7 +13,7 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext
 from agentkit_prompts.errors import nearest
-from agentkit_tools.calling.tool_policy import PolicyOptions
+from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
 from agentkit_tools.errors import MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
@@ -72,6 +72,7 @@ class MCPToolset(Toolset):
         connect_timeout: float = 30.0,
         **policy: Unpack[PolicyOptions],
     ) -> None:
+        ToolPolicy().but(**policy)  # what no tool could have is an error now, not a reason to leave each of them out
         self._connection = Connection(Target(server, headers=headers, env=env, cwd=cwd), connect_timeout)
         self._policy = policy
         self._reader = resource_tool(self._connection).but(**policy) if resources else None

@@ -13,7 +13,7 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.errors import check_types
+from agentkit_prompts.errors import check_types, misnamed
 from agentkit_tools.calling.tool_result import ToolResult, unknown_tool
 from agentkit_tools.errors import ToolDefinitionError
 from agentkit_tools.export import to_mcp
@@ -63,8 +63,10 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name, or the extra `mcp` is not installed.
+        ToolDefinitionError: Two tools have the same name, there is no such option, or the extra `mcp` is not installed.
     """
+    if problems := misnamed("there is no option", options, ServerOptions.__annotations__):
+        raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}")
     if find_spec("mcp") is None:
         raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
     from mcp import MCPError
@@ -117,7 +119,7 @@ def serve_mcp(
         **options: See `ServerOptions`.
 
     Raises:
-        ToolDefinitionError: Two tools have the same name.
+        ToolDefinitionError: Two tools have the same name, or there is no such option.
     """
     check_types(
         ToolDefinitionError,

@@ -1,0 +1,65 @@
+"""What is made with options by name refuses a name that there is not, and says which one was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentkit import AnthropicModel, Limits, OpenAIModel, OpenAIResponsesModel, OutputSpec, RecallOptions, Trim
+from agentkit.errors import UnknownOption
+from agentkit.memory import FactDraft, Gate, IngestOptions, RecallFilter, RecallPolicy, StoreError
+from agentkit.models import DeepSeekModel, GeminiModel, ModelSettings, Price
+from agentkit.prompts import Budget, Layers, MemoPrompt, PromptContext, PromptError, Size, UserInput
+from agentkit.server import ServerOptions
+from agentkit.tools import MCPToolset, ToolDefinitionError, ToolPolicy, mcp_server, serve_mcp
+
+SERVER = ["a-server"]
+
+
+@pytest.mark.parametrize(
+    ("make", "meant", "error"),
+    [
+        (lambda: MemoPrompt(fense=True), "fence", PromptError),  # type: ignore[call-arg]
+        (lambda: Layers(sytem="x"), "system", PromptError),  # type: ignore[call-arg]
+        (lambda: Size(maxx=3), "max", PromptError),  # type: ignore[call-arg]
+        (lambda: Budget(9, reserv=3), "reserve", PromptError),  # type: ignore[call-arg]
+        (lambda: PromptContext(user_inputs="x"), "user_input", PromptError),  # type: ignore[call-arg]
+        (lambda: UserInput("x", aditional_kwargs={}), "additional_kwargs", PromptError),  # type: ignore[call-arg]
+        (lambda: Limits(step=3), "steps", UnknownOption),  # type: ignore[call-arg]
+        (lambda: Trim(token=3), "tokens", UnknownOption),  # type: ignore[call-arg]
+        (lambda: RecallOptions(limt=3), "limit", UnknownOption),  # type: ignore[call-arg]
+        (lambda: OutputSpec(int, mod="tool"), "mode", UnknownOption),  # type: ignore[call-overload]
+        (lambda: ModelSettings(temprature=0), "temperature", UnknownOption),  # type: ignore[call-arg]
+        (lambda: Price(inputt=1.0), "input", UnknownOption),  # type: ignore[call-arg]
+        (lambda: ServerOptions(body_byte=1), "body_bytes", UnknownOption),  # type: ignore[call-arg]
+        (lambda: ToolPolicy(retris=2), "retries", ToolDefinitionError),  # type: ignore[call-arg]
+        (lambda: MCPToolset(SERVER, timout=2), "timeout", ToolDefinitionError),  # type: ignore[call-arg]
+        (lambda: mcp_server([], nme="shop"), "name", ToolDefinitionError),  # type: ignore[call-arg]
+        (lambda: serve_mcp([], aprove=None), "approve", ToolDefinitionError),  # type: ignore[call-arg]
+        (lambda: RecallFilter(kind=("fact",)), "kinds", StoreError),  # type: ignore[call-arg]
+        (lambda: RecallPolicy(scorrers=()), "scorers", StoreError),  # type: ignore[call-arg]
+        (lambda: IngestOptions(alt_txt=None), "alt_text", StoreError),  # type: ignore[call-arg]
+        (lambda: Gate(self_retrival=1), "self_retrieval", StoreError),  # type: ignore[call-arg]
+        (lambda: FactDraft("x", source=["t"]), "sources", StoreError),  # type: ignore[call-arg]
+    ],
+)
+def test_a_mistyped_option_says_which_one_was_meant(
+    make: Callable[[], Any], meant: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=f"did you mean '{meant}'"):
+        make()
+
+
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, GeminiModel, DeepSeekModel])
+def test_a_model_names_the_option_that_was_meant_and_where_settings_are_given(kind: Any) -> None:
+    with pytest.raises(UnknownOption, match=rf"^{kind.__name__}: .*'base_ur'; did you mean 'base_url'"):
+        kind("m", base_ur="http://localhost:1/v1")
+    with pytest.raises(UnknownOption, match="'temperature'; did you mean 'settings'"):
+        kind("m", temperature=0)
+
+
+def test_a_policy_that_no_tool_could_have_is_an_error_before_a_server_is_asked() -> None:
+    with pytest.raises(ToolDefinitionError, match="timeout=-1 must be a number of seconds above 0"):
+        MCPToolset(SERVER, timeout=-1)
