@@ -81,7 +81,9 @@ class Spans:
         data = self._reader.get_metrics_data()
         assert data is not None
         metrics = data.resource_metrics[0].scope_metrics[0].metrics
-        return [point for one in metrics if one.name == f"gen_ai.{operation}.duration" for point in one.data.data_points]
+        return [
+            point for one in metrics if one.name == f"gen_ai.{operation}.duration" for point in one.data.data_points
+        ]
 
     def texts(self) -> str:
         return json.dumps([[one.name, dict(one.attributes or {}), one.status.description] for one in self.all])
