@@ -269,6 +269,15 @@ def test_an_argument_that_is_given_by_name_costs_what_it_costs_by_place(by_place
     assert spent("{% set x = " + by_name + " %}") == spent("{% set x = " + by_place + " %}")
 
 
+@pytest.mark.parametrize("call", ["range(3) | length", "dict(b=1) | length", "namespace(b=1).b", "'x{}'.format(1)"])
+def test_a_call_in_a_loop_costs_the_same_whatever_stands_around_it(call: str) -> None:
+    def cost(size: int) -> int:
+        around = f"{{% for i in [1] %}}{{% set a = 'x' * {size} %}}CALL{{% endfor %}}"
+        return spent(around.replace("CALL", f"{{{{ {call} }}}}")) - spent(around.replace("CALL", ""))
+
+    assert cost(9_000) == cost(1) > 0
+
+
 def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:
     with pytest.raises(ChatTemplateError, match=r"int\.to_bytes\(\).*limits=None for a template that you trust"):
         JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)

@@ -212,7 +212,6 @@ def joined(value: Any, glue: Any = "", *args: Any, **keywords: Any) -> int:
 
 
 def summed(value: Any, attribute: Any = None, start: Any = 0, *args: Any, **keywords: Any) -> int:
-    start = keywords.get("start", start)
     steps = named(6)(value, *([attribute] if isinstance(attribute, str) else ()))
     return (
         steps if isinstance(start, int | float) else steps + count_of(value) * (count_of(value) + count_of(start)) // 4
