@@ -280,7 +280,6 @@ def pretty(value: Any, *args: Any, **keywords: Any) -> int:
 
 
 def distinct(value: Any, case_sensitive: Any = False, attribute: Any = None, *args: Any, **keywords: Any) -> int:
-    attribute = keywords.get("attribute", attribute)
     if attribute is None:
         return named(6)(value)
     return named(6)(value, str(attribute)[:1000]) + count_of(value) ** 2 // 8
