@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 
@@ -276,6 +277,15 @@ def test_a_call_in_a_loop_costs_the_same_whatever_stands_around_it(call: str) ->
         return spent(around.replace("CALL", f"{{{{ {call} }}}}")) - spent(around.replace("CALL", ""))
 
     assert cost(9_000) == cost(1) > 0
+
+
+def test_a_value_costs_more_to_be_printed_prettily_the_deeper_it_stands() -> None:
+    values = "(range(40) | list)"
+    lists = [values, f"[{values}]", f"[[{values}]]", f"[[[{values}]]]"]
+    dicts = [values, f"{{'a': {values}}}", f"{{'a': {{'a': {values}}}}}"]
+    for nested in (lists, dicts):
+        costs = [spent(f"{{{{ {value} | pprint | length }}}}") for value in nested]
+        assert [later - earlier >= 60 * 40 for earlier, later in pairwise(costs)] == [True] * (len(costs) - 1)
 
 
 def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:
