@@ -286,6 +286,13 @@ def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> No
         read(tmp_path, source)["x"]
 
 
+def test_rounding_takes_so_many_digits_and_no_more(tmp_path: Path) -> None:
+    assert read(tmp_path, "x = round(7, -1000), round(7.25, 1000)")["x"] == (0, 7.25)
+    for digits in (-1001, 1001):
+        with pytest.raises(InContextError, match="cannot be read: rounding to more than 1,000 digits"):
+            read(tmp_path, f"x = round(7, {digits})")["x"]
+
+
 def test_calls_nest_so_deep_and_no_deeper(tmp_path: Path) -> None:
     source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})"
     assert read(tmp_path, source.format(59))["x"] == 59
