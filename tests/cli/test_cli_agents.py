@@ -144,7 +144,9 @@ def test_kwargs_are_checked_and_given(run: Run, shop: str) -> None:
     assert done.exit_code == 1 and "'root'" in done.stderr and "Traceback" not in done.stderr
     assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root=here").exit_code == 0
     assert "root here" in run("compose", "Hi", "--agent", f"{shop}:kwargs", "-k", "root=here", "--text").stdout
-    assert run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root").exit_code == 2
+    for wrong in ("root", "=here", " =here"):
+        done = run("run", "Hi", "--agent", f"{shop}:kwargs", "--kwarg", "root=here", "--kwarg", wrong)
+        assert done.exit_code == 2 and "expected NAME=VALUE" in done.stderr
     asked, none = run("schema", "--agent", f"{shop}:kwargs"), run("schema", "--agent", f"{shop}:hello")
     assert (asked.stdout, asked.stderr) == ("root: string, required, for before_input[0]\n", "")
     assert (none.stdout, none.stderr) == ("", "its prompts require no additional kwargs\n")

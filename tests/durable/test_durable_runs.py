@@ -563,6 +563,16 @@ async def test_answers_and_errors_that_no_database_holds_are_stored_without_what
         await (await agent.start("fail")).result(timeout=LONG)
 
 
+async def test_an_answer_that_a_list_of_runs_leaves_out_is_there_whole_for_who_asks(
+    working: Working,
+) -> None:
+    long = "x" * 20_000
+    agent = Agent(ScriptedModel.repeat(lambda sent: sent.user.text), name="long")
+    working(agent)
+    ended = await (await agent.start(long)).result(timeout=LONG)
+    assert ended.output == long and (ended.steps, ended.finish_reason) == (1, "stop")
+
+
 @pytest.mark.long
 async def test_a_list_of_runs_with_long_answers_takes_no_memory_for_them(working: Working) -> None:
     long = "x" * 5_000_000

@@ -153,6 +153,7 @@ def test_a_source_is_named_as_well_as_it_can_be(document: Document, label: str) 
         ("use add with a=2, b=3", [("add", {"a": 2, "b": 3})]),
         ("Please call the tool `add` with a = 2 and b: 3.5.", [("add", {"a": 2, "b": 3.5})]),
         ('add {"a": 2, "b": 3}', [("add", {"a": 2, "b": 3})]),
+        ('any.thing{"k": 1}', [("any.thing", {"k": 1})]),
         ("add(a=2, b=3)!", [("add", {"a": 2, "b": 3})]),
         ("add a is 2, b is -3", [("add", {"a": 2, "b": -3})]),
         ("use add with a=2, b=3 and add with a=4, b=5", [("add", {"a": 2, "b": 3}), ("add", {"a": 4, "b": 5})]),

@@ -76,6 +76,15 @@ class Spans:
                 found.setdefault(metric.name, []).append((dict(point.attributes or {}), value or 0))
         return found
 
+    def seconds(self, operation: str) -> list[Any]:
+        """Return what was measured of the durations of an operation: points with their `sum` and `max`."""
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        return [
+            point for one in metrics if one.name == f"gen_ai.{operation}.duration" for point in one.data.data_points
+        ]
+
     def texts(self) -> str:
         return json.dumps([[one.name, dict(one.attributes or {}), one.status.description] for one in self.all])
 
@@ -162,6 +171,15 @@ async def test_a_run_its_model_calls_tools_and_recalls_are_spans_of_one_tree(spa
         "gen_ai.request.model",
         "gen_ai.response.model",
     }
+
+
+async def test_what_a_run_does_takes_no_longer_than_the_run(spans: Spans) -> None:
+    LOOKING[:] = [spans]
+    with observe(**spans.providers):
+        await shop().run("Where is Ada?")
+    calls, runs, tools = map(spans.seconds, ("client.inference", "invoke_agent", "execute_tool"))
+    assert 0 <= sum(one.sum for one in calls) <= sum(one.sum for one in runs)  # one call after the other
+    assert 0 <= max(one.max for one in tools) <= max(one.max for one in runs)
 
 
 async def test_content_is_in_spans_where_it_is_asked_for_and_redacted_everywhere(spans: Spans) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import openai
@@ -326,6 +327,19 @@ def test_what_cannot_be_done_is_a_400_that_says_what(unasked: Shop, change: dict
     assert answer.status_code == 400, answer.text
     assert what in answer.json()["error"]["message"], answer.text
     assert not unasked.model.requests
+
+
+@pytest.mark.parametrize("is_chat", [True, False])
+def test_a_client_may_bring_as_many_tools_as_openai_takes_and_no_more(is_chat: bool) -> None:
+    for one in shop("ok"):
+        named = [{"name": f"tool{number}"} for number in range(129)]
+        tools: Any = [{"type": "function", **({"function": name} if is_chat else name)} for name in named]
+        chat, responses = one.openai.chat.completions, one.openai.responses
+        ask: Any = partial(chat.create, messages=HI) if is_chat else partial(responses.create, input="Hi")
+        ask(model="shop", tools=tools[:128])
+        assert len(one.model.requests[0].context.tools) == 128
+        with pytest.raises(openai.BadRequestError, match="at most 128 items"):
+            ask(model="shop", tools=tools)
 
 
 @pytest.mark.parametrize(

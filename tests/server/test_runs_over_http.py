@@ -93,6 +93,18 @@ def test_what_an_answer_cites_is_of_its_run_and_of_the_last_event() -> None:
         assert "`unknown_labels`" in events["description"]
 
 
+def test_events_of_an_agent_that_is_a_tool_name_its_call_and_say_what_happened() -> None:
+    expert = Agent(ScriptedModel(["Blue."]), name="expert").as_tool(name="expert", description="Knows colours.")
+    calls = wants(("c1", "expert", '{"input": "Which?"}'))
+    with served(Agent(ScriptedModel([calls, "It is blue."]), tools=[expert], name="a")) as client:
+        run = client.post("/runs", {"agent": "a", "input": "Hi"}).json()["id"]
+        events = client.events(f"/runs/{run}/events")
+    inner = [json.loads(event["data"]) for event in events if event["event"] == "nested"]
+    assert {(one["call_id"], one["name"]) for one in inner} == {("c1", "expert")}
+    assert [one["kind"] for one in inner] == ["prompt_composed", "text_delta", "model_replied", "run_finished"]
+    assert (inner[1]["event"]["text"], inner[-1]["event"]["output"]) == ("Blue.", "Blue.")
+
+
 def test_a_listener_hears_a_run_while_it_goes_on() -> None:
     gate = threading.Event()
 

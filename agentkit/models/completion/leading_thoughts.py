@@ -24,7 +24,7 @@ class LeadingThoughts:
         is_open: Whether the prompt ends in what opens a thought, so that the reply begins inside it.
     """
 
-    def __init__(self, *, is_open: bool = False) -> None:
+    def __init__(self, *, is_open: bool) -> None:
         self._is_opened = is_open
         """Whether the prompt has opened a thought that the reply has not gone on with yet."""
         self._end: Marks | None = None

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -58,6 +59,23 @@ def test_a_database_that_another_process_keeps_locked(home: Path, docs: Path) ->
             assert len(session.conversation) == 1
         session.append(Message("user", "again"))
     assert stored(home) == ["hello", "again"]
+
+
+def test_whoever_waits_for_logs_that_cannot_be_written_is_told_and_they_are_written_later(home: Path) -> None:
+    with (
+        Memory.open(home, timeout=0.05) as memory,
+        ThreadPoolExecutor(1) as threads,
+        closing(sqlite3.connect(home / "memory.db")) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        assert memory.recall("zebra") == ()
+        reading = threads.submit(memory.recall_logs)
+        try:
+            with pytest.raises(StoreUnavailable, match="another process is writing"):
+                reading.result(LONG)
+        finally:
+            other.rollback()
+        assert [log.query for log in memory.recall_logs()] == ["zebra"]
 
 
 def test_a_first_opening_that_another_process_blocks(home: Path) -> None:

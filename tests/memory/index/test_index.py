@@ -195,6 +195,18 @@ def test_the_old_owner_sees_that_a_database_moved_to_another_index(home: Path, d
             old.admin.repair()
 
 
+def test_the_folder_of_an_index_may_be_text_or_a_path(home: Path, docs: Path, tmp_path: Path) -> None:
+    (docs / "a.md").write_text("zebra")
+    text, path = tmp_path / "text", tmp_path / "path"
+    for place, index in ((text, str(text)), (path, path)):
+        with Memory.open(home, index=index) as memory:
+            memory.ingest(docs)
+            assert len(memory.recall("zebra")) == 1
+        assert [*place.iterdir()]
+    assert sorted(file.name for file in text.iterdir()) == sorted(file.name for file in path.iterdir())
+    assert not (home / "index").exists()
+
+
 def test_an_index_folder_that_cannot_be_made(home: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with Memory.open(home, index=tmp_path / "file") as memory, pytest.raises(IndexBroken, match="make it writable"):

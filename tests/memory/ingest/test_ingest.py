@@ -65,7 +65,7 @@ def test_a_named_file_is_read_whatever_its_ending_and_only_once(memory: Memory, 
     link = docs / "link.md"
     link.symlink_to(script)
     report = memory.ingest([str(script), script, docs / ".." / "docs" / "run.py", link])
-    assert report.added == (str(script),)
+    assert (report.added, report.unchanged) == ((str(script),), ())
     assert memory.recall("zebra")[0].title == ""
 
 

@@ -227,6 +227,22 @@ def test_one_that_cannot_be_read_to_its_end_leaves_nothing(either: Memory, docs:
     assert texts(either)[:-1] == ["violin"] * (PARTS - 1)
 
 
+def test_one_that_breaks_off_after_parts_of_it_were_stored_leaves_nothing(either: Memory, docs: Path) -> None:
+    file = docs / "a.md"
+    bad = manual("violin" * 100, 600).encode() + b"\xff"  # so long that it is read in pieces
+    stored: list[int] = []
+    file.write_bytes(bad)
+    assert "is not UTF-8" in str(either.ingest(docs, on_progress=lambda one: stored.append(one.chunks)).errors[0])
+    assert stored[0] == 8
+    check(either, 0)
+    file.write_text(manual("zebra"))
+    either.ingest(docs)
+    file.write_bytes(bad)
+    assert either.ingest(docs).errors
+    assert texts(either) == ["zebra"] * PARTS
+    check(either, PARTS)
+
+
 def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, docs: Path) -> None:
     (docs / "a.md").write_text(manual("zebra"))
     (docs / "b.md").write_text("violin number1")

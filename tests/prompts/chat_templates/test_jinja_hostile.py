@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 
@@ -267,6 +268,24 @@ BY_NAME = [
 @pytest.mark.parametrize(("by_place", "by_name"), BY_NAME)
 def test_an_argument_that_is_given_by_name_costs_what_it_costs_by_place(by_place: str, by_name: str) -> None:
     assert spent("{% set x = " + by_name + " %}") == spent("{% set x = " + by_place + " %}")
+
+
+@pytest.mark.parametrize("call", ["range(3) | length", "dict(b=1) | length", "namespace(b=1).b", "'x{}'.format(1)"])
+def test_a_call_in_a_loop_costs_the_same_whatever_stands_around_it(call: str) -> None:
+    def cost(size: int) -> int:
+        around = f"{{% for i in [1] %}}{{% set a = 'x' * {size} %}}CALL{{% endfor %}}"
+        return spent(around.replace("CALL", f"{{{{ {call} }}}}")) - spent(around.replace("CALL", ""))
+
+    assert cost(9_000) == cost(1) > 0
+
+
+def test_a_value_costs_more_to_be_printed_prettily_the_deeper_it_stands() -> None:
+    values = "(range(40) | list)"
+    lists = [values, f"[{values}]", f"[[{values}]]", f"[[[{values}]]]"]
+    dicts = [values, f"{{'a': {values}}}", f"{{'a': {{'a': {values}}}}}"]
+    for nested in (lists, dicts):
+        costs = [spent(f"{{{{ {value} | pprint | length }}}}") for value in nested]
+        assert [later - earlier >= 60 * 40 for earlier, later in pairwise(costs)] == [True] * (len(costs) - 1)
 
 
 def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:

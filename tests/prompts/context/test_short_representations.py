@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts import Conversation, Document, Fact, Image, Message, PromptContext, Text, ToolCall, UserInput
+from agentkit_prompts import (
+    Conversation,
+    Document,
+    Fact,
+    Image,
+    Message,
+    PromptContext,
+    Template,
+    Text,
+    ToolCall,
+    UserInput,
+)
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_tools import ToolResult
 
@@ -48,6 +59,13 @@ def test_a_short_one_is_whole() -> None:
 def test_the_beginning_and_the_end_of_a_long_text_are_shown() -> None:
     shown = repr(Text("begin" + LONG + "end"))
     assert shown.startswith("Text(text='beginxx") and "..." in shown and "xxend'" in shown
+
+
+def test_a_template_is_shown_by_its_file_or_by_how_its_text_begins() -> None:
+    assert repr(Template("Hello {{ name }}", file="hello.j2")) == "Template('hello.j2')"
+    assert repr(Template({"en": "Hello", "de": "Hallo"})) == "Template('Hello')"
+    assert repr(Template("x" * 40)) == f"Template('{'x' * 40}')"
+    assert repr(Template("x" * 41)) == f"Template('{'x' * 37}...')"
 
 
 def test_what_cannot_be_represented_ends_no_representation() -> None:

@@ -286,6 +286,36 @@ def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> No
         read(tmp_path, source)["x"]
 
 
+def test_rounding_takes_so_many_digits_and_no_more(tmp_path: Path) -> None:
+    assert read(tmp_path, "x = round(7, -1000), round(7.25, 1000)")["x"] == (0, 7.25)
+    for digits in (-1001, 1001):
+        with pytest.raises(InContextError, match="cannot be read: rounding to more than 1,000 digits"):
+            read(tmp_path, f"x = round(7, {digits})")["x"]
+
+
+def test_calls_nest_so_deep_and_no_deeper(tmp_path: Path) -> None:
+    source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})"
+    assert read(tmp_path, source.format(59))["x"] == 59
+    with pytest.raises(InContextError, match="line 3: cannot be read: calls nested more than 60 deep"):
+        read(tmp_path, source.format(60))["x"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("'a'.zfill(10**9)", "the method 'zfill' of a str"),
+        ("'a'.encode()", "the method 'encode' of a str"),
+        ("[1].clear()", "the method 'clear' of a list"),
+        ("{'a': 1}.popitem()", "the method 'popitem' of a dict"),
+        ("set([1]).pop()", "the method 'pop' of a set"),
+        ("(1).bit_length()", "the method 'bit_length' of a int"),
+    ],
+)
+def test_a_method_that_no_configuration_needs_is_not_called(tmp_path: Path, call: str, said: str) -> None:
+    with pytest.raises(InContextError, match=f"line 1: cannot be read: {said}"):
+        read(tmp_path, f"x = {call}")["x"]
+
+
 def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_code, "_MAX_STEPS", 20_000)
     loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        pass\nx = 1"

@@ -141,6 +141,13 @@ def test_every_broken_bound_is_named_at_once() -> None:
     assert "should match '^[a-z.]+$'" in caught.value.problems["host"][0]
 
 
+def test_a_thousand_problems_are_named_and_the_others_are_counted() -> None:
+    check = JsonChecker({"items": {"type": "string"}})
+    assert [path for path, _ in check.problems([1] * 1_000)] == [f"[{at}]" for at in range(1_000)]
+    *named, last = check.problems([1] * 2_500)
+    assert named == check.problems([1] * 1_000) and last == ("(value)", "has 1,500 problems more")
+
+
 def test_a_number_may_be_a_multiple_of_one_that_no_float_is_exactly() -> None:
     schema = {"type": "object", "properties": {"step": {"type": "number", "multipleOf": 0.1}}}
     layers = Layers(AdditionalInfoPrompt(template=Template("", params_schema=schema)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -71,6 +72,21 @@ def test_printing_a_number_costs_what_it_may_take() -> None:
 
     assert spent(0.1) - spent(None) >= 10
     assert spent(10**100) > spent(7)
+
+
+@pytest.mark.parametrize("made", [list, tuple, lambda values: dict(enumerate(values))], ids=["list", "tuple", "dict"])
+def test_each_value_that_is_written_as_json_costs_more_the_deeper_it_stands_and_as_a_number(
+    made: Callable[[list[Any]], Any],
+) -> None:
+    def spent(value: object, depth: int) -> int:
+        for _ in range(depth):
+            value = [value]
+        program = compile_program("{{ x | tojson }}", limits=Limits(steps=100_000))
+        return 100_000 - program.trace({"x": value}).meter.left
+
+    texts, numbers = made(["text"] * 1_000), made([0.5] * 1_000)
+    assert spent(texts, 60) - spent(texts, 0) >= 30 * 1_000  # an indented line is as long as it is deep
+    assert spent(numbers, 0) - spent(texts, 0) >= 9 * 1_000
 
 
 BIG = 2**8000

@@ -81,6 +81,7 @@ def test_a_template_that_fails_says_on_which_line(source: str, line: int) -> Non
         ("{{ {}[[]] }}", "cannot be a key"),
         ("{{ 'a'[{}] }}", "no elements"),
         ("{{ 3[0] }}", "no elements"),
+        ("{{ [1][nobody] }}", "'nobody' is undefined"),
         ("{{ 3[1:] }}", "cannot be sliced"),
         ("{{ 'abc'['x'] }}", "has no 'x'"),
         ("{{ 'abc'[9] }}", "no element 9"),

@@ -98,3 +98,10 @@ def test_what_is_declared_a_template_is_one() -> None:
     assert literal.format_2_str(ctx) == "{{ user_input }}"
     assert literal.changes == "static"
     assert literal.additional_kwargs_schema is None
+
+
+@pytest.mark.parametrize("value", [5, None, b"text", {"a": "text"}, {"text"}])
+def test_what_is_neither_text_nor_a_prompt_nor_a_list_is_refused_by_its_type(value: Any) -> None:
+    for make in (lambda: Layers(system=value), lambda: WrapPrompt("{{ wrapped_str }}", wrapped_prompts=value)):
+        with pytest.raises(ValueError, match=f"expected a prompt, text, or a list of them, got {type(value).__name__}"):
+            make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from time import process_time
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from agentkit_tools import (
     ToolContext,
     ToolDefinitionError,
     to_anthropic,
+    to_gemini,
     to_mcp,
     to_openai,
     to_text,
@@ -576,6 +578,14 @@ def test_each_target_gets_its_form() -> None:
     assert to_mcp(book) == {"name": "book", "description": "Book.", "inputSchema": schema}
     lines = to_text([book, book.strict()]).splitlines()
     assert [json.loads(line)["function"]["name"] for line in lines] == ["book", "book"]
+
+
+@pytest.mark.parametrize("export", [to_openai, to_anthropic, to_gemini, to_mcp, lambda one: to_text([one])])
+def test_only_a_tool_or_its_spec_has_a_form(export: Callable[[Any], object]) -> None:
+    assert export(book) == export(book.spec)
+    for other in (echo, "book", to_openai(book), None):
+        with pytest.raises(ToolDefinitionError, match="tool: expected a Tool or a ToolSpec, got"):
+            export(other)
 
 
 @pytest.mark.parametrize("kind", ["a" + " " * 200_000 + "b", (" " * 1_000 + "or") * 200, "List[" * 5_000 + "]" * 5_000])

@@ -343,7 +343,8 @@ def test_names_providers_refuse_are_mapped_and_kept() -> None:
     assert made.original_name == "weather.forecast"
     assert made.name.startswith("weather_forecast_")
     assert made.but(name="plain").name == "plain"
-    assert made.but(description="Other.").name == made.name
+    other = made.but(description="Other.")
+    assert (other.name, other.description, other.original_name) == (made.name, "Other.", "weather.forecast")
 
 
 def test_partials_wrappers_and_callable_objects_are_tools() -> None:

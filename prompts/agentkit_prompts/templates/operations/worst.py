@@ -212,7 +212,6 @@ def joined(value: Any, glue: Any = "", *args: Any, **keywords: Any) -> int:
 
 
 def summed(value: Any, attribute: Any = None, start: Any = 0, *args: Any, **keywords: Any) -> int:
-    start = keywords.get("start", start)
     steps = named(6)(value, *([attribute] if isinstance(attribute, str) else ()))
     return (
         steps if isinstance(start, int | float) else steps + count_of(value) * (count_of(value) + count_of(start)) // 4
@@ -281,7 +280,6 @@ def pretty(value: Any, *args: Any, **keywords: Any) -> int:
 
 
 def distinct(value: Any, case_sensitive: Any = False, attribute: Any = None, *args: Any, **keywords: Any) -> int:
-    attribute = keywords.get("attribute", attribute)
     if attribute is None:
         return named(6)(value)
     return named(6)(value, str(attribute)[:1000]) + count_of(value) ** 2 // 8
