@@ -20,6 +20,7 @@ __all__ = [
     "items_of",
     "make_item",
     "one_of",
+    "read_as",
     "read_conversation",
     "read_data",
     "read_names",
@@ -35,7 +36,7 @@ NO_DATA = ReadOnlyDict()
 NO_MESSAGES = Conversation()
 
 
-def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: Problems) -> T:
+def read_as(kind: Callable[[Any], T], value: Any, place: str, problems: Problems) -> T:
     """Return `kind(value)`, empty when the code of the value fails."""
     try:
         return kind(value)
@@ -47,7 +48,7 @@ def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: Problems)
 def _listed(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
     """Return the items of a sequence; an empty one for anything else."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
-        return _plain(list, value, place, problems)
+        return read_as(list, value, place, problems)
     problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))
     return []
 
@@ -61,7 +62,7 @@ def unknown(name: object, names: Iterable[str]) -> str:
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, also: Sequence[str] = ()) -> Any:
     """Make an item of a mapping of its fields; `also` are other names of some."""
-    data = _plain(dict, given, place, problems)
+    data = read_as(dict, given, place, problems)
     known = {item.name: item for item in fields(kind)}
     names = [*known, *also]
     problems += [(place, unknown(name, names)) for name in data if name not in names]
@@ -142,7 +143,7 @@ def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     if type(value) is dict:
         data = ReadOnlyDict(value)
     elif isinstance(value, Mapping):
-        data = _plain(ReadOnlyDict, value, place, problems)
+        data = read_as(ReadOnlyDict, value, place, problems)
     else:
         problems.append((place, f"expected a mapping of names to values, got {type(value).__name__}"))
         return NO_DATA
