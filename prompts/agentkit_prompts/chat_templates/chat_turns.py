@@ -12,8 +12,9 @@ from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.json_form import strict_json
+from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.wire.read_parts import PartReader, Problems, plain_text_of
+from agentkit_prompts.context.wire.read_parts import PartReader, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
 from agentkit_prompts.errors import ChatTemplateError, nearest
 

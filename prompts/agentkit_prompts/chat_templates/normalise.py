@@ -11,10 +11,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
+from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
