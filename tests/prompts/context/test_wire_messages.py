@@ -327,6 +327,18 @@ def test_arguments_that_are_no_json_stay_as_they_were_written() -> None:
     assert again.tool_calls[0].arguments == '{"a'
 
 
+def test_an_argument_named_like_those_that_are_no_json_is_one() -> None:
+    (message,) = read_messages(
+        [
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"invalid_arguments": 5}}],
+            }
+        ]
+    )
+    assert json.loads(message.tool_calls[0].arguments) == {"invalid_arguments": 5}
+
+
 def _answered(message: Message) -> list[Message]:
     return [Message("user", "q"), message, Message("tool", "r", tool_call_id="1")]
 

@@ -244,8 +244,10 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
     """Return arguments as JSON text. Text stays as the model wrote it, also where it is no JSON."""
     if isinstance(arguments, str):
         return str.__str__(arguments)
-    if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
-        return str(arguments["invalid_arguments"])  # see `anthropic_form`
+    if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:  # see `anthropic_message`
+        written = arguments["invalid_arguments"]
+        if isinstance(written, str):
+            return str.__str__(written)
     return json.dumps(freeze(arguments), ensure_ascii=False) if fits_json(arguments, where, problems) else "{}"
 
 
