@@ -371,6 +371,15 @@ def test_what_a_provider_wrote_goes_back_to_it_and_to_no_other() -> None:
     assert mentions(sent(conversation).to_openai("gemini")) == {"chat", "gemini"}
 
 
+def test_opaque_data_of_a_thought_that_is_no_whole_block_makes_none() -> None:
+    opaque = {"anthropic": {"a": 1}, "responses": {"a": 1}}
+    thoughts = [Thinking("hm", "anthropic", "sig", opaque=opaque), Thinking("so", "responses", opaque=opaque)]
+    message = Message("assistant", "a", thinking=thoughts)
+    assert [block["type"] for block in anthropic_message(message)[1]] == ["thinking", "text"]
+    assert responses_items(message) == ({"role": "assistant", "content": "a"},)
+    sent([Message("user", "q"), message]).to_anthropic()
+
+
 def test_the_writer_for_a_provider_is_one_function() -> None:
     assert openai_writer("a") is openai_writer("a")
     assert openai_writer(None) is openai_writer("openai") is openai_message
@@ -657,6 +666,10 @@ def test_messages_of_ours_are_returned_as_they_are() -> None:
         ({"role": "user", "thinking": (Thinking("x"),)}, "a user message cannot carry thinking"),
         ({"role": "assistant", "thinking": ("x",)}, r"thinking\[0\]: expected a Thinking, got str"),
         ({"role": "user", "opaque": ["x"]}, "opaque: expected a mapping of providers"),
+        (
+            {"role": "user", "opaque": {"openai": [1], "x": "y"}},
+            r"opaque\.openai: expected a mapping(.|\n)*x: expected",
+        ),
         ({"role": "user", "opaque": {"openai": deep()}}, "opaque: is cyclic or nests too deeply"),
         (
             {"role": "user", "opaque": {"openai": {"a": [b"x"], "b": float("nan"), "c": {1: 2}, "d": Path()}}},
