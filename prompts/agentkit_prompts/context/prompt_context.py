@@ -111,9 +111,10 @@ def _user_input(value: Any, place: str, problems: Problems) -> Any:
 
 
 def _session_key(value: Any, place: str, problems: Problems) -> Any:
-    if isinstance(value, str) and not value.strip():
+    text = _text(value, place, problems)
+    if isinstance(text, str) and not text.strip():
         problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
-    return _text(value, place, problems)
+    return text
 
 
 class _WithNonce(Derived):

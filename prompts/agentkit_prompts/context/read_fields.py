@@ -45,6 +45,11 @@ def read_as(kind: Callable[[Any], T], value: Any, place: str, problems: Problems
         return kind(())
 
 
+def _plain_text(value: Any) -> Any:
+    """Return text of another class as plain `str`, anything else as it is."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 def _listed(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
     """Return the items of a sequence; an empty one for anything else."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
@@ -102,7 +107,7 @@ def items_of(kind: type, from_text: bool = False) -> Reader:
 
 def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
     """Return names."""
-    names = tuple(_listed(value, place, "names", problems))
+    names = tuple([_plain_text(name) for name in _listed(value, place, "names", problems)])
     problems += [(f"{place}[{at}]", unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)]
     return names
 
@@ -125,7 +130,7 @@ def read_conversation(value: Any, place: str, problems: Problems, *, allow_media
 def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, ...]:
     """Return text as it is, anything else as parts."""
     if isinstance(value, str):
-        return value
+        return str.__str__(value)
     if isinstance(value, Text | Media):
         return (cast(Part, value),)
     parts: list[Any] = []
@@ -158,6 +163,6 @@ def one_of(kind: type) -> Reader:
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):
             problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-        return value
+        return _plain_text(value)
 
     return read
