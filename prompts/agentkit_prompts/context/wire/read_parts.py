@@ -234,8 +234,9 @@ def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bo
         return found.text, True
     if found is not None:
         return found.alt, False
-    if isinstance(part, Mapping) and (kind := _MEDIA.get(str(part.get("type")))) is not None:
-        return f"[{kind.__name__.lower()}]", False
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if isinstance(kind, str) and kind in _MEDIA:
+        return f"[{_MEDIA[kind].__name__.lower()}]", False
     problems += unreadable
     return "", False
 
