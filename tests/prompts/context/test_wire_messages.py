@@ -654,6 +654,26 @@ def test_ids_may_come_again_once_they_are_answered_and_a_call_may_be_open() -> N
     assert answer.name == "f"
 
 
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": 5, "arguments": "{}"}}]},
+            "conversation[0].tool_calls[0].function.name: expected text, got int",
+        ),
+        ({"role": "user", "tool_calls": [CALL]}, "conversation[0]: a user message cannot carry tool calls"),
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {1}}]},
+            "conversation[0].content[0].input: set is not JSON",
+        ),
+    ],
+)
+def test_the_result_of_a_call_that_is_refused_is_not_wrong_itself(message: dict[str, Any], problem: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        read_messages([message, RESULT])
+    assert str(caught.value).startswith(problem) and ";" not in str(caught.value)
+
+
 def test_messages_of_ours_are_returned_as_they_are() -> None:
     orphan = Message("tool", "r", tool_call_id="1")
     assert read_messages([orphan]) == (orphan,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import countOf
 from typing import Any, cast
@@ -79,7 +79,7 @@ def read_messages(
             reader.problems.append(f"{place}: {_unreadable(error)}")
     found = reader.messages()
     if is_linked:
-        found = _linked(found, before, reader.problems)
+        found = _linked(found, before, reader.problems, reader.refused_calls)
     if reader.problems:
         raise MessageError("; ".join(sorted(reader.problems, key=lambda text: _index(text, where))))
     if form == "anthropic" and found and found[0][0] == Message("user", OPENING):
@@ -189,6 +189,7 @@ class _Reader(PartReader):
                 )
             except MessageError as error:
                 self.problems.append(f"{draft.where}: {error}")
+                self.refused_calls.update([call.id for call in draft.calls])
             else:
                 made.append((message, draft))
         return made
@@ -315,9 +316,12 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 
 
 def _linked(
-    found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems
+    found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems, refused: Collection[str]
 ) -> list[tuple[Message, _Draft | None]]:
-    """Return the messages with the name of the tool at each result; notes ids that fit no call, or two."""
+    """Return the messages with the name of the tool at each result; notes ids that fit no call, or two.
+
+    Of results of `refused` calls nothing is noted: what is wrong with those is.
+    """
     last = next((at for at in range(len(before), 0, -1) if before[at - 1].role != "tool"), 1)
     before = [before[at] for at in range(last - 1, len(before))]  # nothing in front of the last call is waiting
     waiting: dict[str, str] = {}
@@ -329,7 +333,7 @@ def _linked(
             waiting[call.id] = call.name
         if message.role == "tool":
             name = waiting.pop(message.tool_call_id or "", None)
-            if draft is not None and name is None:
+            if draft is not None and name is None and message.tool_call_id not in refused:
                 problems.append(f"{draft.where}: no call before it has the id {message.tool_call_id!r:.80}")
             elif draft is not None and message.name is None:
                 message = replace(message, name=name)

@@ -53,6 +53,8 @@ class PartReader:
         self.problems = problems
         self.provider = provider
         self.allow_media = allow_media
+        self.refused_calls = set[str]()
+        """Ids of calls with which something is wrong."""
 
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
         """Return content as text or parts; nothing is no text."""
@@ -128,6 +130,7 @@ class PartReader:
         if is_nested and (inside := self.extras(function, {"name", key or "arguments"}, place)):
             left["function"] = inside
         if len(self.problems) > before:
+            self.refused_calls.add(identity if isinstance(identity, str) else "")
             return None
         return ToolCall(identity or "", str(name), arguments, opaque={self.provider: left} if left else {})
 
