@@ -12,8 +12,9 @@ from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 from agentkit_prompts.chat_templates.normalise import template_message
 from agentkit_prompts.context.items import ToolSpec
 from agentkit_prompts.context.json_form import strict_json
+from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message, ToolCall
-from agentkit_prompts.context.wire.read_parts import PartReader, Problems, plain_text_of
+from agentkit_prompts.context.wire.read_parts import PartReader, plain_text_of
 from agentkit_prompts.context.wire.wire_tools import read_tools
 from agentkit_prompts.errors import ChatTemplateError, nearest
 
@@ -102,7 +103,11 @@ def read_turns(
     turns: list[Turn] = []
     problems: Problems = []
     for index, message in enumerate(messages):
-        turns.append(_turn(message, f"messages[{index}]", problems, roles, first_text))
+        where = f"messages[{index}]"
+        try:
+            turns.append(_turn(message, where, problems, roles, first_text))
+        except Exception as error:  # of the code of what is given
+            problems.append(f"{where}: cannot be read: {type(error).__name__}: {error}")
     if problems:
         raise ChatTemplateError(f"{template}: {'; '.join(problems)}")
     return turns
@@ -154,7 +159,8 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
     content, calls = wire.get("content"), PartReader(problems).calls(wire.get("tool_calls"), f"{where}.tool_calls")
     if "content" not in wire and not wire.get("tool_calls"):
         problems.append(f"{where}.content: missing")
-    turn = Turn(role=str(role), content=_text(content, f"{where}.content", problems, first_text))
+    text = _text(content, f"{where}.content", problems, first_text)
+    turn = Turn(role=str.__str__(role) if isinstance(role, str) else "", content=text)
     if calls:
         turn["tool_calls"] = [_wire(call) for call in calls]
         if first_text and content is None:
@@ -162,7 +168,7 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
     for key in ("name", "tool_call_id", "reasoning_content"):
         value = wire.get(key)
         if isinstance(value, str):
-            cast("dict[str, Any]", turn)[key] = str(value)
+            cast("dict[str, Any]", turn)[key] = str.__str__(value)
         elif value is not None:
             problems.append(f"{where}.{key}: expected text, got {type(value).__name__}")
     return turn
@@ -170,7 +176,7 @@ def _turn(message: object, where: str, problems: Problems, roles: Collection[str
 
 def _text(content: object, where: str, problems: Problems, first_text: bool) -> str:
     if content is None or isinstance(content, str):
-        return str(content or "")
+        return "" if content is None else str.__str__(content)
     if not isinstance(content, list | tuple):
         problems.append(f"{where}: expected text or a list of parts, got {type(content).__name__}")
         return ""

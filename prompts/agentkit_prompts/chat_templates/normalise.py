@@ -11,10 +11,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Literal, TypeVar
 
 from agentkit_prompts.context.items import ToolSpec
+from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.wire.read_messages import REASONING
-from agentkit_prompts.context.wire.read_parts import Problems, plain_text_of
+from agentkit_prompts.context.wire.read_parts import plain_text_of
 from agentkit_prompts.context.wire.wire_tools import openai_tool, read_tools
 from agentkit_prompts.errors import ChatTemplateError
 
@@ -73,7 +74,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         raise ChatTemplateError(f"messages: expected a list, got {type(messages).__name__}")
-    given = list(messages)
+    given = flat("messages", lambda: list(messages))
     made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(
         f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
@@ -107,12 +108,16 @@ def flat(what: str, make: Callable[[], T]) -> T:
     """Return what `make` makes of data from outside.
 
     Raises:
-        ChatTemplateError: The data is cyclic, or nests too deeply to be walked through.
+        ChatTemplateError: The data is cyclic, or nests too deeply to be walked through, or code of its own fails.
     """
     try:
         return make()
+    except ChatTemplateError:
+        raise
     except RecursionError:
         raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
+    except Exception as error:
+        raise ChatTemplateError(f"{what}: cannot be read: {type(error).__name__}: {error}") from error
 
 
 def _refuse(problems: Iterable[str]) -> None:

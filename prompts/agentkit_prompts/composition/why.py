@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import layer_table, names_read
-from agentkit_prompts.context.items import Document, Fact
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
+from agentkit_prompts.context.items import Document, Example, Fact
+from agentkit_prompts.context.prompt_context import CONTEXT_NAMES, PromptContext
 from agentkit_prompts.errors import PromptError, nearest, similar
 from agentkit_prompts.templates.spans import Span
 from agentkit_prompts.tree.examples import ExamplesPrompt, StaticSelector
@@ -56,7 +56,14 @@ def why(composition: Contents, pointer: str) -> Why:
         if path is not None and path[0] in _kwargs_read(composition):
             path = (_KWARGS, *path)  # some templates read a kwarg by its own name
     if path is not None:
-        shown = [(span, [*_paths(composition, span)]) for span in composition.spans if span.pointer]
+        prompts = dict(composition.layers.walk())
+        examples = composition.context.examples
+        places = {_content(examples[at]): at for at in reversed(range(len(examples)))}
+        shown = [
+            (span, [*_paths(span, prompts.get(span.prompt), composition.context, places)])
+            for span in composition.spans
+            if span.pointer
+        ]
         spans = tuple([span for span, paths in shown if any(_is_below(one, path) for one in paths)])
         value = _value(composition.context.view, path)
         is_kwarg = path[:-1] == (_KWARGS,) and path[-1] in _kwargs_read(composition)
@@ -86,19 +93,26 @@ def _path(pointer: str) -> _Path | None:
     return tuple(steps[1:] if steps[:2] == ["user_input", _KWARGS] else steps) or None
 
 
-def _paths(composition: Contents, span: Span) -> Iterator[_Path]:
-    """Yield the parts of the context that a span shows; examples by their place in the context."""
+def _paths(
+    span: Span, prompt: BasePrompt | None, ctx: PromptContext, places: Mapping[tuple[str, ...], int]
+) -> Iterator[_Path]:
+    """Yield the parts of the context that a span of a prompt shows; examples by their place in the context."""
     path = _path(span.pointer)
     paths = [path] if path is not None else [_path(one) for one in span.pointer.split(", ") if one]
     for path in paths:
-        if path is not None and path[0] == "examples" and len(path) > 1:
-            prompt = next((one for at, one in composition.layers.walk() if at == span.prompt), None)
-            if isinstance(prompt, ExamplesPrompt) and not prompt.examples:
-                chosen = prompt.chosen(composition.context)[int(path[1])]
-                at = next(at for at, one in enumerate(composition.context.examples) if one is chosen or one == chosen)
-                path = ("examples", at, *path[2:])
-        if path is not None:
+        if path is None:
+            continue
+        if path[0] == "examples" and len(path) > 1 and isinstance(prompt, ExamplesPrompt) and not prompt.examples:
+            at = places.get(_content(prompt.chosen(ctx)[int(path[1])]))
+            if at is not None:
+                yield ("examples", at, *path[2:])
+        else:
             yield path
+
+
+def _content(example: Example) -> tuple[str, ...]:
+    """Return what an example is known by in the context: a selector may return it with a score."""
+    return example.input, example.output, example.id
 
 
 def _is_below(path: _Path, top: _Path) -> bool:

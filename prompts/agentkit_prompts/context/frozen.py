@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from agentkit_prompts.errors import ContextError
 
-__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "freeze", "thawed"]
+__all__ = ["Derived", "Deriving", "FrozenDict", "FrozenList", "ReadOnlyDict", "as_plain_text", "freeze", "thawed"]
 
 T = TypeVar("T")
 
@@ -52,6 +52,17 @@ class Deriving(Derived):
             object.__setattr__(self, "_derived", derived)
         derived[function] = (about, result)
         return result
+
+
+def as_plain_text(value: object, *names: str) -> None:
+    """Have these fields of a frozen value hold plain `str` where they hold text of another class.
+
+    What such a class does its own way, as an enum of texts does `str()`, `format()` or `hash()`, is no part of a value.
+    """
+    for name in names:
+        text = getattr(value, name)
+        if type(text) is not str and isinstance(text, str):
+            object.__setattr__(value, name, str.__str__(text))
 
 
 def _refuse(self: object, *_: object, **__: object) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, model_validator
 
-from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, freeze
+from agentkit_prompts.context.frozen import Derived, Deriving, FrozenDict, as_plain_text, freeze
 from agentkit_prompts.context.json_form import Data
 from agentkit_prompts.context.parts import Image
 from agentkit_prompts.context.short_repr import short_repr
@@ -73,10 +73,15 @@ class _Item:
         problems: list[tuple[str, str]] = []
         names: tuple[str, ...] = type(self).__slots__
         for name in names:
-            kind = _KINDS.get(name)
+            kind, value = _KINDS.get(name), getattr(self, name)
+            if type(value) is str:
+                if kind is _TEXT:
+                    continue
+            elif isinstance(value, str):
+                as_plain_text(self, name)
+                value = getattr(self, name)
             if kind is None and name not in _DATA and name not in _WORDS:
                 continue
-            value = getattr(self, name)
             if kind is not None:
                 if not isinstance(value, kind[1]):
                     problems.append((name, f"expected {kind[0]}, got {type(value).__name__}"))

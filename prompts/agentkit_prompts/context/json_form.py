@@ -17,14 +17,13 @@ from pydantic import TypeAdapter
 from pydantic_core import CoreSchema, Url, core_schema
 
 from agentkit_prompts.context.frozen import ReadOnlyDict
+from agentkit_prompts.context.json_problems import MAX_INT
 from agentkit_prompts.context.parts import Media, Part, Text
-from agentkit_prompts.errors import ContextError
+from agentkit_prompts.errors import ContextError, brief
 
 __all__ = ["Data", "from_json", "strict_json", "to_json"]
 
 _MAX_DEPTH = 100
-_MAX_INT = 10**4000
-"""Longer numbers Python refuses to write as text, and most readers of JSON to read."""
 _TYPE = "$type"
 
 
@@ -105,7 +104,7 @@ def _written(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, str):
         return str.__str__(value)
-    if isinstance(value, int) and -_MAX_INT < value < _MAX_INT:
+    if isinstance(value, int) and -MAX_INT < value < MAX_INT:
         return int(value)
     if isinstance(value, float) and isfinite(value):
         return float(value)
@@ -152,8 +151,8 @@ def from_json(data: Any, depth: int = 0) -> Any:
         if name in ("set", "frozenset"):
             return (set if name == "set" else frozenset)([from_json(item, deeper) for item in value])
         return _FORMS[name][2](value)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        raise ValueError(f"{str(name)[:64]!r} is an unknown or damaged JSON form") from error
+    except Exception as error:  # what a class raises that is given something else than its text
+        raise ValueError(f"{brief(name, 64)} is an unknown or damaged JSON form") from error
 
 
 def _read(data: Any) -> ReadOnlyDict:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
-from agentkit_prompts.context.frozen import FrozenDict
+from agentkit_prompts.context.frozen import FrozenDict, as_plain_text
 from agentkit_prompts.context.opaque import NO_OPAQUE, Opaque, no_opaque, opaque_data
 from agentkit_prompts.context.parts import Media, Part, Text
 from agentkit_prompts.context.short_repr import short_repr
@@ -45,6 +45,8 @@ class ToolCall:
     opaque: Opaque = field(default_factory=no_opaque, hash=False, kw_only=True)
 
     def __post_init__(self) -> None:
+        if not type(self.arguments) is type(self.name) is type(self.id) is str:
+            as_plain_text(self, "id", "name", "arguments")
         if not (isinstance(self.arguments, str) and isinstance(self.name, str) and isinstance(self.id, str)):
             wrong = next(name for name in ("id", "name", "arguments") if not isinstance(getattr(self, name), str))
             hint = ', such as \'{"city": "Bern"}\'' if wrong == "arguments" else ""
@@ -106,16 +108,12 @@ class Message:
             self.__post_init__()
 
     def __post_init__(self) -> None:
+        as_plain_text(self, "role", "content", "tool_call_id", "name")
         role, content = self.role, self.content
         if not isinstance(role, str) or role not in _ROLES:
             raise MessageError(f"unknown role {brief(role)}: expected one of {', '.join(sorted(_ROLES))}")
         if type(content) is not str:
-            if content is None:
-                object.__setattr__(self, "content", "")
-            elif isinstance(content, str):
-                object.__setattr__(self, "content", str.__str__(content))
-            else:
-                object.__setattr__(self, "content", _as_parts(content, role))
+            object.__setattr__(self, "content", "" if content is None else _as_parts(content, role))
         calls, thinking = self.tool_calls, self.thinking
         if type(calls) is not tuple or calls:
             object.__setattr__(self, "tool_calls", _of_assistant(role, "tool_calls", calls, ToolCall))

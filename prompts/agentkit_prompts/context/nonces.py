@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.frozen import FrozenList, ReadOnlyDict
 from agentkit_prompts.context.items import Example, ToolSpec
 from agentkit_prompts.context.messages import Message
 
@@ -35,41 +36,65 @@ def without_nonce(value: T, nonce: str) -> T:
 
     Who learned the nonce, from an answer of the model or a log, could open or close a fence from outside of it.
     """
-    found: T = _broken(value, nonce, 0)
+    found: T = _Walk(nonce).broken(value, 0)
     return found
 
 
-def _broken(value: Any, nonce: str, depth: int) -> Any:
-    if isinstance(value, str):
-        return value if nonce not in value else break_nonce(value, nonce)
-    if value is None or isinstance(value, bool | int | float | bytes) or depth > _MAX_DEPTH:
-        return value
-    if type(value) is Message and type(value.content) is str and not (value.tool_calls or value.thinking):
-        named = value.name, value.tool_call_id  # most messages: a walk over all fields takes twenty times as long
-        if nonce not in value.content and not any(nonce in name for name in named if name):
+class _Walk:
+    """A walk over one value. What stands at several places of the same depth is looked at once."""
+
+    def __init__(self, nonce: str) -> None:
+        self.nonce = nonce
+        self.known: dict[tuple[int, int], tuple[Any, Any]] = {}
+        """By identity and depth: a value, kept so that its identity stays its own, and what it became."""
+
+    def broken(self, value: Any, depth: int) -> Any:
+        """Return a value without the nonce in its texts."""
+        nonce = self.nonce
+        if isinstance(value, str):
+            return value if nonce not in value else break_nonce(value, nonce)
+        if value is None or isinstance(value, bool | int | float | bytes) or depth > _MAX_DEPTH:
             return value
-    if isinstance(value, ToolSpec):  # the developer's stays as it is, and so does the name, which calls are made by
-        if value.trust == "trusted" or nonce not in value.json:
+        if type(value) is Message and type(value.content) is str and not (value.tool_calls or value.thinking):
+            named = value.name, value.tool_call_id  # most messages: a walk over all fields takes twenty times as long
+            if nonce not in value.content and not any(nonce in name for name in named if name):
+                return value
+        place = id(value), depth
+        if place not in self.known:
+            self.known[place] = value, self._made_of(value, depth + 1)
+        return self.known[place][1]
+
+    def _made_of(self, value: Any, depth: int) -> Any:
+        broken = self.broken
+        if isinstance(value, ToolSpec):  # the developer's stays as it is, and so does the name, which calls are made by
+            if value.trust == "trusted" or self.nonce not in value.json:
+                return value
+            return replace(
+                value, description=broken(value.description, depth), parameters=broken(value.parameters, depth)
+            )
+        if isinstance(value, Example) and value.trust == "trusted":
             return value
-        described, parameters = (_broken(one, nonce, depth + 1) for one in (value.description, value.parameters))
-        return replace(value, description=described, parameters=parameters)
-    if isinstance(value, Example) and value.trust == "trusted":
+        if isinstance(value, Conversation | list | tuple):
+            made = [broken(item, depth) for item in value]
+            return value if all(map(_is, made, value)) else _like(value)(made)
+        if isinstance(value, Mapping):
+            pairs = {broken(key, depth): broken(item, depth) for key, item in value.items()}
+            is_same = [*pairs] == [*value] and all(map(_is, pairs.values(), value.values()))
+            return value if is_same else _like(value)(pairs)
+        if is_dataclass(value) and not isinstance(value, type):
+            given = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
+            changed = {name: made for name, item in given.items() if (made := broken(item, depth)) is not item}
+            return replace(value, **changed) if changed else value
         return value
-    if isinstance(value, Conversation):
-        made = [_broken(message, nonce, depth + 1) for message in value]
-        return value if all(map(_is, made, value)) else Conversation(made)
-    if isinstance(value, list | tuple):
-        made = [_broken(item, nonce, depth + 1) for item in value]
-        return value if all(map(_is, made, value)) else type(value)(made)
-    if isinstance(value, Mapping):
-        pairs = {_broken(key, nonce, depth + 1): _broken(item, nonce, depth + 1) for key, item in value.items()}
-        is_same = [*pairs] == [*value] and all(map(_is, pairs.values(), value.values()))
-        return value if is_same else type(value)(pairs)  # type: ignore[call-arg]
-    if is_dataclass(value) and not isinstance(value, type):
-        given = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
-        changed = {name: made for name, item in given.items() if (made := _broken(item, nonce, depth + 1)) is not item}
-        return replace(value, **changed) if changed else value
-    return value
+
+
+def _like(value: Any) -> Any:
+    """Return what makes such a container of its items; a plain one where others may take other arguments."""
+    if isinstance(value, tuple):
+        return getattr(value, "_make", tuple)  # a named tuple stays one
+    if isinstance(value, Conversation | FrozenList | ReadOnlyDict):
+        return type(value)
+    return list if isinstance(value, list) else dict
 
 
 def _is(one: object, other: object) -> bool:

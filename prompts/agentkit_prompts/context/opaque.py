@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
-from agentkit_prompts.errors import ContextError, MessageError
+from agentkit_prompts.context.json_problems import Problems, fits_json
+from agentkit_prompts.errors import MessageError
 
 __all__ = ["NO_OPAQUE", "Opaque", "no_opaque", "opaque_data", "with_opaque"]
 
@@ -27,18 +28,23 @@ def opaque_data(data: object) -> FrozenDict:
     """Return opaque data, read-only.
 
     Raises:
-        MessageError: It does not map providers to data, or nests too deeply.
+        MessageError: It does not map providers to data, or is not JSON: then no store and no provider could have it.
     """
     if type(data) is FrozenDict:
         return data
+    problems: Problems = []
     try:
-        if isinstance(data, Mapping) and all(isinstance(provider, str) for provider in data):
-            return FrozenDict(freeze(data))
-    except ContextError:
-        raise MessageError("opaque: the data is cyclic or nests too deeply") from None
+        if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
+            problems.append(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
+        else:
+            for provider, wrote in data.items():
+                if not isinstance(wrote, Mapping):
+                    problems.append(f"opaque.{provider}: expected a mapping, got {type(wrote).__name__}")
+            if fits_json(data, "opaque", problems) and not problems:
+                return FrozenDict(freeze(data))
     except Exception as error:  # of the code of a mapping
         raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}") from error
-    raise MessageError(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
+    raise MessageError("; ".join(problems))
 
 
 def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: Iterable[str]) -> FrozenDict:
@@ -48,8 +54,7 @@ def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: I
     may be one of the developer, which is another word for it.
     """
     for provider in providers if opaque else ():
-        if isinstance(data := opaque.get(provider), Mapping):
-            wire = _merged(wire, data)
+        wire = _merged(wire, opaque.get(provider, NO_OPAQUE))
     return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
 
 

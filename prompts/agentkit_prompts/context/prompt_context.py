@@ -36,6 +36,7 @@ from agentkit_prompts.context.read_fields import (
     items_of,
     make_item,
     one_of,
+    read_as,
     read_conversation,
     read_data,
     read_names,
@@ -110,9 +111,10 @@ def _user_input(value: Any, place: str, problems: Problems) -> Any:
 
 
 def _session_key(value: Any, place: str, problems: Problems) -> Any:
-    if isinstance(value, str) and not value.strip():
+    text = _text(value, place, problems)
+    if isinstance(text, str) and not text.strip():
         problems.append((place, "is empty, so that its fences are no secret: give one, or None"))
-    return _text(value, place, problems)
+    return text
 
 
 class _WithNonce(Derived):
@@ -262,7 +264,9 @@ class PromptContext(_WithNonce):
         if session_key is not None:
             made._nonce = nonce = nonce_of(session_key)
             for name in _UNTRUSTED:
-                setattr(made, name, without_nonce(getattr(made, name), nonce))
+                setattr(made, name, _without_nonce(getattr(made, name), name, nonce, problems))
+            if problems:
+                raise ContextError("PromptContext", problems)
         made.__class__ = PromptContext
 
     @property
@@ -311,14 +315,14 @@ class PromptContext(_WithNonce):
             return type(self)(**kept, **given, allow_media=allow_media)
         problems: Problems = []
         values = [*_values(self)]
+        nonce = self.nonce
         for name, value in given.items():
-            values[_PLACES[name]] = _READERS[name](value, name, problems)
+            read = _READERS[name](value, name, problems)
+            if nonce is not None and name in _UNTRUSTED:
+                read = _without_nonce(read, name, nonce, problems)
+            values[_PLACES[name]] = read
         if problems:
             raise ContextError("PromptContext", problems)
-        nonce = self.nonce
-        if nonce is not None:
-            for name in _UNTRUSTED.intersection(given):
-                values[_PLACES[name]] = without_nonce(values[_PLACES[name]], nonce)
         copy: Any = object.__new__(_Unfrozen)
         if nonce is not None:
             copy._nonce = nonce
@@ -332,6 +336,11 @@ class PromptContext(_WithNonce):
 _PLAIN_SETTING = {"__slots__": (), "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
 _Unfrozen: Any = type("_Unfrozen", (PromptContext,), _PLAIN_SETTING)
 """The class of a context while it is made: filling the fields of a frozen one takes four times as long."""
+
+
+def _without_nonce(value: Any, place: str, nonce: str, problems: Problems) -> Any:
+    """Return a value of a field without the nonce; the code of what the user gave may fail."""
+    return read_as(partial(without_nonce, nonce=nonce), value, place, problems)
 
 
 def _by_other_name(documents: _Documents, others: Mapping[str, Any], problems: Problems) -> Any:

@@ -20,6 +20,7 @@ __all__ = [
     "items_of",
     "make_item",
     "one_of",
+    "read_as",
     "read_conversation",
     "read_data",
     "read_names",
@@ -35,7 +36,7 @@ NO_DATA = ReadOnlyDict()
 NO_MESSAGES = Conversation()
 
 
-def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: Problems) -> T:
+def read_as(kind: Callable[[Any], T], value: Any, place: str, problems: Problems) -> T:
     """Return `kind(value)`, empty when the code of the value fails."""
     try:
         return kind(value)
@@ -44,10 +45,15 @@ def _plain(kind: Callable[[Any], T], value: Any, place: str, problems: Problems)
         return kind(())
 
 
+def _plain_text(value: Any) -> Any:
+    """Return text of another class as plain `str`, anything else as it is."""
+    return str.__str__(value) if isinstance(value, str) else value
+
+
 def _listed(value: Any, place: str, what: str, problems: Problems) -> list[Any]:
     """Return the items of a sequence; an empty one for anything else."""
     if not isinstance(value, str | bytes | bytearray | Mapping) and isinstance(value, Iterable):
-        return _plain(list, value, place, problems)
+        return read_as(list, value, place, problems)
     problems.append((place, f"expected a sequence of {what}, got {type(value).__name__}"))
     return []
 
@@ -61,7 +67,7 @@ def unknown(name: object, names: Iterable[str]) -> str:
 
 def make_item(kind: type, given: Mapping[Any, Any], place: str, problems: Problems, also: Sequence[str] = ()) -> Any:
     """Make an item of a mapping of its fields; `also` are other names of some."""
-    data = _plain(dict, given, place, problems)
+    data = read_as(dict, given, place, problems)
     known = {item.name: item for item in fields(kind)}
     names = [*known, *also]
     problems += [(place, unknown(name, names)) for name in data if name not in names]
@@ -101,7 +107,7 @@ def items_of(kind: type, from_text: bool = False) -> Reader:
 
 def read_names(value: Any, place: str, problems: Problems) -> tuple[str, ...]:
     """Return names."""
-    names = tuple(_listed(value, place, "names", problems))
+    names = tuple([_plain_text(name) for name in _listed(value, place, "names", problems)])
     problems += [(f"{place}[{at}]", unknown(name, ())) for at, name in enumerate(names) if not isinstance(name, str)]
     return names
 
@@ -124,7 +130,7 @@ def read_conversation(value: Any, place: str, problems: Problems, *, allow_media
 def read_parts(value: Any, place: str, problems: Problems) -> str | tuple[Part, ...]:
     """Return text as it is, anything else as parts."""
     if isinstance(value, str):
-        return value
+        return str.__str__(value)
     if isinstance(value, Text | Media):
         return (cast(Part, value),)
     parts: list[Any] = []
@@ -142,7 +148,7 @@ def read_data(value: Any, place: str, problems: Problems) -> ReadOnlyDict:
     if type(value) is dict:
         data = ReadOnlyDict(value)
     elif isinstance(value, Mapping):
-        data = _plain(ReadOnlyDict, value, place, problems)
+        data = read_as(ReadOnlyDict, value, place, problems)
     else:
         problems.append((place, f"expected a mapping of names to values, got {type(value).__name__}"))
         return NO_DATA
@@ -157,6 +163,6 @@ def one_of(kind: type) -> Reader:
     def read(value: Any, place: str, problems: Problems) -> Any:
         if value is not None and not isinstance(value, kind):
             problems.append((place, f"expected {kind.__name__} or None, got {type(value).__name__}"))
-        return value
+        return _plain_text(value)
 
     return read

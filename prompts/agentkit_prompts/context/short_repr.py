@@ -26,7 +26,13 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = _MAX_ITEMS
 
     def repr1(self, x: Any, level: int) -> str:
-        """Return the representation of a value inside of others."""
+        """Return the representation of a value inside of others; its class where it has none, as a very long number."""
+        try:
+            return self._shown(x, level)
+        except Exception:  # of the code of the value
+            return f"<{type(x).__name__} instance at {id(x):#x}>"
+
+    def _shown(self, x: Any, level: int) -> str:
         if isinstance(x, str):
             most = _MAX_TEXT if level == _MAX_LEVELS else _MAX_INNER_TEXT
             return repr(x if len(x) <= most else f"{x[: most // 2]}...{x[-most // 2 :]}")
@@ -52,10 +58,7 @@ class _Short(reprlib.Repr):
         return f"{{{', '.join(pairs)}}}"
 
     def repr_instance(self, x: Any, level: int) -> str:
-        try:
-            found = repr(x)
-        except Exception:
-            return super().repr_instance(x, level)
+        found = repr(x)
         return found if len(found) <= 2 * self.maxother else f"{found[: self.maxother]}..."
 
 

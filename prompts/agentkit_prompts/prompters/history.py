@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from agentkit_prompts.context.conversation import Conversation
+from agentkit_prompts.context.json_problems import Problems
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.prompt_context import ToolSpec
 from agentkit_prompts.context.wire.read_messages import read_messages
-from agentkit_prompts.context.wire.read_parts import Problems
 from agentkit_prompts.context.wire.wire_tools import read_tools as wire_tools
 from agentkit_prompts.errors import MessageError, PrompterError
 

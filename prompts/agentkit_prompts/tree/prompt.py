@@ -344,7 +344,8 @@ def _from_multimodal(kind: str, given: Any, trust: Trust) -> Rendered:
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)):
         raise PromptError(f"{where} must return text and media, got {type(given).__name__}")
     text, table = given
-    left = media = dict(_media_of(table, where))
+    media = dict(_media_of(table, where))
+    used = set[tuple[str, str]]()
     segments: list[Segment] = []
     start = 0
     for found in _MARKER.finditer(text):
@@ -352,10 +353,11 @@ def _from_multimodal(kind: str, given: Any, trust: Trust) -> Rendered:
         if key in media:
             segments.append(Segment(text[start : found.start()], "", None, "", trust))
             segments.append(Segment(media[key].marker, "", None, "", trust, media[key]))
-            left = {name: part for name, part in left.items() if name != key}
+            used.add(key)
             start = found.end()
     segments.append(Segment(text[start:], "", None, "", trust))
-    return FromSegments([*segments, *(Segment(part.marker, "", None, "", trust, part) for part in left.values())])
+    left = [part for key, part in media.items() if key not in used]
+    return FromSegments([*segments, *(Segment(part.marker, "", None, "", trust, part) for part in left)])
 
 
 def _media_of(table: Any, where: str) -> Iterator[tuple[tuple[str, str], Media]]:

@@ -479,3 +479,32 @@ def test_a_call_that_somebody_quotes_is_lost_all_the_same(said: str, quoted: str
     with pytest.raises(ChatTemplateError, match="the tool 'f'"):
         quote = {"role": "system", "content": f"Tools: {tools[0]}".replace("'", '"')}
         JinjaChatTemplate(source.replace("{{ tools | tojson }}", "{{ tools and '' }}")).render([quote, USER], tools)
+
+
+class Fails(dict[str, Any]):
+    """A message whose fields cannot be read."""
+
+    def items(self) -> Any:
+        raise ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Fails(role="user", content="x", name="y"),
+        {"role": "user", "content": "x", "kept": Fails()},
+        {"role": "user", "content": [{"type": 10**5_000}]},
+        call({(1,): 2}),
+        call({"a": 10**5_000}),
+    ],
+    ids=["a message", "a field", "a type", "a name of an argument", "an argument"],
+)
+def test_messages_that_cannot_be_read_or_written_are_refused(message: Any) -> None:
+    with pytest.raises(ChatTemplateError, match="messages: cannot be read: "):
+        JinjaChatTemplate(TEXTS).render([USER, message])
+
+
+@pytest.mark.parametrize("thought", [True, 1.5, ["x"], {"a": 1}])
+def test_a_thought_that_is_no_text_is_shown_as_it_is(thought: Any) -> None:
+    shown = TEXTS.replace("{{ m.content }}", "{{ m.content }}{{ m.reasoning_content }}")
+    assert str(thought) in JinjaChatTemplate(shown).render([USER, {**call({"a": 1}), "reasoning_content": thought}])

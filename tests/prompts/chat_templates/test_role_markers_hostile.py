@@ -12,6 +12,16 @@ QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
 HI = {"role": "user", "content": "hi"}
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
+DEEP: list[Any] = []
+for _ in range(10_000):
+    DEEP = [DEEP]
+
+
+class Fails(dict[str, Any]):
+    """A message whose fields cannot be read."""
+
+    def get(self, *_: Any) -> Any:
+        raise ZeroDivisionError("mine")
 
 
 @pytest.mark.parametrize("name", CHAT_TEMPLATES)
@@ -41,6 +51,10 @@ def test_an_unknown_role_is_named_with_a_near_one() -> None:
         ({"content": "x", "name": "y"}, ".role: missing"),
         ({"role": 7, "content": "x"}, ".role: expected text, got int"),
         ({"role": ["user"], "content": "x"}, ".role: expected text, got list"),
+        ({"role": DEEP, "content": "x"}, ".role: expected text, got list"),
+        ({"role": 10**5_000, "content": "x"}, ".role: expected text, got int"),
+        (Fails(role="user", content="x"), ": cannot be read: ZeroDivisionError: mine"),
+        ({"role": "user", "content": [Fails(type="text")]}, ": cannot be read: ZeroDivisionError: mine"),
         ({"role": "user"}, ".content: missing"),
         ({"role": "user", "content": 7}, ".content: expected text or a list of parts, got int"),
         ({"role": "user", "content": {"text": "x"}}, ".content: expected text or a list of parts, got dict"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,19 @@ def test_a_request_that_was_grown_is_the_same_as_one_made_anew(form: str) -> Non
         assert request(WRITERS[form], view)[0] == request(WRITERS[form], Conversation(list(view)))[0]
     branch = conversation.window(0, 5).append(Message("user", "Something else"))
     assert request(WRITERS[form], branch)[0] == request(WRITERS[form], Conversation(list(branch)))[0]
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_many_messages_of_one_role_cost_what_each_of_them_adds(form: str) -> None:
+    def seconds(size: int) -> float:
+        ctx = PromptContext(user_input="?", conversation=[Message("user", "x")] * size)
+        composition = compose(Layers("Be brief."), ctx)
+        start = time.process_time()
+        WRITERS[form](composition)
+        return time.process_time() - start
+
+    small, large = seconds(4_000), seconds(32_000)
+    assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times
 
 
 def test_a_cache_mark_stands_at_no_thought() -> None:

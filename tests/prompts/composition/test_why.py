@@ -32,7 +32,7 @@ from agentkit.prompts import (
     WrapPrompt,
     compose,
 )
-from agentkit.prompts.example_selectors import StaticSelector
+from agentkit.prompts.example_selectors import KeywordSelector, StaticSelector
 from agentkit.testing import strategies as some
 from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
 from agentkit_prompts.tree.layers import PLACES
@@ -188,6 +188,24 @@ def test_examples_are_those_of_the_context_and_not_those_of_the_selection() -> N
     texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[2]").spans]
     assert texts == ["in2", "out2"]
     assert composition.why("examples[1]").spans == ()
+
+
+def test_examples_that_a_selector_scored_are_those_of_the_context() -> None:
+    pool = [Example("patch a tyre", "Glue it."), Example("cook rice", "Boil it.")]
+    composition = composed(Layers(ExamplesPrompt(selector=KeywordSelector(1))), user_input="rice", examples=pool)
+    texts = [composition.marked_text(0)[span.start : span.end] for span in composition.why("examples[1]").spans]
+    assert texts == ["cook rice", "Boil it."]
+    assert composition.why("examples[0]").spans == ()
+
+
+def test_examples_that_a_selector_wrote_itself_are_no_part_of_the_context() -> None:
+    class Own:
+        def select(self, query: str, examples: Any) -> list[Example]:
+            return [Example("mine", "too")]
+
+    composition = composed(Layers(ExamplesPrompt(selector=Own())), examples=[Example("a", "b")])
+    assert "mine" in composition.system.text
+    assert composition.why("examples[0]").spans == ()
 
 
 def test_it_says_where_an_item_is_from() -> None:

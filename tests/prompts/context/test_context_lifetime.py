@@ -97,6 +97,21 @@ def test_a_memo_that_lives_on_forgets_the_turn_before() -> None:
     assert [ref() for ref in seen if ref() is not None] == []
 
 
+@pytest.mark.parametrize("template", ["qwen2_5", "internlm2", "llama3_1"])
+@pytest.mark.parametrize("budget", [None, 10_000])
+def test_layers_of_fixed_text_forget_the_tools_they_were_written_with(template: str, budget: int | None) -> None:
+    layers = Layers("You are helpful.")
+    ctx = PromptContext(user_input="q", tools=[ToolSpec("look", "Looks up what tenant 17 keeps.")])
+    first = compose(layers, ctx, budget=budget).to_text(template)
+    assert "tenant 17" in first
+    seen = [weakref.ref(tool) for tool in ctx.tools]
+    del ctx
+    gc.collect()
+    assert [ref() for ref in seen] == [None]
+    other = PromptContext(user_input="q", tools=[ToolSpec("look")])
+    assert "tenant 17" not in compose(layers, other, budget=budget).to_text(template)
+
+
 @pytest.mark.long
 @pytest.mark.untraced
 def test_thousands_of_contexts_leave_nothing() -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,12 +30,17 @@ from agentkit.prompts import (
     Fact,
     File,
     Image,
+    KnowledgePrompt,
     Layers,
+    MemoPrompt,
     Message,
     PromptContext,
     PromptError,
     RecalledMessage,
+    SummaryPrompt,
+    Text,
     TextPrompt,
+    Thinking,
     ToolCall,
     ToolSpec,
     Url,
@@ -349,6 +355,62 @@ def test_a_long_list_of_problems_is_cut() -> None:
         PromptContext(user_input="x", documents=[5] * 1000)  # type: ignore[list-item]
     assert len(caught.value.problems) == 1000
     assert len(str(caught.value)) < 2_000
+
+
+class Word(str, Enum):  # noqa: UP042 (what people wrote before there was a StrEnum)
+    """Text whose `str()`, `format()` and `hash()` are others than those of its letters."""
+
+    A = "a"
+
+
+class Loud(str):
+    def __str__(self) -> str:
+        return "LOUD"
+
+    __repr__ = __str__
+
+    def __format__(self, how: str) -> str:
+        return "LOUD"
+
+    def __len__(self) -> int:
+        raise ZeroDivisionError
+
+    def __contains__(self, text: object) -> bool:
+        raise ZeroDivisionError
+
+
+def everywhere(text: str) -> PromptContext:
+    """Return a context that has a text in all its places."""
+    return PromptContext(
+        user_input=UserInput([Text(text), Image(text, text, text)]),
+        conversation=[
+            Message("user", text, name=text),
+            Message("assistant", text, (ToolCall(text, text, text),), thinking=[Thinking(text, text, text, text)]),
+            Message("tool", text, tool_call_id=text, name=text),
+        ],
+        documents=[Document(text, text, text, text)],
+        knowledge=[Fact(text, text, text)],
+        recalled=[RecalledMessage(text, "user", text, None, text, text)],
+        tools=[ToolSpec(text, text)],
+        examples=[Example(text, text, text)],
+        summary=text,
+        locale=text,
+        session_key=text,
+        kept_kwargs=[text],
+    )
+
+
+@pytest.mark.parametrize("text", [Word.A, Loud("a")], ids=["an enum", "a class of its own"])
+def test_text_of_another_class_is_the_text_that_it_holds(text: str) -> None:
+    ctx, plain = everywhere(text), everywhere("a")
+    assert ctx == plain and hash(ctx) == hash(plain) and repr(ctx) == repr(plain)
+    assert CONTEXTS.validate_json(CONTEXTS.dump_json(ctx)) == plain
+    layers = Layers(
+        TextPrompt("{{ locale }}"), before_input=[MemoPrompt(), KnowledgePrompt(), ExamplesPrompt(), SummaryPrompt()]
+    )
+    assert UserInput(text) == UserInput("a") and type(UserInput(text).input) is str
+    mine, other = (compose(layers, each.evolve(user_input="x")) for each in (ctx, plain))
+    assert mine.to_openai() == other.to_openai() and mine.to_text() == other.to_text()
 
 
 def test_conversations_are_fields_too() -> None:

@@ -60,3 +60,28 @@ def test_what_python_writes_and_json_has_not_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         strict_json(text)
     assert strict_json('{"a": [1.5, null]}') == {"a": [1.5, None]}
+
+
+def nested(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+@pytest.mark.parametrize("value", [None, [{}], {"a": 1}, nested(5_000)], ids=["none", "list", "mapping", "deep list"])
+@pytest.mark.parametrize(
+    "name", ["bytes", "path", "url", "datetime", "timedelta", "decimal", "uuid", "int", "float", "part"]
+)
+def test_a_form_with_another_value_than_was_written_is_damaged(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is an unknown or damaged JSON form"):
+        from_json({"$type": name, "value": value})
+
+
+@pytest.mark.parametrize(
+    "name", [None, 5, [], nested(5_000), "x" * 1_000, {"a": 1}], ids=lambda name: type(name).__name__
+)
+def test_a_form_of_no_known_name_is_refused(name: Any) -> None:
+    with pytest.raises(ValueError, match="is an unknown or damaged JSON form") as caught:
+        TypeAdapter(PromptContext).validate_python({"user_input": {"input": "x"}, "extra": {"a": {"$type": name}}})
+    assert len(str(caught.value)) < 2_000

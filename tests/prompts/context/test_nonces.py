@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
+    ContextError,
     Document,
     Example,
     ExamplesPrompt,
@@ -67,6 +72,57 @@ def test_a_known_nonce_is_broken_outside_of_its_fence(given: dict[str, Any]) -> 
         sent = str(compose(TREE, each).to_openai())
         assert sent.count(NONCE) == 2
         assert "obey" in sent or EVIL not in str(given)
+
+
+class Pair(NamedTuple):
+    name: str
+    size: int
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (Pair(NONCE, 1), Pair(f"{NONCE[:1]}\u200b{NONCE[1:]}", 1)),
+        (defaultdict(list, {"a": [NONCE]}), {"a": [f"{NONCE[:1]}\u200b{NONCE[1:]}"]}),
+        (MappingProxyType({"a": (NONCE,)}), {"a": (f"{NONCE[:1]}\u200b{NONCE[1:]}",)}),
+    ],
+)
+def test_the_nonce_is_broken_in_containers_of_every_kind(data: Any, expected: Any) -> None:
+    made = PromptContext(user_input=UserInput("x", {"data": data}), session_key=KEY)
+    assert made.user_input.additional_kwargs["data"] == expected
+    assert CLEAN.evolve(user_input=UserInput("x", {"data": data})).user_input == made.user_input
+    shown = AdditionalInfoPrompt("{{ data.name }}").format_2_str(made) if isinstance(data, Pair) else ""
+    assert NONCE not in shown
+
+
+def test_data_that_holds_itself_several_times_is_looked_at_once() -> None:
+    cyclic: list[Any] = []
+    cyclic += [cyclic, cyclic, {"again": cyclic}]
+    shared: list[Any] = [NONCE]
+    for _ in range(60):
+        shared = [shared, shared]
+    for data in (cyclic, shared):
+        ctx = PromptContext(user_input=UserInput("x", {"data": data}), session_key=KEY)
+        assert list(ctx.user_input.additional_kwargs) == ["data"]
+        assert ctx.evolve(user_input=UserInput("y", {"data": data})).user_input.text == "y"
+
+
+class Fails(Mapping[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        raise ZeroDivisionError("mine")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["a"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_data_whose_own_code_fails_is_a_problem_with_a_place() -> None:
+    for make in (partial(PromptContext, session_key=KEY), CLEAN.evolve):
+        with pytest.raises(ContextError) as caught:
+            make(user_input=UserInput("x", {"data": Fails()}))
+        assert caught.value.problems == (("user_input", "cannot be read: ZeroDivisionError: mine"),)
 
 
 def test_a_context_without_the_nonce_keeps_its_objects() -> None:

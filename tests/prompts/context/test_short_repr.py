@@ -1,4 +1,6 @@
-"""What a representation shows of long values: all up to a length; beyond it both ends, the first items, or the size."""
+"""Representations are short, however long what is in them is: up to a length all is shown; beyond it both ends, the
+first items, or the size.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,24 @@ from typing import Any
 
 import pytest
 
+from agentkit_prompts import (
+    Conversation,
+    Document,
+    Fact,
+    Image,
+    Message,
+    PromptContext,
+    Template,
+    Text,
+    ToolCall,
+    UserInput,
+)
 from agentkit_prompts.context.short_repr import short_repr
+from agentkit_prompts.context.thinking import Thinking
+from agentkit_tools import ToolResult
+
+LONG = "x" * 100_000
+MANY = [Message("user", "hello " * 50) for _ in range(1_000)]
 
 
 @dataclass(repr=False)
@@ -57,9 +76,68 @@ def test_a_mapping_of_any_kind_is_shown_in_the_order_that_it_has() -> None:
     assert shown(mapping) == "{'b': 1, 'a': 2}"
 
 
-def test_what_has_no_representation_is_shown_by_its_class() -> None:
-    class Broken:
-        def __repr__(self) -> str:
-            raise ValueError("no")
+@pytest.mark.parametrize(
+    "value",
+    [
+        Message("user", LONG),
+        Message("user", (Text(LONG),) * 100),
+        Message("assistant", LONG, tool_calls=(ToolCall("1", "f", LONG),) * 100, thinking=(Thinking(LONG),)),
+        Image(b"\x89PNG\r\n\x1a\n" + bytes(1_000_000)),
+        Document(LONG, title=LONG, metadata={f"key{number}": LONG for number in range(100)}),
+        Fact(LONG),
+        UserInput(LONG, {"rows": [[[[[[LONG] * 100] * 100] * 9] * 9] * 9] * 9}),
+        PromptContext(
+            user_input=LONG, documents=[LONG] * 1_000, conversation=Conversation(MANY), knowledge=[LONG] * 99
+        ),
+        ToolResult("1", "f", LONG, "success", [LONG] * 1_000, whole=LONG),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_long_text_or_list_makes_no_long_representation(value: Any) -> None:
+    assert len(repr(value)) < 40_000
 
-    assert "Broken instance" in shown(Broken())
+
+def test_a_short_one_is_whole() -> None:
+    call = ToolCall("1", "add", '{"a": 1}')
+    assert repr(call) == "ToolCall(id='1', name='add', arguments='{\"a\": 1}', opaque={})"
+    assert repr(Text("a")) == "Text(text='a', kind='text', opaque={})"
+    assert repr(UserInput("a", {"b": [1, {"c": None}]})) == (
+        "UserInput(input='a', additional_kwargs={'b': [1, {'c': None}]})"
+    )
+    assert repr(Image(b"abc")).startswith("Image(source=b'abc', media_type=None")
+
+
+def test_a_template_is_shown_by_its_file_or_by_how_its_text_begins() -> None:
+    assert repr(Template("Hello {{ name }}", file="hello.j2")) == "Template('hello.j2')"
+    assert repr(Template({"en": "Hello", "de": "Hallo"})) == "Template('Hello')"
+    assert repr(Template("x" * 40)) == f"Template('{'x' * 40}')"
+    assert repr(Template("x" * 41)) == f"Template('{'x' * 37}...')"
+
+
+def test_the_beginning_and_the_end_of_a_long_text_are_shown() -> None:
+    shown = repr(Text("begin" + LONG + "end"))
+    assert shown.startswith("Text(text='beginxx") and "..." in shown and "xxend'" in shown
+
+
+class Broken:
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+
+class BrokenText(str):
+    def __len__(self) -> int:
+        raise ValueError("no")
+
+
+class BrokenMapping(dict[str, int]):
+    def items(self) -> Any:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("value", [Broken(), BrokenText("a"), BrokenMapping(a=1), 10**5_000], ids=type)
+def test_what_has_no_representation_is_shown_by_its_class(value: Any) -> None:
+    kind = type(value).__name__
+    assert f"<{kind} instance" in shown(value)
+    assert f"[<{kind} instance" in shown([value])
+    assert f"<{kind} instance" in repr(PromptContext(user_input="x", extra={"value": value}))
+    assert f"<{kind} instance" in repr(ToolResult("1", "f", "x", value={"a": [value]}))

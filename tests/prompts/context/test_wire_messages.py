@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import given
 from agentkit.prompts import (
     Audio,
     Composition,
+    ContextError,
     Conversation,
     File,
     Image,
@@ -324,6 +327,18 @@ def test_arguments_that_are_no_json_stay_as_they_were_written() -> None:
     assert again.tool_calls[0].arguments == '{"a'
 
 
+def test_an_argument_named_like_those_that_are_no_json_is_one() -> None:
+    (message,) = read_messages(
+        [
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {"invalid_arguments": 5}}],
+            }
+        ]
+    )
+    assert json.loads(message.tool_calls[0].arguments) == {"invalid_arguments": 5}
+
+
 def _answered(message: Message) -> list[Message]:
     return [Message("user", "q"), message, Message("tool", "r", tool_call_id="1")]
 
@@ -354,6 +369,15 @@ def test_what_a_provider_wrote_goes_back_to_it_and_to_no_other() -> None:
     conversation = Conversation(_answered(message))
     assert mentions(sent(conversation).to_openai()) == {"chat"}
     assert mentions(sent(conversation).to_openai("gemini")) == {"chat", "gemini"}
+
+
+def test_opaque_data_of_a_thought_that_is_no_whole_block_makes_none() -> None:
+    opaque = {"anthropic": {"a": 1}, "responses": {"a": 1}}
+    thoughts = [Thinking("hm", "anthropic", "sig", opaque=opaque), Thinking("so", "responses", opaque=opaque)]
+    message = Message("assistant", "a", thinking=thoughts)
+    assert [block["type"] for block in anthropic_message(message)[1]] == ["thinking", "text"]
+    assert responses_items(message) == ({"role": "assistant", "content": "a"},)
+    sent([Message("user", "q"), message]).to_anthropic()
 
 
 def test_the_writer_for_a_provider_is_one_function() -> None:
@@ -450,6 +474,83 @@ def test_everything_wrong_is_named_at_once_with_its_place() -> None:
         "[10]: a user message cannot carry tool calls",
     ):
         assert any(found.removeprefix("conversation").startswith(problem) for found in problems), problem
+
+
+class Fails(Mapping[str, Any]):
+    """A mapping of the names of `keys` that has none of their values."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys_ = keys
+
+    def __getitem__(self, name: str) -> Any:
+        raise ZeroDivisionError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys_)
+
+    def __len__(self) -> int:
+        return len(self.keys_)
+
+
+class FailsToDump:
+    def model_dump(self) -> Any:
+        raise ZeroDivisionError
+
+
+def fails_at_its_second() -> Iterator[Any]:
+    yield {"role": "user", "content": "x"}
+    raise ZeroDivisionError("no more")
+
+
+def test_what_the_code_of_a_message_raises_is_named_at_its_place_beside_everything_else() -> None:
+    wrong: list[Any] = [
+        Fails("role", "content"),
+        {"role": "boss", "content": "x"},
+        {"role": "user", "content": [Fails("type")]},
+        {"role": "user", "content": "x", "kept": Fails("a")},
+        {"role": "assistant", "tool_calls": [Fails("function")]},
+        FailsToDump(),
+    ]
+    for read in (read_messages, lambda given: PromptContext(user_input="x", conversation=given)):
+        with pytest.raises((MessageError, ContextError)) as caught:
+            read(wrong)
+        found = str(caught.value).removeprefix("PromptContext: ")
+        assert re.findall(r"conversation\[(\d)\]: cannot be read: ZeroDivisionError", found) == ["0", "2", "3", "4"]
+        assert "[1]: unknown role 'boss'" in found
+        assert "[5]: expected a message or its mapping, got FailsToDump" in found
+    with pytest.raises(MessageError, match="conversation: cannot be read: ZeroDivisionError: no more"):
+        read_messages(fails_at_its_second())
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"a": [b"x", {"b": {1}}]}, "x.a[0]: bytes is not JSON; conversation[0].x.a[1].b: set is not JSON"),
+        ({1: 2}, "x: keys must be text, got 1"),
+        ([float("nan"), 10**5000], "x[0]: nan is not JSON; conversation[0].x[1]: a int that cannot be written out is"),
+    ],
+)
+def test_what_is_no_json_is_not_kept_for_a_provider(value: Any, problem: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        read_messages([{"role": "user", "content": "x", "x": value}])
+    assert str(caught.value).startswith(f"conversation[0].{problem}")
+
+
+@pytest.mark.parametrize("file_id", ["file-1", "files/a:b", "a b?c=d#e", "ü%41", "\ud800", " x\n"])
+def test_the_id_of_a_file_is_sent_back_letter_by_letter(file_id: str) -> None:
+    chat = [{"role": "user", "content": [{"type": "file", "file": {"file_id": file_id}}]}]
+    responses = [{"role": "user", "content": [{"type": "input_file", "file_id": file_id}]}]
+    anthropic = [
+        {
+            "role": "user",
+            "content": [{"type": "document", "title": "a", "source": {"type": "file", "file_id": file_id}}],
+        }
+    ]
+    assert [openai_message(message) for message in read_messages(chat)] == chat
+    assert [item for message in read_messages(responses) for item in responses_items(message)] == responses
+    assert [block["source"] for block in anthropic_message(read_messages(anthropic)[0])[1]] == [
+        {"type": "file", "file_id": file_id}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -553,6 +654,26 @@ def test_ids_may_come_again_once_they_are_answered_and_a_call_may_be_open() -> N
     assert answer.name == "f"
 
 
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": 5, "arguments": "{}"}}]},
+            "conversation[0].tool_calls[0].function.name: expected text, got int",
+        ),
+        ({"role": "user", "tool_calls": [CALL]}, "conversation[0]: a user message cannot carry tool calls"),
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {1}}]},
+            "conversation[0].content[0].input: set is not JSON",
+        ),
+    ],
+)
+def test_the_result_of_a_call_that_is_refused_is_not_wrong_itself(message: dict[str, Any], problem: str) -> None:
+    with pytest.raises(MessageError) as caught:
+        read_messages([message, RESULT])
+    assert str(caught.value).startswith(problem) and ";" not in str(caught.value)
+
+
 def test_messages_of_ours_are_returned_as_they_are() -> None:
     orphan = Message("tool", "r", tool_call_id="1")
     assert read_messages([orphan]) == (orphan,)
@@ -565,7 +686,15 @@ def test_messages_of_ours_are_returned_as_they_are() -> None:
         ({"role": "user", "thinking": (Thinking("x"),)}, "a user message cannot carry thinking"),
         ({"role": "assistant", "thinking": ("x",)}, r"thinking\[0\]: expected a Thinking, got str"),
         ({"role": "user", "opaque": ["x"]}, "opaque: expected a mapping of providers"),
-        ({"role": "user", "opaque": {"openai": deep()}}, "opaque: the data is cyclic or nests too deeply"),
+        (
+            {"role": "user", "opaque": {"openai": [1], "x": "y"}},
+            r"opaque\.openai: expected a mapping(.|\n)*x: expected",
+        ),
+        ({"role": "user", "opaque": {"openai": deep()}}, "opaque: is cyclic or nests too deeply"),
+        (
+            {"role": "user", "opaque": {"openai": {"a": [b"x"], "b": float("nan"), "c": {1: 2}, "d": Path()}}},
+            r"openai\.a\[0\]: bytes is not JSON; (.|\n)*b: nan is not(.|\n)*c: keys must be(.|\n)*d: .*Path is",
+        ),
     ],
 )
 def test_thinking_and_opaque_data_are_checked(fields: dict[str, Any], complaint: str) -> None:

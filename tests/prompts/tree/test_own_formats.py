@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -320,3 +321,19 @@ def test_the_ways_a_class_is_given_are_its_own_and_say_what_they_return() -> Non
             method = getattr(kind, way)
             assert method.__qualname__.endswith(f"{kind.__name__}.{way}")
             assert (kind is Stamp and way == "format_2_str") or method.__doc__
+
+
+def test_media_of_a_class_of_ones_own_cost_what_each_of_them_adds() -> None:
+    class Album(BasePrompt):
+        def format_2_multimodal(self, ctx: PromptContext) -> tuple[str, dict[str, dict[str, Any]]]:
+            names = [str(number) for number in range(int(ctx.user_input.text))]
+            text = "".join([f"<|media:image:{name}|>" for name in names])
+            return text, {"image": {name: name.encode() for name in names}}
+
+    def seconds(size: int) -> float:
+        start = time.process_time()
+        assert len(Album().rendered(PromptContext(user_input=str(size))).media) == size
+        return time.process_time() - start
+
+    small, large = seconds(1_000), seconds(8_000)
+    assert large < max(small, 0.01) * 40  # eight times as much; quadratic would be sixty-four times

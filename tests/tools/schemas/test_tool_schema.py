@@ -6,6 +6,8 @@ import dataclasses
 import datetime as dt
 import enum
 import functools
+import json
+import math
 import os
 import subprocess
 import sys
@@ -32,6 +34,11 @@ class Node(BaseModel):
 
     value: int
     children: list[Node] = []
+
+
+class Range(BaseModel):
+    low: float = -math.inf
+    high: Annotated[float, Field(le=math.inf)] = 1.5
 
 
 class Options(TypedDict):
@@ -236,6 +243,17 @@ def test_a_default_json_cannot_write_is_still_the_default() -> None:
 
     assert properties(use) == {"x": {}}
     assert use(**use.validate("{}"))
+
+
+def test_a_default_or_a_bound_of_infinity_is_in_no_request() -> None:
+    @tool
+    def within(x: float, most: float = math.inf, span: Range = Range(low=math.nan)) -> bool:  # noqa: B008
+        return x <= most
+
+    assert properties(within)["most"] == {"type": "number"}
+    assert json.dumps(within.spec.parameters, allow_nan=False)
+    assert within.spec.parameters["$defs"]["Range"]["properties"]["high"] == {"type": "number", "default": 1.5}
+    assert within(**within.validate('{"x": 5}'))
 
 
 def test_var_args_are_a_list_and_var_kwargs_are_more_properties() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -291,7 +292,21 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
     parameters["additionalProperties"] = raw.get("additionalProperties", True)
     if raw.get("$defs"):
         parameters["$defs"] = raw["$defs"]
-    result.parameters = without_titles(parameters)
+    result.parameters = without_titles(_without_constants(parameters))
+
+
+class _Constant(str):
+    """Infinity or NaN, neither of which JSON has."""
+
+
+def _without_constants(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without defaults and bounds that are infinity or NaN: no request could hold them."""
+
+    def kept(entry: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in entry.items() if type(value) is not _Constant}
+
+    found: dict[str, Any] = json.loads(json.dumps(parameters), parse_constant=_Constant, object_hook=kept)
+    return found
 
 
 def without_titles(parameters: dict[str, Any]) -> dict[str, Any]:

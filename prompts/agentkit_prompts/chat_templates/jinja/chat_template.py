@@ -295,7 +295,7 @@ class JinjaChatTemplate:
         if not self.normalise:
             return made, False
         probe = self._probe(source)
-        return normalised(made, probe.content, lambda: probe.arguments), False
+        return flat("messages", lambda: normalised(made, probe.content, lambda: probe.arguments)), False
 
     @cached_property
     def _process(self) -> IsolatedProcess:

@@ -61,12 +61,15 @@ class _Turns:
     The API wants every id once, and models start anew each run: a call whose id an earlier one has is renamed.
     """
 
-    __slots__ = ("_next_of", "_renamed", "_seen", "messages", "system")
+    __slots__ = ("_blocks", "_messages", "_next_of", "_renamed", "_role", "_seen", "system")
 
     def __init__(self) -> None:
         self.system: list[FrozenDict] = []
         """Blocks of system messages in the conversation."""
-        self.messages: list[FrozenDict] = []
+        self._messages: list[FrozenDict] = []
+        """All but the last, which has this role and these blocks, to which more may be added."""
+        self._role = ""
+        self._blocks: list[FrozenDict] = []
         self._seen: set[str] = set()
         self._next_of: dict[str, int] = {}
         self._renamed: dict[str, str] = {}
@@ -74,7 +77,8 @@ class _Turns:
 
     def copy(self) -> _Turns:
         made = _Turns()
-        made.system, made.messages = [*self.system], [*self.messages]
+        made.system, made._messages = [*self.system], [*self._messages]
+        made._role, made._blocks = self._role, [*self._blocks]
         made._seen, made._next_of, made._renamed = {*self._seen}, {**self._next_of}, {**self._renamed}
         return made
 
@@ -84,10 +88,13 @@ class _Turns:
         if role == "system":
             self.system += blocks
         elif blocks:
-            blocks = self._with_own_ids(blocks)
-            if self.messages and self.messages[-1]["role"] == role:
-                blocks = (*self.messages.pop()["content"], *blocks)
-            self.messages.append(FrozenDict(role=role, content=FrozenList(blocks)))
+            if self._role != role:
+                self._messages += self._last()
+                self._role, self._blocks = role, []
+            self._blocks += self._with_own_ids(blocks)
+
+    def _last(self) -> list[FrozenDict]:
+        return [FrozenDict(role=self._role, content=FrozenList(self._blocks))] if self._blocks else []
 
     def add_text(self, rendered: Rendered) -> None:
         """Add what the user is to say."""
@@ -98,20 +105,18 @@ class _Turns:
 
     def mark_end(self) -> None:
         """Set a cache mark at the last block that can have one."""
-        if not self.messages:
-            return
-        blocks = [*self.messages[-1]["content"]]
+        blocks = self._blocks
         at = next((at for at in reversed(range(len(blocks))) if blocks[at]["type"] not in _UNMARKED), None)
         if at is not None:
             blocks[at] = _cached(blocks[at])
-            self.messages[-1] = FrozenDict(role=self.messages[-1]["role"], content=FrozenList(blocks))
 
     def opened(self) -> list[FrozenDict]:
         """Return the messages, the first of them from the user."""
-        if self.messages and self.messages[0]["role"] == "assistant":
+        messages = [*self._messages, *self._last()]
+        if messages and messages[0]["role"] == "assistant":
             opening = FrozenDict(type="text", text=OPENING)
-            return [FrozenDict(role="user", content=FrozenList([opening])), *self.messages]
-        return self.messages
+            return [FrozenDict(role="user", content=FrozenList([opening])), *messages]
+        return messages
 
     def _with_own_ids(self, blocks: tuple[FrozenDict, ...]) -> tuple[FrozenDict, ...]:
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]

@@ -35,6 +35,7 @@ from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.tokens.counter import prompt_count
 
 if TYPE_CHECKING:
+    from agentkit_prompts.composition.declarations import Declarations
     from agentkit_prompts.composition.sections import Section
     from agentkit_prompts.context.conversation import Conversation
     from agentkit_prompts.templates.rendered import Rendered
@@ -245,8 +246,8 @@ def _pieces(composition: Contents, frame: _Frame) -> Iterator[str | _Head | _Wri
     if frame.open_pairs and not frame.open_pairs.isdisjoint(pairwise(roles)):
         raise _EntangledError
     read = TreeReader(frame.tokens, words_of_tools(composition.tools), is_split=bool(frame.tokens))
-    write_system, tools = _SystemWriter(frame, roles[0]), composition.tools
-    yield _Head(composition.sections[0] if composition.sends_system else None, write_system, tools)
+    system = composition.sections[0] if composition.sends_system else None
+    yield _Head(system, _SystemWriter(frame, roles[0]), composition.declarations)
     yield _Written(talk, _MessageWriter(frame, read, recent=False))
     yield _section(composition.sections[1], frame)
     if traffic:
@@ -342,17 +343,35 @@ class _Head:
 
     section: Section | None
     writer: _SystemWriter
-    tools: tuple[ToolSpec, ...]
+    declared: Declarations
 
     def text(self) -> str:
-        """Return the text; that of a section is kept with it."""
-        section = self.section
-        return self.writer(None, self.tools) if section is None else section.derive(self.writer, self.tools)
+        """Return the text, which is written once."""
+        return self._once(self.writer)
 
     def tokens(self, count_text: Callable[[str], int]) -> int:
-        """Count the text; of a section once."""
-        count = _Counted(self.writer, count_text)
-        return count(None, self.tools) if self.section is None else self.section.derive(count, self.tools)
+        """Count the text, once."""
+        return self._once(_Counted(self.writer, count_text))
+
+    def _once(self, write: Callable[[Section | None, tuple[ToolSpec, ...]], T]) -> T:
+        """Return what is made of the section and the tools; it is kept with the tools where there are any.
+
+        A section of fixed text belongs to the layers, which outlive the tools of a context.
+        """
+        section, tools = self.section, self.declared.tools
+        if section is None:
+            return write(None, tools)
+        return self.declared.derive(_OfTools(write), section) if tools else section.derive(write, tools)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTools:
+    """Makes something of declared tools and a section. Those that do so alike are equal."""
+
+    write: Callable[[Section, tuple[ToolSpec, ...]], Any]
+
+    def __call__(self, declared: Declarations, section: Section) -> Any:
+        return self.write(section, declared.tools)
 
 
 @dataclass(frozen=True, slots=True)

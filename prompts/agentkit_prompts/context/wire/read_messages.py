@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import countOf
 from typing import Any, cast
 
+from agentkit_prompts.context.json_problems import Problems, fits_json
 from agentkit_prompts.context.messages import Message, Role, ToolCall
 from agentkit_prompts.context.parts import Part, Text
 from agentkit_prompts.context.thinking import Thinking
-from agentkit_prompts.context.wire.read_parts import PartReader, Problems, fits_json
+from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.context.wire.write_anthropic import OPENING
 from agentkit_prompts.errors import MessageError, nearest
 
@@ -62,16 +63,23 @@ def read_messages(
         return value
     if isinstance(value, str | bytes | Mapping | Message) or not isinstance(value, Iterable):
         raise MessageError(f"{where}: expected a list of messages, got {type(value).__name__}")
-    items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
+    try:
+        items = [item if isinstance(item, Message) else _as_mapping(item) for item in value]
+    except Exception as error:  # of the code of what is given, here and below
+        raise MessageError(f"{where}: {_unreadable(error)}") from error
     if all(type(item) is Message for item in items):
         return tuple(cast("list[Message]", items))
     form = form or _form(items)
     reader = _Reader(form, allow_media)
     for index, item in enumerate(items):
-        reader.read(item, f"{where}[{index}]")
+        place = f"{where}[{index}]"
+        try:
+            reader.read(item, place)
+        except Exception as error:
+            reader.problems.append(f"{place}: {_unreadable(error)}")
     found = reader.messages()
     if is_linked:
-        found = _linked(found, before, reader.problems)
+        found = _linked(found, before, reader.problems, reader.refused_calls)
     if reader.problems:
         raise MessageError("; ".join(sorted(reader.problems, key=lambda text: _index(text, where))))
     if form == "anthropic" and found and found[0][0] == Message("user", OPENING):
@@ -88,13 +96,27 @@ def thought_in(message: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(((key, message[key]) for key in REASONING if isinstance(message.get(key), str) and message[key]), None)
 
 
+def _unreadable(error: Exception) -> str:
+    return f"cannot be read: {type(error).__name__}: {error}"
+
+
 def _as_mapping(item: object) -> object:
-    dump = None if isinstance(item, Mapping | type) else getattr(item, "model_dump", None)
-    return dump() if callable(dump) else item
+    try:
+        dump = None if isinstance(item, Mapping | type) else getattr(item, "model_dump", None)
+        return dump() if callable(dump) else item
+    except Exception:  # what has no fields is refused with its place
+        return item
 
 
 def _form(items: Sequence[object]) -> str:
     """Return the wire form of messages: `openai`, `responses` or `anthropic`."""
+    try:
+        return _form_of(items)
+    except Exception:  # what cannot be looked at is refused with its place
+        return "openai"
+
+
+def _form_of(items: Sequence[object]) -> str:
     mappings = [item for item in items if isinstance(item, Mapping)]
     contents = [item.get("content") for item in mappings]
     blocks = [part for content in contents if isinstance(content, list | tuple) for part in content]
@@ -167,6 +189,7 @@ class _Reader(PartReader):
                 )
             except MessageError as error:
                 self.problems.append(f"{draft.where}: {error}")
+                self.refused_calls.update([call.id for call in draft.calls])
             else:
                 made.append((message, draft))
         return made
@@ -293,9 +316,12 @@ def _mappings(value: object) -> list[Mapping[str, Any]]:
 
 
 def _linked(
-    found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems
+    found: list[tuple[Message, _Draft | None]], before: Sequence[Message], problems: Problems, refused: Collection[str]
 ) -> list[tuple[Message, _Draft | None]]:
-    """Return the messages with the name of the tool at each result; notes ids that fit no call, or two."""
+    """Return the messages with the name of the tool at each result; notes ids that fit no call, or two.
+
+    Of results of `refused` calls nothing is noted: what is wrong with those is.
+    """
     last = next((at for at in range(len(before), 0, -1) if before[at - 1].role != "tool"), 1)
     before = [before[at] for at in range(last - 1, len(before))]  # nothing in front of the last call is waiting
     waiting: dict[str, str] = {}
@@ -307,7 +333,7 @@ def _linked(
             waiting[call.id] = call.name
         if message.role == "tool":
             name = waiting.pop(message.tool_call_id or "", None)
-            if draft is not None and name is None:
+            if draft is not None and name is None and message.tool_call_id not in refused:
                 problems.append(f"{draft.where}: no call before it has the id {message.tool_call_id!r:.80}")
             elif draft is not None and message.name is None:
                 message = replace(message, name=name)

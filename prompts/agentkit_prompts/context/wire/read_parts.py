@@ -6,21 +6,18 @@ import base64
 import json
 from collections.abc import Collection, Mapping
 from ipaddress import ip_address
-from math import isfinite
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from agentkit_prompts.context.frozen import freeze
+from agentkit_prompts.context.json_problems import Problems, fits_json
 from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.context.parts import Audio, File, Image, Media, Part, Text, Url, Video
-from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of
-from agentkit_prompts.errors import ContextError, MediaError, nearest
+from agentkit_prompts.context.wire.sendable_media import FILE_ID, content_of, file_id_address
+from agentkit_prompts.errors import MediaError, nearest
 from agentkit_prompts.public_addresses import is_public
 
-__all__ = ["PartReader", "Problems", "fits_json", "plain_text_of"]
-
-Problems: TypeAlias = list[str]
-"""What is wrong, each with its place."""
+__all__ = ["PartReader", "plain_text_of"]
 
 _TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """Type of a part -> the key of its text."""
@@ -56,6 +53,8 @@ class PartReader:
         self.problems = problems
         self.provider = provider
         self.allow_media = allow_media
+        self.refused_calls = set[str]()
+        """Ids of calls with which something is wrong."""
 
     def content(self, content: object, where: str) -> str | tuple[Part, ...]:
         """Return content as text or parts; nothing is no text."""
@@ -131,6 +130,7 @@ class PartReader:
         if is_nested and (inside := self.extras(function, {"name", key or "arguments"}, place)):
             left["function"] = inside
         if len(self.problems) > before:
+            self.refused_calls.add(identity if isinstance(identity, str) else "")
             return None
         return ToolCall(identity or "", str(name), arguments, opaque={self.provider: left} if left else {})
 
@@ -183,7 +183,7 @@ class PartReader:
         if media_type is None and isinstance(fields.get("format"), str):
             media_type = f"{word}/{fields['format']}"
         if isinstance(file_id := fields.get("file_id"), str) and file_id:
-            return Url(f"{FILE_ID}:{self.provider}/{file_id}"), None
+            return file_id_address(self.provider, file_id), None
         key = next((key for key in (*_DATA, *_ADDRESS) if fields.get(key) is not None), None)
         value = None if key is None else fields[key]
         if not isinstance(value, str) or not value:
@@ -237,8 +237,9 @@ def plain_text_of(part: object, where: str, problems: Problems) -> tuple[str, bo
         return found.text, True
     if found is not None:
         return found.alt, False
-    if isinstance(part, Mapping) and (kind := _MEDIA.get(str(part.get("type")))) is not None:
-        return f"[{kind.__name__.lower()}]", False
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if isinstance(kind, str) and kind in _MEDIA:
+        return f"[{_MEDIA[kind].__name__.lower()}]", False
     problems += unreadable
     return "", False
 
@@ -247,35 +248,11 @@ def _arguments(arguments: Any, where: str, problems: Problems) -> str:
     """Return arguments as JSON text. Text stays as the model wrote it, also where it is no JSON."""
     if isinstance(arguments, str):
         return str.__str__(arguments)
-    if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:
-        return str(arguments["invalid_arguments"])  # see `anthropic_form`
+    if isinstance(arguments, Mapping) and [*arguments] == ["invalid_arguments"]:  # see `anthropic_message`
+        written = arguments["invalid_arguments"]
+        if isinstance(written, str):
+            return str.__str__(written)
     return json.dumps(freeze(arguments), ensure_ascii=False) if fits_json(arguments, where, problems) else "{}"
-
-
-def fits_json(value: object, where: str, problems: Problems) -> bool:
-    """Whether a value can be written as JSON once it is frozen; notes every place where it cannot."""
-    try:
-        json.dumps(freeze(value), allow_nan=False)
-        return True
-    except (ContextError, TypeError, ValueError):
-        pass
-    try:
-        found = _not_json(value, where)
-    except RecursionError:
-        found = []
-    problems += found or [f"{where}: is cyclic or nests too deeply"]
-    return False
-
-
-def _not_json(value: object, where: str) -> list[str]:
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
-        return []
-    if isinstance(value, Mapping):
-        wrong = [f"{where}: keys must be text, got {key!r:.80}" for key in value if not isinstance(key, str)]
-        return wrong + [one for key, item in value.items() for one in _not_json(item, f"{where}.{key}")]
-    if isinstance(value, list | tuple):
-        return [one for index, item in enumerate(value) for one in _not_json(item, f"{where}[{index}]")]
-    return [f"{where}: {value if isinstance(value, float) else type(value).__name__} is not JSON"]
 
 
 def _instead(value: object, wanted: str) -> str:

@@ -6,14 +6,23 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Container, Iterable
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from pydantic_core import Url
 
 from agentkit_prompts.context.parts import Audio, File, Image, Media, MediaKind, Part, Text
 from agentkit_prompts.errors import MediaError
 
-__all__ = ["FILE_ID", "IMAGE_TYPES", "content_of", "data_url", "file_id_of", "image_type", "of_result"]
+__all__ = [
+    "FILE_ID",
+    "IMAGE_TYPES",
+    "content_of",
+    "data_url",
+    "file_id_address",
+    "file_id_of",
+    "image_type",
+    "of_result",
+]
 
 FILE_ID = "file-id"
 """Scheme of `file-id:PROVIDER/ID`, the address of a file that a provider has already."""
@@ -67,6 +76,11 @@ def data_url(part: Media) -> str:
     return f"data:{part.mime};base64,{base64.b64encode(part.read()).decode('ascii')}"
 
 
+def file_id_address(provider: str, file_id: str) -> Url:
+    """Return the address of a file that a provider has already."""
+    return Url(f"{FILE_ID}:{provider}/{quote(file_id, errors='surrogatepass')}")
+
+
 def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
     """Return the id of a file that one of the providers has already; None when the part is no such file.
 
@@ -78,7 +92,7 @@ def file_id_of(part: Media, providers: Iterable[str]) -> str | None:
     owner, _, known = (part.source.path or "").partition("/")
     if owner not in providers:
         raise MediaError(f"{part.alt}: is a file that only {owner} has; give its address or its bytes")
-    return known
+    return unquote(known, errors="surrogatepass")
 
 
 def of_result(part: Part, kinds: Container[MediaKind] = ("image", "audio", "file")) -> Part:

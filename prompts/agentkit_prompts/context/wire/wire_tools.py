@@ -8,7 +8,7 @@ from typing import Any
 
 from agentkit_prompts.context.frozen import FrozenDict, freeze
 from agentkit_prompts.context.items import ToolSpec
-from agentkit_prompts.context.wire.read_parts import Problems, fits_json
+from agentkit_prompts.context.json_problems import Problems, fits_json
 from agentkit_prompts.errors import PromptError
 
 __all__ = ["openai_tool", "read_tools"]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.opaque import with_opaque
+from agentkit_prompts.context.opaque import NO_OPAQUE, with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.sendable_media import IMAGE_TYPES, content_of, file_id_of, image_type, of_result
@@ -73,7 +73,8 @@ def _with_thinking(
 
 
 def _thought(thought: Thinking) -> FrozenDict:
-    if whole := thought.opaque.get(thought.provider):
+    whole = thought.opaque.get(thought.provider, NO_OPAQUE)
+    if "type" in whole:
         return FrozenDict(freeze(whole))
     if thought.redacted is not None:
         return FrozenDict(type="redacted_thinking", data=thought.redacted)

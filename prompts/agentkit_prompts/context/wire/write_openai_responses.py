@@ -36,7 +36,7 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
     thoughts = [
         (thought.at, FrozenDict(freeze(thought.opaque["responses"])))
         for thought in message.thinking
-        if "responses" in thought.opaque
+        if "type" in thought.opaque.get("responses", ())
     ]
     calls = [_call(call) for call in message.tool_calls]
     if own is not None and ITEMS in own:
