@@ -521,3 +521,11 @@ def test_a_docstring_that_the_interpreter_removed_is_reported() -> None:
     assert (given, first) == ("Given.", "[] []")
     assert second.count("('ToolDescriptionWarning', '<string>', ") == 2, "the line of whoever made the tool"
     assert "tool documented has no description: `python -OO`" in second
+
+
+def test_half_of_a_surrogate_pair_in_a_description_or_a_default_stays() -> None:
+    def search(query: str = "\ud800") -> str:
+        return query
+
+    made = Tool.from_function(search, description="Search \ud800.")
+    assert made.spec.parameters["properties"]["query"]["default"] == "\ud800" and made.description == "Search \ud800."

@@ -305,7 +305,10 @@ def _without_constants(parameters: dict[str, Any]) -> dict[str, Any]:
     def kept(entry: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in entry.items() if type(value) is not _Constant}
 
-    found: dict[str, Any] = json.loads(json.dumps(parameters), parse_constant=_Constant, object_hook=kept)
+    text = json.dumps(parameters)
+    if "NaN" not in text and "Infinity" not in text:  # most; others may only have such a word
+        return parameters
+    found: dict[str, Any] = json.loads(text, parse_constant=_Constant, object_hook=kept)
     return found
 
 
