@@ -19,9 +19,10 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from agentkit_prompts.context.messages import Message
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import Image, Text, Url
 from agentkit_prompts.context.prompt_context import Document, PromptContext, UserInput
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.engine import Limits, RenderedText, compile_program
 from tests.paths import ROOT
@@ -448,3 +449,31 @@ def test_long_but_honest_contexts_pass() -> None:
     )
     text = compile_program(source).trace(context.view).text
     assert text.count("\n") == 1_000 + 9_999
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "{{ conversation }}",
+        "{{ conversation|tojson }}",
+        "{{ conversation|tojson(indent=2) }}",
+        "{{ conversation|list }}",
+        "{{ conversation[1] }}",
+        "{{ conversation[1]|tojson }}",
+        "{{ conversation[1].thinking }}",
+        "{{ conversation[1].tool_calls|tojson }}",
+        "{{ conversation|join }}",
+        "{{ '%s' % (conversation,) }}",
+        "{{ conversation ~ '' }}",
+        "{{ {'all': conversation} }}",
+    ],
+)
+def test_what_belongs_to_a_provider_is_in_no_text_of_a_message_unless_it_is_named(shown: str) -> None:
+    thought = Thinking("so", "anthropic", signature="SIGNED", opaque={"anthropic": {"type": "SECRET"}})
+    call = ToolCall("1", "search", "{}", opaque={"google": {"thought_signature": "SECRET"}})
+    answer = Message("assistant", "yes", tool_calls=[call], thinking=[thought], opaque={"openai": {"id": "SECRET"}})
+    values = {"conversation": (Message("user", "hi"), answer)}
+    text = compile_program(shown).trace(values).text
+    assert text and "SECRET" not in text and "SIGNED" not in text
+    named = "{{ conversation[1].thinking[0].signature }} {{ conversation[1].opaque|tojson }}"
+    assert compile_program(named).trace(values).text == 'SIGNED {"openai": {"id": "SECRET"}}'

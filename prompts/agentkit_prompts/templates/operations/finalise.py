@@ -16,7 +16,9 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from agentkit_prompts.context.messages import Message, ToolCall
 from agentkit_prompts.context.parts import MEDIA_OPENING, Media, Text, Url, neutralise_markers
+from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.errors import TemplateError
 from agentkit_prompts.templates.operations.access import made_in_python
 from agentkit_prompts.templates.operations.meter import Meter
@@ -30,6 +32,8 @@ _SHORT_BITS = 64
 _ADDRESS = re.compile(r"\bat 0x[0-9A-Fa-f]{4,}")
 _AS_STR = (datetime, date, time, timedelta, UUID, Decimal, PurePath, Url)
 _LEAVES = frozenset({str, bool, float, type(None)})
+_OF_A_PROVIDER = frozenset({"opaque", "signature", "redacted"})
+"""Fields of a message that no other provider may see: a template shows one only where it names it."""
 _AS_DATA = (Mapping, list, tuple, BaseModel, Sequence)
 
 
@@ -229,7 +233,8 @@ def _as_data(meter: Meter, value: object, depth: int) -> Any:
         public = {**value.__dict__, **(value.__pydantic_extra__ or {})}
         return _as_data(meter, {key: item for key, item in public.items() if key[:1] != "_"}, deeper)
     if _is_instance_of_dataclass(value):
-        names = [field.name for field in fields(value) if field.name[:1] != "_"]  # type: ignore[arg-type]
+        own = _OF_A_PROVIDER if isinstance(value, Message | ToolCall | Thinking) else ()
+        names = [field.name for field in fields(value) if field.name[:1] != "_" and field.name not in own]  # type: ignore[arg-type]
         return _as_data(meter, {name: getattr(value, name) for name in names}, deeper)
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [_as_data(meter, item, deeper) for item in meter.items(value)]
