@@ -22,6 +22,7 @@ from agentkit.models import (
     ModelUnavailable,
 )
 from agentkit_prompts import Message, ToolCall
+from tests.effort import spread
 from tests.models.asking import ADD, KEY, NOTHING_LEFT_OPEN, ask, both, composed, failure
 from tests.models.test_model_secrets import everything
 from tests.models.wires import WIRES, Wire, as_event, every_wire, model_of, speaks
@@ -268,7 +269,7 @@ def _then(first: list[bytes], again: bytes) -> Any:
         yield again
 
 
-@pytest.mark.parametrize("wire", WIRES[1:], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", spread(WIRES[1:], every=2), ids=lambda wire: wire.name)
 def test_what_is_written_for_a_tool_of_the_provider_is_no_silence(server: ChatServer, wire: Wire) -> None:
     events = wire.events("", "Done.", ())
     if wire.name == "anthropic":

@@ -9,6 +9,7 @@ import pytest
 
 from agentkit import Agent, ModelSettings, OutputSpec, PartialOutput
 from agentkit.models import Delta
+from tests.effort import spread
 from tests.models.asking import ADD, NOTHING_LEFT_OPEN, composed
 from tests.models.raw import ChatML, raw_model
 from tests.servers import ChatServer, completes, streams
@@ -49,7 +50,7 @@ def test_an_answer_in_a_call_is_a_partial_output(server: ChatServer) -> None:
     assert [event.output for event in events if isinstance(event, PartialOutput)] == [5]
 
 
-@pytest.mark.parametrize("said", [HERMES, HARMONY], ids=["hermes", "harmony"])
+@pytest.mark.parametrize("said", spread([HERMES, HARMONY], every=2), ids=["hermes", "harmony"])
 def test_a_call_that_takes_longer_than_the_time_limit_of_a_piece_is_read(server: ChatServer, said: str) -> None:
     choice = {"index": 0, "finish_reason": None, "logprobs": None}
     size = len(said) // 12

@@ -176,7 +176,7 @@ def test_a_request_to_the_inspector_of_one_person_is_told(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("stream", "times", "grace"), spread([(True, 1, "0.1"), (False, 1, "0.1"), (False, 2, "300")], every=2)
+    ("stream", "times", "grace"), spread([(True, 1, "0.1"), (False, 1, "0.1"), (False, 2, "300")], every=3)
 )
 def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: bool, times: int, grace: str) -> None:
     with _served(tmp_path, "long", grace) as server, ThreadPoolExecutor(1) as threads:
@@ -195,6 +195,7 @@ def test_a_client_that_reads_slowly_holds_nothing_up(tmp_path: Path, stream: boo
     assert log.strip() == "stopped; what was stored stays"
 
 
+@pytest.mark.long
 def test_what_cannot_be_ended_is_left(tmp_path: Path) -> None:
     with _served(tmp_path, "hangs", "0.5") as server, ThreadPoolExecutor(2) as threads:
         asking = [threads.submit(_ask, server.url, "hangs", stream=stream) for stream in (False, True)]
