@@ -254,6 +254,8 @@ def test_a_default_or_a_bound_of_infinity_is_in_no_request() -> None:
     assert json.dumps(within.spec.parameters, allow_nan=False)
     assert within.spec.parameters["$defs"]["Range"]["properties"]["high"] == {"type": "number", "default": 1.5}
     assert within(**within.validate('{"x": 5}'))
+    made = Tool.from_function(Range, description="A range.").spec.parameters["properties"]
+    assert made == {"low": {"type": "number"}, "high": {"type": "number", "default": 1.5}}
 
 
 def test_var_args_are_a_list_and_var_kwargs_are_more_properties() -> None:

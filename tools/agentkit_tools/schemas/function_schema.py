@@ -48,8 +48,22 @@ class PlainSchema(GenerateJsonSchema):
     def sort(self, value: Any, parent_key: str | None = None) -> Any:
         return value  # as it is generated: types first, and the same every time
 
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        made = super().default_schema(schema)
+        if not _is_finite(made.get("default")):
+            del made["default"]
+        return made
+
     def build_schema_type_to_method(self) -> dict[Any, Any]:
         return _Methods(self)
+
+
+def _is_finite(default: Any) -> bool:
+    """Whether no number in a default is infinity or NaN: no request could hold it."""
+    try:
+        return not isinstance(default, float | list | dict) or bool(json.dumps(default, allow_nan=False))
+    except ValueError:
+        return False
 
 
 class _Methods(dict[Any, Any]):
@@ -285,31 +299,16 @@ def _describe(result: Signature, texts: Mapping[str, str], defaults: Mapping[str
             entry["description"] = text
         if name in defaults and "default" not in entry and defaults[name] is not PydanticUndefined:
             with suppress(ValueError, TypeError):  # a default that JSON cannot write is still what Python uses
-                entry["default"] = to_jsonable_python(defaults[name], inf_nan_mode="strings")
+                default = to_jsonable_python(defaults[name])
+                if _is_finite(default):
+                    entry["default"] = default
     parameters: dict[str, Any] = {"type": "object", "properties": properties}
     if raw.get("required"):
         parameters["required"] = raw["required"]
     parameters["additionalProperties"] = raw.get("additionalProperties", True)
     if raw.get("$defs"):
         parameters["$defs"] = raw["$defs"]
-    result.parameters = without_titles(_without_constants(parameters))
-
-
-class _Constant(str):
-    """Infinity or NaN, neither of which JSON has."""
-
-
-def _without_constants(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without defaults and bounds that are infinity or NaN: no request could hold them."""
-
-    def kept(entry: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in entry.items() if type(value) is not _Constant}
-
-    text = json.dumps(parameters)
-    if "NaN" not in text and "Infinity" not in text:  # most; others may only have such a word
-        return parameters
-    found: dict[str, Any] = json.loads(text, parse_constant=_Constant, object_hook=kept)
-    return found
+    result.parameters = without_titles(parameters)
 
 
 def without_titles(parameters: dict[str, Any]) -> dict[str, Any]:
