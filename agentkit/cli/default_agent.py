@@ -129,7 +129,7 @@ def choose_model(name: str | None = None, chat_template: str | None = None, mode
 
     Raises:
         ModelAuthError: A model is named, and there is neither a key nor an address to ask it at.
-        AgentDefinitionError: So it is, and the name looks like one with a provider.
+        AgentDefinitionError: The same, where the name begins with what looks like a mistyped provider.
     """
     if name is not None and is_full_name(name):
         return model(name, chat_template=chat_template or model_name)

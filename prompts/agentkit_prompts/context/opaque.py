@@ -36,12 +36,8 @@ def opaque_data(data: object) -> FrozenDict:
     try:
         if not isinstance(data, Mapping) or not all(isinstance(provider, str) for provider in data):
             problems.append(f"opaque: expected a mapping of providers to their data, got {type(data).__name__}")
-        else:
-            for provider, wrote in data.items():
-                if not isinstance(wrote, Mapping):
-                    problems.append(f"opaque.{provider}: expected a mapping, got {type(wrote).__name__}")
-            if fits_json(data, "opaque", problems) and not problems:
-                return FrozenDict(freeze(data))
+        elif fits_json(data, "opaque", problems):
+            return FrozenDict(freeze(data))
     except Exception as error:  # of the code of a mapping
         raise MessageError(f"opaque: cannot be read: {type(error).__name__}: {error}") from error
     raise MessageError("; ".join(problems))
@@ -54,7 +50,8 @@ def with_opaque(wire: Mapping[str, Any], opaque: Mapping[str, Any], providers: I
     may be one of the developer, which is another word for it.
     """
     for provider in providers if opaque else ():
-        wire = _merged(wire, opaque.get(provider, NO_OPAQUE))
+        if isinstance(data := opaque.get(provider), Mapping):
+            wire = _merged(wire, data)
     return wire if isinstance(wire, FrozenDict) else FrozenDict(wire)
 
 

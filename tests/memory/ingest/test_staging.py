@@ -211,18 +211,23 @@ def test_an_interrupted_one_goes_on_where_it_stopped(either: Memory, docs: Path,
     check(either, PARTS)
 
 
+def keeps_what_was_there(memory: Memory, file: Path, bad: bytes) -> None:
+    """Check that a document stays as it was when its file cannot be read any more."""
+    file.write_text(manual("zebra"))
+    memory.ingest(file.parent)
+    file.write_bytes(bad)
+    assert memory.ingest(file.parent).errors
+    assert texts(memory) == ["zebra"] * PARTS
+    check(memory, PARTS)
+
+
 def test_one_that_cannot_be_read_to_its_end_leaves_nothing(either: Memory, docs: Path) -> None:
     bad = manual("violin").encode() + b"\xff"
     file = docs / "a.md"
     file.write_bytes(bad)
     assert "is not UTF-8" in str(either.ingest(docs).errors[0])
     check(either, 0)
-    file.write_text(manual("zebra"))
-    either.ingest(docs)
-    file.write_bytes(bad)
-    assert either.ingest(docs).errors
-    assert texts(either) == ["zebra"] * PARTS
-    check(either, PARTS)
+    keeps_what_was_there(either, file, bad)
     assert "became U+FFFD" in str(either.ingest(docs, options=IngestOptions(lenient=True)).repaired[0])
     assert texts(either)[:-1] == ["violin"] * (PARTS - 1)
 
@@ -235,12 +240,7 @@ def test_one_that_breaks_off_after_parts_of_it_were_stored_leaves_nothing(either
     assert "is not UTF-8" in str(either.ingest(docs, on_progress=lambda one: stored.append(one.chunks)).errors[0])
     assert stored[0] == 8
     check(either, 0)
-    file.write_text(manual("zebra"))
-    either.ingest(docs)
-    file.write_bytes(bad)
-    assert either.ingest(docs).errors
-    assert texts(either) == ["zebra"] * PARTS
-    check(either, PARTS)
+    keeps_what_was_there(either, file, bad)
 
 
 def test_one_that_is_gone_is_forgotten_in_several_transactions(either: Memory, docs: Path) -> None:

@@ -68,9 +68,7 @@ class WrittenForms(NamedTuple):
                 if self.between is None:
                     return False
                 calls = [*map(self._call, message["tool_calls"])]
-                thoughts = [
-                    said for said in (message["content"], message.get("reasoning_content")) if type(said) is str
-                ]
+                thoughts = [one for one in (message["content"], message.get("reasoning_content")) if type(one) is str]
                 if any(call in thought for call in calls for thought in thoughts):  # which may stand in front of them
                     return False
                 wanted = [*wanted, *calls]

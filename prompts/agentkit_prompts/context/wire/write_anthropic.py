@@ -6,13 +6,13 @@ import base64
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
 from agentkit_prompts.context.json_form import strict_json
 from agentkit_prompts.context.messages import Message
-from agentkit_prompts.context.opaque import NO_OPAQUE, with_opaque
+from agentkit_prompts.context.opaque import with_opaque
 from agentkit_prompts.context.parts import Media, MediaKind, Part, Text
 from agentkit_prompts.context.thinking import Thinking
 from agentkit_prompts.context.wire.sendable_media import IMAGE_TYPES, content_of, file_id_of, image_type, of_result
@@ -73,8 +73,8 @@ def _with_thinking(
 
 
 def _thought(thought: Thinking) -> FrozenDict:
-    whole = thought.opaque.get(thought.provider, NO_OPAQUE)
-    if "type" in whole:
+    whole = thought.opaque.get(thought.provider)
+    if isinstance(whole, Mapping) and "type" in whole:
         return FrozenDict(freeze(whole))
     if thought.redacted is not None:
         return FrozenDict(type="redacted_thinking", data=thought.redacted)

@@ -34,9 +34,9 @@ def responses_items(message: Message) -> tuple[FrozenDict, ...]:
         return (with_opaque(made, message.opaque, _FORM),)
     own = message.opaque.get("responses")
     thoughts = [
-        (thought.at, FrozenDict(freeze(thought.opaque["responses"])))
+        (thought.at, FrozenDict(freeze(whole)))
         for thought in message.thinking
-        if "type" in thought.opaque.get("responses", ())
+        if isinstance(whole := thought.opaque.get("responses"), Mapping) and "type" in whole
     ]
     calls = [_call(call) for call in message.tool_calls]
     if own is not None and ITEMS in own:
