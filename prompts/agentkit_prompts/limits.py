@@ -1,0 +1,61 @@
+"""Limits of the prompt and tool packages, in one table.
+
+A limit protects the process from data that came from outside: a file, a model, a server, a template. The limits of
+rendering a template are in `templates`. A limit that the documentation of a provider states is next to the code that
+writes for that provider.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "MAX_CACHED",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "MAX_FILES",
+    "MAX_FILE_BYTES",
+    "MAX_INPUT_BYTES",
+    "MAX_LISTED",
+    "MAX_MESSAGE_CHARS",
+    "MAX_NAME_CHARS",
+    "MAX_PATTERN_CHARS",
+    "MAX_PROBLEMS",
+    "MAX_SHOWN_CHARS",
+    "MAX_SOURCE_CHARS",
+    "MAX_VALUES",
+]
+
+# Size of data.
+MAX_DEPTH = 100
+"""Levels of nested data, schemas, prompts or calls."""
+MAX_VALUES = 1_000_000
+"""Values of one piece of data: numbers, texts, items and entries, counted at all levels."""
+MAX_DIGITS = 4_000
+"""Digits of an integer."""
+MAX_INPUT_BYTES = 64_000_000
+"""Bytes of one answer, message or configuration file of a program or server."""
+
+# Size of what people write.
+MAX_FILE_BYTES = 1 << 20
+"""Bytes of a prompt file."""
+MAX_SOURCE_CHARS = 1_000_000
+"""Characters of a template, or of the code of a configuration."""
+MAX_PATTERN_CHARS = 1_000
+"""Characters of a regular expression."""
+MAX_FILES = 20_000
+"""Files of one folder, or imports of one configuration."""
+
+# Size of error messages.
+MAX_SHOWN_CHARS = 80
+"""Characters of a value in a message."""
+MAX_MESSAGE_CHARS = 1_000
+"""Characters of a foreign message, such as the error text of a server, in a message."""
+MAX_LISTED = 20
+"""Names or problems in a message."""
+MAX_PROBLEMS = 1_000
+"""Problems in the attribute of an error."""
+MAX_NAME_CHARS = 64
+"""Characters of a name in a message, and of a name that is compared with valid names."""
+
+# Caches.
+MAX_CACHED = 256
+"""Entries of a cache that is shared by all agents of a process."""
