@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agentkit_prompts.context.wire.clean import clean
@@ -31,7 +31,17 @@ class ToolError(Picklable):
 
 
 class ToolDefinitionError(ToolError):
-    """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault."""
+    """A tool that cannot be offered to a model: its signature, schema, name or policy is at fault.
+
+    Attributes:
+        tool: Name of the tool; "" if the error is not about one tool.
+        names: Names at fault: of parameters, options, methods, or of tools with the same name.
+    """
+
+    def __init__(self, message: str, *, tool: str = "", names: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.tool = tool
+        self.names = tuple(names)
 
 
 class ToolDescriptionWarning(UserWarning):
@@ -58,7 +68,32 @@ class ToolFailure(ToolError):
 
 
 class MCPServerError(ToolError):
-    """An MCP server refused a request, or answered with something the protocol or its own schemas do not allow."""
+    """An MCP server refused a request, or answered with something the protocol or its own schemas do not allow.
+
+    Attributes:
+        server: Name of the server; "" if unknown.
+        name: Name of the tool or prompt, or address of the resource; "" if the error is about the whole session.
+        code: Code of JSON-RPC, if the server refused the request.
+        limit: Limit that the server exceeded: seconds, characters or entries.
+        problems: Invalid arguments of a prompt.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        server: str = "",
+        name: str = "",
+        code: int | None = None,
+        limit: float | None = None,
+        problems: Iterable[ArgumentProblem] = (),
+    ) -> None:
+        super().__init__(message)
+        self.server = server
+        self.name = name
+        self.code = code
+        self.limit = limit
+        self.problems = tuple(problems)
 
 
 class MCPServerLost(MCPServerError):
