@@ -66,9 +66,18 @@ class PromptError(Picklable):
 
     Attributes:
         prompt: Path of the prompt in its tree, such as ``system[0].wrapped_prompts[1]``, when known.
+        name: Name of the argument, field, option, path or object at fault, when it has one.
+        value: The invalid value, or the type of one that is no text or number, when the error is about one.
     """
 
     prompt: str | None = None
+    name: str | None = None
+    value: str | int | float | None = None
+
+    def __init__(self, message: str = "", *, name: str | None = None, value: str | int | float | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.value = value
 
     def at(self, prompt: str) -> PromptError:
         """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
@@ -246,13 +255,16 @@ def check_types(
         **given: For each argument its value, the types it may have, and what they are called. True and False are
             of no other type than `bool`.
     """
-    wrong = [
-        f"{name}: expected {expected}, got {_kind_of(value)}"
+    wrong = {
+        name: f"{name}: expected {expected}, got {_kind_of(value)}"
         for name, (value, kinds, expected) in given.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
-    ]
+    }
     if wrong:
-        raise error(f"{where}: {'; '.join(wrong)}")
+        exception = error(f"{where}: {'; '.join(wrong.values())}")
+        if isinstance(exception, PromptError):
+            exception.name = ", ".join(wrong)
+        raise exception
 
 
 def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
