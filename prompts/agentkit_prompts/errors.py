@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 __all__ = [
     "BudgetError",
@@ -24,6 +24,7 @@ __all__ = [
     "MediaError",
     "MessageError",
     "Picklable",
+    "Place",
     "PromptError",
     "PromptFilesError",
     "PrompterError",
@@ -61,23 +62,41 @@ def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, An
     return error
 
 
+class Place(TypedDict, total=False):
+    """Arguments of `PromptError` that describe the problem as data."""
+
+    path: str | None
+    name: str | None
+    line: int | None
+    value: str | int | float | None
+    problems: Iterable[tuple[str, str]]
+
+
 class PromptError(Picklable):
     """Base of every error of the prompt layer.
 
     Attributes:
-        prompt: Path of the prompt in its tree, such as ``system[0].wrapped_prompts[1]``, when known.
-        name: Name of the argument, field, option, path or object at fault, when it has one.
-        value: The invalid value, or the type of one that is no text or number, when the error is about one.
+        prompt: Path of the prompt in its tree, such as ``system[0].wrapped_prompts[1]``, if known.
+        path: Place of the problem in the input, such as ``conversation[2].content[0].type``, or the path of a file, if
+            known.
+        name: Name of the argument, field, option or object at fault, if it has one; names are joined by a comma.
+        line: Line in the file or template, counted from 1, if known.
+        value: The invalid value, or the type of one that is no text or number, if the error is about a value.
+        problems: (place, problem) of every problem, if the error can list several.
     """
 
     prompt: str | None = None
+    path: str | None = None
     name: str | None = None
+    line: int | None = None
     value: str | int | float | None = None
+    problems: Any = ()
 
-    def __init__(self, message: str = "", *, name: str | None = None, value: str | int | float | None = None) -> None:
-        super().__init__(message)
-        self.name = name
-        self.value = value
+    def __init__(self, *args: object, **place: Unpack[Place]) -> None:
+        super().__init__(*args)
+        if "problems" in place:
+            place["problems"] = tuple(place["problems"])
+        self.__dict__.update(place)
 
     def at(self, prompt: str) -> PromptError:
         """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
@@ -95,7 +114,8 @@ class TemplateError(PromptError):
     Attributes:
         file: Template file or name.
         line: Line in that file, counted from 1, when known.
-        variable: The variable at fault, when there is one.
+        variable: The variable at fault, if known.
+        name: The unknown or restricted name, such as a filter, if known.
     """
 
     def __init__(
@@ -105,9 +125,11 @@ class TemplateError(PromptError):
         file: str | None = None,
         line: int | None = None,
         variable: str | None = None,
+        name: str | None = None,
+        value: str | int | float | None = None,
     ) -> None:
-        where = file or "<template>"
-        super().__init__(f"{where}:{line}: {message}" if line else f"{where}: {message}")
+        source = file or "<template>"
+        super().__init__(f"{source}:{line}: {message}" if line else f"{source}: {message}", name=name, value=value)
         self.file = file
         self.line = line
         self.variable = variable
@@ -148,7 +170,7 @@ class ContextError(PromptError, ValueError):
     """
 
     def __init__(self, what: str, problems: Iterable[tuple[str, str]]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[tuple[str, str], ...] = tuple(problems)
         listed = [f"{place}: {wrong}" if place else wrong for place, wrong in self.problems[:_MAX_LISTED]]
         more = len(self.problems) - len(listed)
         super().__init__(f"{what}: {'; '.join(listed)}{f'; and {more} more' if more else ''}")
@@ -188,8 +210,8 @@ class ControlTokenError(ChatTemplateError):
         found: (token, where in the context it is from), for every token and place.
     """
 
-    def __init__(self, message: str, found: Iterable[tuple[str, str]] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, found: Iterable[tuple[str, str]] = (), **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
         self.found = tuple(found)
 
 
@@ -247,7 +269,7 @@ def check_types(
     where: str,
     **given: tuple[object, type | tuple[type, ...], str],
 ) -> None:
-    """Raise `error` where an argument is of another type, naming all of them.
+    """Raise `error` if an argument has another type. The message, and `problems` of a prompt error, list all of them.
 
     Args:
         error: Makes the exception from its message.
@@ -255,16 +277,17 @@ def check_types(
         **given: For each argument its value, the types it may have, and what they are called. True and False are
             of no other type than `bool`.
     """
-    wrong = {
-        name: f"{name}: expected {expected}, got {_kind_of(value)}"
+    problems = [
+        (name, f"expected {expected}, got {_kind_of(value)}")
         for name, (value, kinds, expected) in given.items()
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
-    }
-    if wrong:
-        exception = error(f"{where}: {'; '.join(wrong.values())}")
-        if isinstance(exception, PromptError):
-            exception.name = ", ".join(wrong)
-        raise exception
+    ]
+    if problems:
+        raised = error(f"{where}: {'; '.join([f'{name}: {problem}' for name, problem in problems])}")
+        if isinstance(raised, PromptError):
+            raised.name = ", ".join([name for name, _ in problems])
+            raised.problems = tuple(problems)
+        raise raised
 
 
 def unknown_fields(given: Iterable[str], names: Iterable[str], elsewhere: Mapping[str, str] = {}) -> list[str]:
