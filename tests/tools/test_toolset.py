@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_tools import (
+from agentkit.prompts import PromptContext, ToolCall
+from agentkit.tools import (
     Proceed,
     Tool,
     ToolContext,
@@ -17,7 +16,6 @@ from agentkit_tools import (
     ToolResult,
     Toolset,
     TurnTools,
-    by_name,
     tool,
 )
 
@@ -63,12 +61,15 @@ def test_a_toolset_is_a_sequence_of_tools_and_functions_become_tools() -> None:
 
 
 def test_all_name_clashes_are_found_at_construction() -> None:
-    with pytest.raises(ToolDefinitionError, match="read, write"):
+    with pytest.raises(ToolDefinitionError) as both:
         FILES + Toolset([read.but(description="x"), write.but(description="y")])
-    with pytest.raises(ToolDefinitionError, match="read"):
+    assert both.value.names == ("read", "write")
+    with pytest.raises(ToolDefinitionError) as renamed:
         FILES.renamed({"write": "read"})
-    with pytest.raises(ToolDefinitionError, match="search"):
-        by_name([search, search])
+    assert renamed.value.names == ("read",)
+    with pytest.raises(ToolDefinitionError) as twice:
+        Toolset([search, search])
+    assert twice.value.names == ("search",)
     assert names(FILES + FILES) == ["read", "write"]  # the very same tools do not clash
 
 
@@ -103,11 +104,13 @@ async def test_a_limit_is_shared_by_the_whole_set_within_a_run() -> None:
 
 def test_limits_and_caches_of_less_than_nothing_are_refused() -> None:
     for wrong in (-1, 1.5, "3", True):
-        with pytest.raises(ToolDefinitionError, match=r"limited: calls=.* must be 0 or more"):
+        with pytest.raises(ToolDefinitionError) as limited:
             FILES.limited(wrong)  # type: ignore[arg-type]
+        assert limited.value.names == ("calls",)
     for wrong in (0, -1, None):
-        with pytest.raises(ToolDefinitionError, match=r"cached: most=.* must be 1 or more"):
+        with pytest.raises(ToolDefinitionError) as cached:
             FILES.cached(wrong)  # type: ignore[arg-type]
+        assert cached.value.names == ("most",)
 
 
 async def test_a_cache_answers_equal_calls_of_the_same_run_only() -> None:

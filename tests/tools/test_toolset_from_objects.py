@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from agentkit.prompts import ToolCall
 from agentkit.tools import Tool, ToolContext, ToolDefinitionError, Toolset, calculate, tool
-from agentkit_prompts.context.messages import ToolCall
 
 
 class Base:
@@ -115,13 +115,15 @@ def test_methods_are_chosen_by_name() -> None:
 
 @pytest.mark.parametrize("name", ["_private", "_Desk__secret", "__init__", "danger", "handler", "password", "Nested"])
 def test_what_is_private_or_no_method_cannot_even_be_asked_for(name: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=f"{name} is not public there"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Desk("Ann"), only=[name])
+    assert caught.value.names == (name,)
 
 
-def test_all_unknown_names_are_listed_with_near_ones() -> None:
-    with pytest.raises(ToolDefinitionError, match=r"frist is not public there; did you mean 'first'\? .*; xyz is not"):
+def test_all_unknown_names_are_listed() -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Desk("Ann"), only=["frist"], without=["xyz"])
+    assert caught.value.names == ("frist", "xyz")
 
 
 def test_methods_of_another_packages_base_class_are_left_out_unless_they_are_named() -> None:
@@ -142,11 +144,10 @@ def test_methods_of_another_packages_base_class_are_left_out_unless_they_are_nam
 
 
 def test_classes_and_modules_are_no_objects_and_objects_no_modules() -> None:
-    with pytest.raises(ToolDefinitionError, match="Desk is a class: give an object of it"):
-        Toolset.from_object(Desk)
-    with pytest.raises(ToolDefinitionError, match=r"math is a module: use Toolset\.from_module"):
-        Toolset.from_object(math)
-    with pytest.raises(ToolDefinitionError, match="expected a module, got Desk"):
+    for wrong in (Desk, math):
+        with pytest.raises(ToolDefinitionError):
+            Toolset.from_object(wrong)
+    with pytest.raises(ToolDefinitionError):
         Toolset.from_module(Desk("Ann"))  # type: ignore[arg-type]
 
 
@@ -158,9 +159,9 @@ def test_every_method_that_cannot_be_described_is_named_at_once() -> None:
 
         def three(self) -> None: ...
 
-    with pytest.raises(ToolDefinitionError, match=r"one: .*two: .*without=") as caught:
+    with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_object(Odd())
-    assert "three" not in str(caught.value)
+    assert caught.value.names == ("one", "two")
     assert names(Toolset.from_object(Odd(), without=["one", "two"])) == ["three"]
 
 
@@ -214,8 +215,9 @@ def test_imported_ones_are_offered_when_they_are_named(monkeypatch: pytest.Monke
     assert names(Toolset.from_module(made, only=["calculate", "search"])) == ["calculate", "search"]
     assert names(Toolset.from_module(made, without=["search", "alias"])) == ["later", "decorated_name"]
     for name in ("_hidden", "Thing", "value"):
-        with pytest.raises(ToolDefinitionError, match="is not public there"):
+        with pytest.raises(ToolDefinitionError) as caught:
             Toolset.from_module(made, only=[name])
+        assert caught.value.names == (name,)
 
 
 def test_the_public_names_a_module_lists_are_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,8 +228,9 @@ def test_the_public_names_a_module_lists_are_what_is_offered(monkeypatch: pytest
 def test_a_clash_inside_a_module_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     source = SOURCE + '\n@tool(name="search")\ndef other() -> str:\n    return "o"\n'
     made = module(source, monkeypatch)
-    with pytest.raises(ToolDefinitionError, match="more than one tool is named search"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Toolset.from_module(made)
+    assert caught.value.names == ("search",)
     assert "search" in names(Toolset.from_module(made, without=["other"]))
 
 

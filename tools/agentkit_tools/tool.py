@@ -214,7 +214,7 @@ class Tool(Generic[P, R]):
             spec = ToolSpec(wire_name(name), description, object_schema, trust=trust, timeout=rules.time_limit)
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ToolDefinitionError(
-                f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
+                f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}", tool=name
             ) from error
         inner = inner_function(function)
         takes = context_parameters(raw(function), tool=name, taken=schema.get("properties", ()))
@@ -223,7 +223,9 @@ class Tool(Generic[P, R]):
             from agentkit_tools.schemas.whole_schema import whole_reader
 
             if trust == "untrusted":
-                raise ToolDefinitionError(f"tool {name}: checks_all takes time without end on schemas of others")
+                raise ToolDefinitionError(
+                    f"tool {name}: checks_all takes time without end on schemas of others", tool=name
+                )
             reader = whole_reader(spec.parameters, tool=name)
         return cls(
             spec,
@@ -257,7 +259,7 @@ class Tool(Generic[P, R]):
         try:
             made.spec = replace(made.spec, native=native)
         except ContextError as error:
-            raise ToolDefinitionError(f"tool {found}: {error}") from error
+            raise ToolDefinitionError(f"tool {found}: {error}", tool=found) from error
         return made
 
     def but(

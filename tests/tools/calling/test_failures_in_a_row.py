@@ -129,8 +129,9 @@ async def test_it_holds_through_wrappers() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
 def test_tries_are_a_whole_number_of_1_or_more(wrong: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match=r"tries=.* must be 1 or more, or None"):
+    with pytest.raises(ToolDefinitionError) as caught:
         tool(tries=wrong)(scripted)
+    assert caught.value.names == ("tries",)
 
 
 async def test_a_run_goes_on_and_the_model_reads_it() -> None:

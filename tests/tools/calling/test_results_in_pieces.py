@@ -14,9 +14,8 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import BaseModel, model_serializer
 
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.parts import Image
-from agentkit_tools import Tool, ToolContext, ToolResult, tool
+from agentkit.prompts import Image, ToolCall
+from agentkit.tools import Tool, ToolContext, ToolResult, tool
 from tests.waiting import LONG, longer
 
 

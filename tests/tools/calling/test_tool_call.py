@@ -23,9 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator
 
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.parts import File, Image, Text
-from agentkit_tools import (
+from agentkit.prompts import File, Image, Text, ToolCall
+from agentkit.tools import (
     Tool,
     ToolArgumentError,
     ToolContext,
@@ -584,8 +583,8 @@ def test_a_tool_has_a_time_limit_by_default() -> None:
 def test_an_abandoned_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, time
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools import ToolContext, tool
+from agentkit.prompts import ToolCall
+from agentkit.tools import ToolContext, tool
 
 @tool(timeout=0.05)
 def hang():
@@ -1233,17 +1232,18 @@ async def test_calls_per_run_are_counted_in_the_run() -> None:
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(policy: dict[str, Any]) -> None:
-    with pytest.raises(ToolDefinitionError, match=next(iter(policy))):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(add.function, **policy)
+    assert caught.value.names == tuple(policy)
 
 
-def test_options_that_do_not_exist_are_all_named_with_near_ones() -> None:
-    with pytest.raises(
-        ToolDefinitionError, match=r"no timout; did you mean 'timeout'\? .*no zzz; there is: approval, "
-    ):
+def test_options_that_do_not_exist_are_all_named() -> None:
+    with pytest.raises(ToolDefinitionError) as made:
         Tool.from_function(add.function, timout=3, zzz=1)  # type: ignore[call-arg]
-    with pytest.raises(ToolDefinitionError, match="did you mean 'retries'"):
+    assert made.value.names == ("timout", "zzz")
+    with pytest.raises(ToolDefinitionError) as changed:
         add.but(retris=3)  # type: ignore[call-arg]
+    assert changed.value.names == ("retris",)
 
 
 def test_an_unknown_tool_is_answered_with_near_names() -> None:

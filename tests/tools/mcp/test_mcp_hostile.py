@@ -173,8 +173,9 @@ def test_a_list_of_tools_that_never_ends_is_refused() -> None:
         assert list(server) == []
     endless = MCPToolset(command("endless"))
     try:
-        with pytest.raises(MCPServerError, match="does not end"):
+        with pytest.raises(MCPServerError) as caught:
             list(endless)
+        assert (type(caught.value), caught.value.limit) == (MCPServerError, 20_000)
     finally:
         endless.close()
 
@@ -182,7 +183,7 @@ def test_a_list_of_tools_that_never_ends_is_refused() -> None:
 def test_a_server_that_crashes_at_once_is_an_error_with_the_end_of_its_stderr_as_a_note() -> None:
     server = MCPToolset(raw_command("crash"))
     try:
-        with pytest.raises(MCPServerLost, match="cannot be reached") as caught:
+        with pytest.raises(MCPServerLost) as caught:
             list(server)
     finally:
         server.close()
@@ -193,7 +194,7 @@ def test_the_stderr_of_a_server_is_shown_without_the_keys_that_it_was_given() ->
     program = "import os, sys; sys.exit('wrong key ' + os.environ['API_KEY'] + ' in ' + os.environ['PLACE'])"
     server = MCPToolset([sys.executable, "-c", program], env={"API_KEY": "key-52c17f3a", "PLACE": "/var/lib/here"})
     try:
-        with pytest.raises(MCPServerLost, match="cannot be reached") as caught:
+        with pytest.raises(MCPServerLost) as caught:
             list(server)
         assert "wrong key *** in /var/lib/here" in server.stderr_tail
     finally:
@@ -205,8 +206,9 @@ def test_the_stderr_of_a_server_is_shown_without_the_keys_that_it_was_given() ->
 async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
     server = MCPToolset(source)
     try:
-        with pytest.raises(MCPServerLost, match=r"cannot be reached|no file '/no/such/program' to start"):
+        with pytest.raises(MCPServerLost) as caught:
             await server.__aenter__()
+        assert caught.value.limit is None
     finally:
         server.close()
 
@@ -214,8 +216,9 @@ async def test_a_server_that_is_not_there_is_an_error(source: Any) -> None:
 def test_a_server_that_says_nothing_is_given_up_in_time_and_leaves_no_process() -> None:
     before = set(threading.enumerate())
     server = MCPToolset(raw_command("silent"), connect_timeout=0.5)
-    with pytest.raises(MCPServerLost, match=r"did not answer within 0\.5 seconds"):
+    with pytest.raises(MCPServerLost) as caught:
         list(server)
+    assert caught.value.limit == 0.5
     server.close()
 
     own = [thread for thread in set(threading.enumerate()) - before if thread.name.startswith("agentkit-mcp")]

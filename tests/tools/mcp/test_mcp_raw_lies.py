@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import ToolCall
-from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolResult
+from agentkit.tools import MCPServerError, MCPServerLost, MCPToolset, ToolContext, ToolDefinitionError, ToolResult
 from agentkit_tools.mcp import bounded_lines
 from tests.paths import ROOT
 from tests.tools.mcp.mcp_running import RAW as PEER
@@ -40,8 +40,9 @@ async def ask(server: MCPToolset, name: str, *, timeout: float = 60, **arguments
 def test_a_server_that_never_lists_its_tools_is_given_up() -> None:
     server = MCPToolset([sys.executable, str(PEER), "no_list"], connect_timeout=2)
     try:
-        with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
+        with pytest.raises(MCPServerLost) as caught:
             list(server)
+        assert caught.value.limit == 2
     finally:
         server.close()
 
@@ -111,8 +112,9 @@ def test_a_server_that_begins_with_a_line_without_end_is_refused_with_the_reason
     monkeypatch.setattr(bounded_lines, "MAX_LINE_CHARS", 3_000_000)
     server = MCPToolset([sys.executable, str(PEER), "flood"], connect_timeout=60)
     try:
-        with pytest.raises(MCPServerError, match="wrote a line of more than"):
+        with pytest.raises(MCPServerError) as caught:
             list(server)
+        assert (type(caught.value), caught.value.limit) == (MCPServerError, 64 * 1024 * 1024)
     finally:
         server.close()
 
@@ -173,28 +175,19 @@ def test_a_server_that_ignores_everything_ends_with_the_process_that_started_it(
 def test_a_malformed_tool_is_left_out_and_reported_and_the_others_are_offered() -> None:
     with MCPToolset([sys.executable, str(PEER), "malformed"]) as server:
         assert [tool.name for tool in server] == ["first", "last"]
-        problems = [str(problem) for problem in server.problems]
-    assert [problem.partition(":")[0] for problem in problems] == [
-        *("tool none", "tool listed", "tool text", "tool odd"),
-        *["tool (without a name)"] * 2,
-        f"tool {'n' * 100}...",
-    ]
-    assert max(map(len, problems)) < 1_000
-    assert "tool text: its JSON Schema cannot be used; inputSchema.type: Input should be 'object'" in problems
+        problems = [problem for problem in server.problems if isinstance(problem, ToolDefinitionError)]
+    assert [problem.tool for problem in problems] == ["none", "listed", "text", "odd", "", "", f"{'n' * 100}..."]
+    assert max(len(str(problem)) for problem in problems) < 1_000
 
 
 @pytest.mark.parametrize(
-    ("mode", "complaint"),
-    [
-        ("crowded", "a line of more than 67,108,864 characters, or of more than 300,000 values"),
-        ("many", "or of more than 300,000 values"),
-        ("many_short", "the server's list of tools does not end: 30,000 so far"),
-    ],
+    ("mode", "limit"), [("crowded", 64 * 1024 * 1024), ("many", 64 * 1024 * 1024), ("many_short", 20_000)]
 )
-def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, complaint: str) -> None:
+def test_a_list_of_too_many_tools_is_refused_within_the_time_limit(mode: str, limit: int) -> None:
     server = MCPToolset([sys.executable, str(PEER), mode], connect_timeout=4)
-    with pytest.raises(MCPServerError, match=rf"{complaint}|did not answer within 4 seconds"):
+    with pytest.raises(MCPServerError) as caught:
         list(server)
+    assert caught.value.limit in (limit, 4)  # on a slow machine the time is over before
     server.close()
 
 
@@ -206,7 +199,8 @@ def test_a_hung_server_is_gone_when_its_toolset_is_closed(mode: str, tmp_path: P
     command = ["sh", "-c", f'echo $$ >> {noted}; exec "$@"', "sh", sys.executable, str(PEER), mode]
     server = MCPToolset(command, connect_timeout=2)
     for _ in range(2):  # the second one meets the server while it is replaced
-        with pytest.raises(MCPServerLost, match="did not answer within 2 seconds"):
+        with pytest.raises(MCPServerLost) as caught:
             list(server)
+        assert caught.value.limit == 2
     server.close()
     assert all(ends(pid) for pid in map(int, noted.read_text().split()))

@@ -107,11 +107,10 @@ def test_progress_of_a_server_reaches_who_listens(library: MCPToolset) -> None:
 
 async def test_one_binary_resource_does_not_fail_the_others(library: MCPToolset) -> None:
     assert [document.text for document in await library.documents()] == ["The note."]
-    problems = " ".join(map(str, library.problems))
-    with pytest.raises(MCPServerError, match="logo"):
+    assert [problem.name for problem in library.problems if isinstance(problem, MCPServerError)] == ["files://logo.png"]
+    with pytest.raises(MCPServerError) as caught:
         await library.documents("files://logo.png")
-
-    assert "files://logo.png: is not text (image/png); read it with `parts`" in problems
+    assert caught.value.name == "files://logo.png"
 
 
 def test_a_tool_that_needs_tasks_is_left_out_and_listed(tmp_path: Path) -> None:
@@ -122,30 +121,30 @@ def test_a_tool_that_needs_tasks_is_left_out_and_listed(tmp_path: Path) -> None:
     assert str(problem).startswith("tool slow: it runs only as a task")
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        (["no-such-command-here", "x"], "there is no command 'no-such-command-here' on the PATH"),
-        (["/nowhere/server"], "there is no file '/nowhere/server' to start"),
-        (["/tmp"], "'/tmp' is no program that can be started"),
-    ],
-)
-def test_a_command_that_does_not_exist_is_one_sentence(command: list[str], said: str) -> None:
+@pytest.mark.parametrize("command", [["no-such-command-here", "x"], ["/nowhere/server"], ["/tmp"]])
+def test_a_command_that_does_not_exist_is_not_started(command: list[str]) -> None:
     with pytest.raises(MCPServerLost) as caught:
         list(MCPToolset(command))
-    assert said in str(caught.value)
-    assert "Errno" not in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.name == command[0]
     assert not getattr(caught.value, "__notes__", [])
 
 
-async def test_a_command_is_looked_for_where_the_server_would_run(tmp_path: Path) -> None:
+async def test_a_command_is_looked_for_where_the_server_would_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = tmp_path / "serve.sh"
     script.write_text("#!/bin/sh\nexit 3\n")
     script.chmod(0o755)
-    with pytest.raises(MCPServerLost, match="cannot be reached"):
+    with pytest.raises(MCPServerLost) as started:
         list(MCPToolset(["./serve.sh"], cwd=tmp_path))
-    with pytest.raises(MCPServerLost, match="no file"):
+    assert started.value.name == ""
+    with pytest.raises(MCPServerLost) as missing:
         list(MCPToolset(["./serve.sh"]))
+    assert missing.value.name == "./serve.sh"
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MCPServerLost) as here:
+        list(MCPToolset(["./serve.sh"]))
+    assert here.value.name == ""
 
 
 def test_without_the_extra_the_error_says_what_to_install() -> None:

@@ -82,8 +82,9 @@ async def test_policies_hold_and_what_fails_says_why(transport: str, request: py
         broke, crash, long, slow = [await client.call_tool(name) for name in ("broke", "crash", "long", "slow")]
         denied, paid = [await client.call_tool("pay", {"amount": amount}) for amount in (7, 5)]
         alone = await asyncio.gather(*(client.call_tool("write", {"name": name}) for name in "abc"))
-        with pytest.raises(MCPError, match=r"no tool named 'scales'; did you mean 'scale'"):
+        with pytest.raises(MCPError) as unknown:
             await client.call_tool("scales")
+        assert unknown.value.code == types.INVALID_PARAMS
         hints = next(one.annotations for one in (await client.list_tools()).tools if one.name == "pay")
 
     def text(result: types.CallToolResult) -> str:
@@ -153,8 +154,9 @@ async def test_a_server_in_the_same_process_needs_no_transport() -> None:
 def test_names_that_clash_are_refused_when_the_server_is_made() -> None:
     def twice() -> None: ...
 
-    with pytest.raises(ToolDefinitionError, match="twice"):
+    with pytest.raises(ToolDefinitionError) as caught:
         mcp_server([tool(twice), tool(twice)])
+    assert caught.value.names == ("twice",)
 
 
 async def test_rows_that_can_be_read_only_once_reach_the_client_as_structured_content() -> None:

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentkit.prompts import ToolCall
 from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResult, Toolset, file_tools
-from agentkit_prompts.context.messages import ToolCall
 from agentkit_tools.ready.folder import Folder
 from tests.effort import tries
 from tests.waiting import LONG
@@ -229,19 +229,29 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
-async def test_no_path_reads_or_writes_what_is_outside(root: Path, path: str) -> None:
-    before = sorted((item, item.is_symlink() or item.is_dir() or item.stat().st_size) for item in root.rglob("*"))
+async def test_no_path_reads_what_is_outside(root: Path) -> None:
+    tools = file_tools(root, timeout=LONG)
+    failures: list[str] = []
+    for path in OUTSIDE:
+        result = await ask(tools, "read_file", path=path)
+        shown = str(result.content)
+        if result.status != "error" or SECRET in shown or str(root) in shown:
+            failures.append(path)
+    assert failures == []
+
+
+async def test_no_path_writes_what_is_outside(root: Path) -> None:
+    before = sorted(root.rglob("*"))
     tools = file_tools(root, write=True, timeout=LONG)
-    result = await ask(tools, "read_file", path=path)
-    assert result.status == "error"
-    assert SECRET not in str(result.content)
-    assert str(root) not in str(result.content)
-    plain = all(step not in path for step in ("%", "．", "‥", ";", "....", "~", "$", "missing", "file:"))
-    if plain:
-        written = await ask(tools, "write_file", path=path, content="overwritten", overwrite=True)
-        assert written.status == "error", written.content
-        assert sorted(item for item in root.rglob("*")) == [item for item, _ in before]
+    failures: list[str] = []
+    for path in OUTSIDE:
+        is_new_name = any(step in path for step in ("%", "．", "‥", ";", "....", "~", "$", "missing", "file:"))
+        if is_new_name:  # an ordinary name in this folder, which may be written
+            continue
+        result = await ask(tools, "write_file", path=path, content="overwritten", overwrite=True)
+        if result.status != "error" or sorted(root.rglob("*")) != before:
+            failures.append(path)
+    assert failures == []
     assert (root.parent / "secret.txt").read_text() == SECRET
     assert sorted(item.name for item in root.parent.iterdir()) == ["inside", "outside", "secret.txt"]
 
@@ -360,7 +370,7 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytes
     folder = Folder(root)
     before = sorted(root.rglob("*"))
     monkeypatch.setattr(os, "fchmod", full)
-    with pytest.raises(Exception, match=r"notes\.md: No space left"):
+    with pytest.raises(ToolError):
         folder.write("notes.md", b"new", overwrite=True)
     assert sorted(root.rglob("*")) == before
     assert (root / "notes.md").read_text().startswith("first")
@@ -368,8 +378,9 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("wrong", ["missing", "notes.md", "loop", "a\0b"])
 def test_a_root_that_is_no_folder_is_refused(root: Path, wrong: str) -> None:
-    with pytest.raises(ToolDefinitionError, match="is not a folder"):
+    with pytest.raises(ToolDefinitionError) as caught:
         file_tools(root / wrong)
+    assert caught.value.names == ("root",)
 
 
 def test_a_root_may_be_reached_through_a_link_of_its_owner(root: Path, tmp_path: Path) -> None:
@@ -379,8 +390,10 @@ def test_a_root_may_be_reached_through_a_link_of_its_owner(root: Path, tmp_path:
 
 
 def test_limits_and_systems_that_make_no_sense_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ToolDefinitionError, match="max_bytes=0"):
+    with pytest.raises(ToolDefinitionError) as caught:
         file_tools(root, max_bytes=0)
+    assert caught.value.names == ("max_bytes",)
     monkeypatch.setattr(os, "supports_dir_fd", set())
-    with pytest.raises(ToolDefinitionError, match="operating system"):
+    with pytest.raises(ToolDefinitionError) as unsupported:
         file_tools(root)
+    assert unsupported.value.names == ()

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from agentkit.prompts import ToolCall
 from agentkit.tools import ToolContext, ToolDefinitionError, ToolError, ToolResult, http_tool
-from agentkit_prompts.context.messages import ToolCall
 from agentkit_prompts.public_addresses import is_public
 from agentkit_tools.ready.addresses import read_address
 from agentkit_tools.ready.pages import html_text, page_text
@@ -208,99 +208,99 @@ async def test_a_name_that_is_never_found_ends_with_the_time() -> None:
 # Where it does not go
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://127.0.0.1/",
-        "http://127.1/",
-        "http://127.0.0.1.:80/",
-        "http://2130706433/",
-        "http://0x7f000001/",
-        "http://0x7f.0.0.1/",
-        "http://0177.0.0.1/",
-        "http://017700000001/",
-        "http://127.0.0.0x1/",
-        "http://0/",
-        "http://0.0.0.0/",
-        "http://10.0.0.1/",
-        "http://172.16.0.1/",
-        "http://172.31.255.255/",
-        "http://192.168.1.1/",
-        "http://100.64.0.1/",
-        "http://100.100.100.200/latest/meta-data/",
-        "http://169.254.169.254/latest/meta-data/",
-        "http://168.63.129.16/",
-        "http://192.0.0.192/",
-        "http://198.18.0.1/",
-        "http://224.0.0.1/",
-        "http://240.0.0.1/",
-        "http://255.255.255.255/",
-        "http://[::1]/",
-        "http://[::]/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://[::ffff:7f00:1]/",
-        "http://[0:0:0:0:0:ffff:10.0.0.1]/",
-        "http://[::ffff:8.8.8.8]/",
-        "http://[::127.0.0.1]/",
-        "http://[64:ff9b::7f00:1]/",
-        "http://[64:ff9b::169.254.169.254]/",
-        "http://[64:ff9b:1::7f00:1]/",
-        "http://[2002:7f00:1::]/",
-        "http://[2001:0:7f00:1::]/",
-        "http://[2001:db8::1]/",
-        "http://[fe80::1]/",
-        "http://[fe80::1%25eth0]/",
-        "http://[fec0::1]/",
-        "http://[fc00::1]/",
-        "http://[fd00:ec2::254]/",
-        "http://[ff02::1]/",
-        "http://１２７.０.０.１/",
-        "http://127。0。0。1/",
-        "http://①②⑦.⓪.⓪.①/",
-        "http://127.0.0.1%2f@example.com/",
-        "http://example.com@127.0.0.1/",
-        "http://user:password@example.com/",
-        "http://example.com:80@127.0.0.1/",
-        "http://127.0.0.1\\@example.com/",
-        "http://example.com\\@127.0.0.1/",
-        "http://127.0.0.1#@example.com/",
-        "http://127.0.0.1?@example.com/",
-        "http:///127.0.0.1/",
-        "http:/127.0.0.1/",
-        "http:127.0.0.1",
-        "//127.0.0.1/",
-        "http://127.0.0.1:80:80/",
-        "http://%31%32%37.0.0.1/",
-        "http://localhost/",
-        "http://localhost./",
-        "http://[localhost]/",
-        "http://a..b/",
-        "http://.localhost/",
-        "http://-/",
-        "http:///",
-        "http://",
-        "",
-        "ftp://example.com/",
-        "file:///etc/passwd",
-        "gopher://127.0.0.1:6379/_INFO",
-        "dict://127.0.0.1:11211/",
-        "jar:http://127.0.0.1!/",
-        "javascript:alert(1)",
-        "unix:/var/run/docker.sock",
-        "http://127.0.0.1\r\nHost: example.com/",
-        "http://example.com/\r\nX: y",
-        "http://example.com/\0",
-        "http://exa mple.com/",
-        "http://example.com:99999/",
-        "http://example.com:0/",
-        "http://example.com:22/",
-        "http://" + "a" * 70 + ".com/",
-        "http://example.com/" + "a" * 5000,
-        "http://\udc80.com/",
-    ],
-)
-async def test_no_spelling_of_an_address_leads_into_a_network_that_is_not_public(url: str) -> None:
-    refusal(await get(url, timeout=LONG))
+SPELLINGS = [
+    "http://127.0.0.1/",
+    "http://127.1/",
+    "http://127.0.0.1.:80/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://0x7f.0.0.1/",
+    "http://0177.0.0.1/",
+    "http://017700000001/",
+    "http://127.0.0.0x1/",
+    "http://0/",
+    "http://0.0.0.0/",
+    "http://10.0.0.1/",
+    "http://172.16.0.1/",
+    "http://172.31.255.255/",
+    "http://192.168.1.1/",
+    "http://100.64.0.1/",
+    "http://100.100.100.200/latest/meta-data/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://168.63.129.16/",
+    "http://192.0.0.192/",
+    "http://198.18.0.1/",
+    "http://224.0.0.1/",
+    "http://240.0.0.1/",
+    "http://255.255.255.255/",
+    "http://[::1]/",
+    "http://[::]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://[::ffff:7f00:1]/",
+    "http://[0:0:0:0:0:ffff:10.0.0.1]/",
+    "http://[::ffff:8.8.8.8]/",
+    "http://[::127.0.0.1]/",
+    "http://[64:ff9b::7f00:1]/",
+    "http://[64:ff9b::169.254.169.254]/",
+    "http://[64:ff9b:1::7f00:1]/",
+    "http://[2002:7f00:1::]/",
+    "http://[2001:0:7f00:1::]/",
+    "http://[2001:db8::1]/",
+    "http://[fe80::1]/",
+    "http://[fe80::1%25eth0]/",
+    "http://[fec0::1]/",
+    "http://[fc00::1]/",
+    "http://[fd00:ec2::254]/",
+    "http://[ff02::1]/",
+    "http://１２７.０.０.１/",
+    "http://127。0。0。1/",
+    "http://①②⑦.⓪.⓪.①/",
+    "http://127.0.0.1%2f@example.com/",
+    "http://example.com@127.0.0.1/",
+    "http://user:password@example.com/",
+    "http://example.com:80@127.0.0.1/",
+    "http://127.0.0.1\\@example.com/",
+    "http://example.com\\@127.0.0.1/",
+    "http://127.0.0.1#@example.com/",
+    "http://127.0.0.1?@example.com/",
+    "http:///127.0.0.1/",
+    "http:/127.0.0.1/",
+    "http:127.0.0.1",
+    "//127.0.0.1/",
+    "http://127.0.0.1:80:80/",
+    "http://%31%32%37.0.0.1/",
+    "http://localhost/",
+    "http://localhost./",
+    "http://[localhost]/",
+    "http://a..b/",
+    "http://.localhost/",
+    "http://-/",
+    "http:///",
+    "http://",
+    "",
+    "ftp://example.com/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:6379/_INFO",
+    "dict://127.0.0.1:11211/",
+    "jar:http://127.0.0.1!/",
+    "javascript:alert(1)",
+    "unix:/var/run/docker.sock",
+    "http://127.0.0.1\r\nHost: example.com/",
+    "http://example.com/\r\nX: y",
+    "http://example.com/\0",
+    "http://exa mple.com/",
+    "http://example.com:99999/",
+    "http://example.com:0/",
+    "http://example.com:22/",
+    "http://" + "a" * 70 + ".com/",
+    "http://example.com/" + "a" * 5000,
+    "http://\udc80.com/",
+]
+
+
+async def test_no_spelling_of_an_address_leads_into_a_network_that_is_not_public() -> None:
+    opened = [url for url in SPELLINGS if (await get(url, timeout=LONG)).status != "error"]
+    assert opened == []
 
 
 @pytest.mark.parametrize("found", ["127.0.0.1", "8.8.8.8 10.0.0.1", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "", "x"])
@@ -333,29 +333,32 @@ async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
         assert "cannot be read" in said
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "http://127.0.0.2/",
-        "//127.0.0.2/",
-        "http://10.0.0.1/",
-        "http://169.254.169.254/latest/",
-        "http://[::1]/",
-        "http://0x7f000002/",
-        "http://inside.example/",
-        "file:///etc/passwd",
-        "gopher://127.0.0.1/",
-        "http://u:p@127.0.0.1/",
-        "http://[/",
-    ],
-)
+INWARDS = [
+    "http://127.0.0.2/",
+    "//127.0.0.2/",
+    "http://10.0.0.1/",
+    "http://169.254.169.254/latest/",
+    "http://[::1]/",
+    "http://0x7f000002/",
+    "http://inside.example/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1/",
+    "http://u:p@127.0.0.1/",
+    "http://[/",
+]
+
+
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See", "307 Temporary", "308 Permanent"])
-async def test_a_redirect_is_checked_like_an_address(where: str, status: str) -> None:
+async def test_a_redirect_is_checked_like_an_address(status: str) -> None:
+    options: dict[str, Any] = {"networks": ["127.0.0.1/32"], "resolve": answers("192.168.0.1")}
+    failures: list[str] = []
     async with site() as server:
-        server.pages["/"] = away(where, status)
-        options: dict[str, Any] = {"networks": ["127.0.0.1/32"], "resolve": answers("192.168.0.1")}
-        refusal(await local(server, "/", **options))
-        assert server.connections == 1
+        for number, where in enumerate(INWARDS, 1):
+            server.pages["/"] = away(where, status)
+            result = await local(server, "/", **options)
+            if result.status != "error" or server.connections != number:
+                failures.append(where)
+    assert failures == []
 
 
 async def test_a_name_may_not_turn_inwards_between_two_redirects() -> None:
@@ -518,21 +521,23 @@ def test_words_come_out_of_broken_html() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        ({"networks": ["10.0.0.0/33"]}, "network"),
-        ({"networks": ["10.0.0.1/8"]}, "host bits"),
-        ({"ports": [0, 70_000]}, "port 0; port 70000"),
-        ({"max_bytes": 0}, "max_bytes=0"),
-        ({"redirects": -1}, "redirects=-1"),
+        {"networks": ["10.0.0.0/33"]},
+        {"networks": ["10.0.0.1/8"]},
+        {"ports": [80, 70_000]},
+        {"ports": [0], "networks": ["x"]},
+        {"max_bytes": 0},
+        {"redirects": -1},
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=said):
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ToolDefinitionError) as caught:
         http_tool(**options)
+    assert caught.value.names == tuple(options)
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpcore2", None)
-    with pytest.raises(ToolDefinitionError, match=r"agentkit-prompt-tree\[http\]"):
+    with pytest.raises(ToolDefinitionError):
         http_tool()

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agentkit.prompts import ToolCall
 from agentkit.tools import ToolContext, ToolError, time_tool
-from agentkit_prompts.context.messages import ToolCall
 
 MOMENT = datetime(2024, 2, 29, 23, 30, tzinfo=UTC)
 
@@ -32,7 +32,7 @@ def test_without_a_clock_it_is_the_one_of_the_machine() -> None:
 
 @pytest.mark.parametrize("zone", ["Nowhere", "", "../../etc/passwd", "/etc/passwd", "a\0b", "Europe", "x" * 300])
 def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
-    with pytest.raises(ToolError, match="is not a time zone known here"):
+    with pytest.raises(ToolError):
         time_tool()(zone)
 
 

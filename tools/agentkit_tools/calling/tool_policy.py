@@ -70,13 +70,13 @@ class ToolPolicy:
     """Whether a call that ran to its end ends the run: its result is the answer, and the model is not asked again."""
 
     def __post_init__(self) -> None:
-        problems = [
-            f"{name}={brief(value)} must be {rule}"
+        problems = {
+            name: f"{name}={brief(value)} must be {rule}"
             for name, (rule, is_right) in _RULES.items()
             if not is_right(value := getattr(self, name))
-        ]
+        }
         if problems:
-            raise ToolDefinitionError("tool policy: " + "; ".join(problems))
+            raise ToolDefinitionError("tool policy: " + "; ".join(problems.values()), names=problems)
 
     def but(self, **options: Unpack[PolicyOptions]) -> ToolPolicy:
         """Return the policy with some of its fields changed.
@@ -86,7 +86,7 @@ class ToolPolicy:
         """
         if unknown := [name for name in options if name not in PolicyOptions.__annotations__]:
             problems = [f"there is no {name}{nearest(name, PolicyOptions.__annotations__)}" for name in unknown]
-            raise ToolDefinitionError("tool policy: " + "; ".join(problems))
+            raise ToolDefinitionError("tool policy: " + "; ".join(problems), names=unknown)
         return replace(self, **options) if options else self
 
     @property
@@ -108,7 +108,7 @@ def checked(what: str, name: str, value: object, least: int) -> None:
         ToolDefinitionError: `value` is not a whole number, or is less than `least`.
     """
     if not _is_count(value, least):
-        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more")
+        raise ToolDefinitionError(f"{what}: {name}={brief(value)} must be {least} or more", names=[name])
 
 
 def _is_count(value: object, least: int) -> bool:

@@ -86,7 +86,8 @@ class Connection:
             if future.done():
                 raise
             future.cancel()  # its thread is busy reading what the server wrote
-            raise MCPServerLost(f"MCP server {self.name} did not answer within {self.seconds:g} seconds") from error
+            text = f"MCP server {self.name} did not answer within {self.seconds:g} seconds"
+            raise MCPServerLost(text, server=self.name, limit=self.seconds) from error
         except BaseException:
             future.cancel()
             raise
@@ -94,7 +95,8 @@ class Connection:
     def _submit(self, work: Callable[[Client], Awaitable[T]], seconds: float | None) -> Future[T]:
         with self._lock:
             if self._closed:
-                raise MCPServerLost(f"the connection to MCP server {self.name} was closed by this program")
+                text = f"the connection to MCP server {self.name} was closed by this program"
+                raise MCPServerLost(text, server=self.name)
             if self._thread is None or self._pid != os.getpid():  # a forked child has neither thread nor session
                 self._thread, self._pid = LoopThread(f"agentkit-mcp-{self.name}"), os.getpid()
                 self._sessions = self._sessions.again()
@@ -148,7 +150,7 @@ class _Sessions:
                 session.probe(monotonic() - start)
                 asked.cancel()
         if not asked.done():
-            raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds")
+            raise self._lost(f"MCP server {self._target.name} did not answer within {seconds:g} seconds", seconds)
         try:
             return asked.result()
         except Exception as error:
@@ -171,7 +173,7 @@ class _Sessions:
             session = self._now
         if session is None or session.closing.is_set():
             if problem := self._target.problem():
-                raise MCPServerLost(problem)
+                raise MCPServerLost(problem, server=self._target.name, name=self._target.command)
             self.stderr = StderrTail()
             self._tails.add(self.stderr)
             session = self._now = _Session(self._target, self.stderr, self._changed)
@@ -181,7 +183,7 @@ class _Sessions:
         except TimeoutError as error:
             await session.close()
             text = f"MCP server {self._target.name} did not answer within {self._connect_timeout:g} seconds"
-            raise self._lost(text) from error
+            raise self._lost(text, self._connect_timeout) from error
         if session.fault is not None:
             raise session.fault
         if session.error is not None:
@@ -199,8 +201,8 @@ class _Sessions:
         """The end of what the newest process of the server wrote to its stderr, without keys."""
         return self._target.masked(self.stderr.text)
 
-    def _lost(self, text: str) -> MCPServerLost:
-        error = MCPServerLost(self._target.masked(text))
+    def _lost(self, text: str, limit: float | None = None) -> MCPServerLost:
+        error = MCPServerLost(self._target.masked(text), server=self._target.name, limit=limit)
         if tail := self.stderr_tail:
             error.add_note(f"The end of its stderr:\n{tail}")
         return error
@@ -224,9 +226,12 @@ class _Sessions:
                     return session.fault
                 cause = "" if session.error is None else f" ({_innermost(session.error)})"
                 return self._lost(f"MCP server {name} ended before it answered{cause}")
-            return MCPServerError(f"MCP server {name}: {error.message} (code {error.code})")
+            return MCPServerError(
+                f"MCP server {name}: {error.message} (code {error.code})", server=name, code=error.code
+            )
         reason = str(error).partition("\n")[0] if isinstance(error, RuntimeError) else describe_error(error)
-        return MCPServerError(f"MCP server {name} answered with something it may not: {reason[:_MAX_REASON]}")
+        text = f"MCP server {name} answered with something it may not: {reason[:_MAX_REASON]}"
+        return MCPServerError(text, server=name)
 
 
 class _Session:

@@ -81,7 +81,8 @@ def to_documents(answer: ReadResourceResult) -> tuple[Document, ...]:
                 text = base64.b64decode(item.blob, validate=True).decode()  # type: ignore[union-attr]
             except (ValueError, MediaError) as error:
                 kind = item.mime_type or "an unknown type"
-                raise MCPServerError(f"resource {item.uri}: is not text ({kind}); read it with `parts`") from error
+                text = f"resource {item.uri}: is not text ({kind}); read it with `parts`"
+                raise MCPServerError(text, name=item.uri) from error
         about = {"mime_type": item.mime_type} if item.mime_type else {}
         documents.append(Document(text, id=item.uri, source=item.uri, metadata=about))
     return tuple(documents)

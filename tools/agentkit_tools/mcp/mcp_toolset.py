@@ -12,9 +12,9 @@ from agentkit_prompts.context.items import Document
 from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.parts import Part
 from agentkit_prompts.context.prompt_context import PromptContext
-from agentkit_prompts.errors import nearest
+from agentkit_prompts.errors import brief, nearest
 from agentkit_tools.calling.tool_policy import PolicyOptions, ToolPolicy
-from agentkit_tools.errors import MCPServerError, ToolDefinitionError
+from agentkit_tools.errors import ArgumentProblem, MCPServerError, ToolDefinitionError
 from agentkit_tools.mcp.connection import Connection
 from agentkit_tools.mcp.content import to_documents, to_messages, to_parts
 from agentkit_tools.mcp.remote_tools import list_all, make_tools, resource_tool
@@ -219,11 +219,18 @@ def _list_tools(client: Client) -> Awaitable[list[Any]]:
 def _check_prompt(name: str, given: Mapping[str, str], prompts: Sequence[Prompt]) -> None:
     known = {prompt.name: prompt for prompt in prompts}
     if name not in known:
-        raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}")
+        raise MCPServerError(f"the server has no prompt named {name!r}{nearest(name, known)}", name=name)
     expected = {argument.name: bool(argument.required) for argument in known[name].arguments or ()}
-    problems = [f"{one} is required" for one, required in expected.items() if required and one not in given]
-    problems += [f"{one} is unknown" for one in given if one not in expected]
-    problems += [f"{one} is not text" for one, value in given.items() if one in expected and not isinstance(value, str)]
+    problems: list[ArgumentProblem] = []
+    for argument, is_required in expected.items():
+        if is_required and argument not in given:
+            problems.append(ArgumentProblem(argument, "is required"))
+    for argument, value in given.items():
+        if argument not in expected:
+            problems.append(ArgumentProblem(argument, "is unknown"))
+        elif not isinstance(value, str):
+            problems.append(ArgumentProblem(argument, "is not text", brief(value)))
     if problems:
         takes = ", ".join(expected) or "no arguments"
-        raise MCPServerError(f"prompt {name}: {'; '.join(problems)}. It takes {takes}.")
+        shown = "; ".join(map(str, problems))
+        raise MCPServerError(f"prompt {name}: {shown}. It takes {takes}.", name=name, problems=problems)

@@ -65,9 +65,10 @@ async def list_all(client: Client, kind: Literal["tools", "resources", "prompts"
 
 
 def _endless(kind: str, count: int) -> MCPServerError:
-    return MCPServerError(
+    text = (
         f"the server's list of {kind} does not end: {count:,} so far; {MAX_LISTED:,} on {_MAX_PAGES} pages are allowed"
     )
+    return MCPServerError(text, limit=MAX_LISTED)
 
 
 def make_tools(
@@ -87,7 +88,9 @@ def make_tools(
         if monotonic() > end:
             raise MCPServerError(
                 f"MCP server {connection.name} lists {len(definitions):,} tools, of which {number:,} could be read"
-                f" within {connection.seconds:g} seconds"
+                f" within {connection.seconds:g} seconds",
+                server=connection.name,
+                limit=connection.seconds,
             )
         try:
             made = _tool(definition, connection, policy)
@@ -95,9 +98,8 @@ def make_tools(
             problems.append(error)
             continue
         if tools.setdefault(made.name, made) is not made:
-            problems.append(
-                ToolDefinitionError(f"tool {definition.name}: the server has another of this name, which is used")
-            )
+            text = f"tool {definition.name}: the server has another of this name, which is used"
+            problems.append(ToolDefinitionError(text, tool=definition.name))
     return tools, tuple(problems)
 
 
@@ -105,25 +107,27 @@ def _tool(definition: Definition, connection: Connection, policy: PolicyOptions)
     name, schema = definition.name, definition.input_schema
     if len(name) > _MAX_NAME:  # errors and prompts name the tool
         raise ToolDefinitionError(
-            f"tool {name[:100]}...: its name has {len(name):,} characters, {_MAX_NAME:,} are allowed"
+            f"tool {name[:100]}...: its name has {len(name):,} characters, {_MAX_NAME:,} are allowed",
+            tool=f"{name[:100]}...",
         )
     description = definition.description or definition.title or ""
     if definition.execution is not None and definition.execution.task_support == "required":
-        raise ToolDefinitionError(f"tool {name[:100]}: it runs only as a task, which is not supported")
+        raise ToolDefinitionError(f"tool {name[:100]}: it runs only as a task, which is not supported", tool=name)
     if isinstance(problem := (definition.meta or {}).get(PROBLEM), str):
         what = "its JSON Schema cannot be used" if "Schema" in problem[:12] else "its definition cannot be used"
-        raise ToolDefinitionError(f"tool {name or '(without a name)'}: {what}; {problem}")
+        raise ToolDefinitionError(f"tool {name or '(without a name)'}: {what}; {problem}", tool=name)
     if not name.strip():
         raise ToolDefinitionError("a tool of the server has no name")
     if len(description) > _MAX_DESCRIPTION:
         raise ToolDefinitionError(
-            f"tool {name[:100]}: its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed"
+            f"tool {name[:100]}: its description has {len(description):,} characters, {_MAX_DESCRIPTION:,} are allowed",
+            tool=name,
         )
     for one in (schema, definition.output_schema):
         size = _size(one, name)
         if size > _MAX_SCHEMA:
             problem = f"its JSON Schema has {size:,} characters, {_MAX_SCHEMA:,} are allowed"
-            raise ToolDefinitionError(f"tool {name}: {problem}")
+            raise ToolDefinitionError(f"tool {name}: {problem}", tool=name)
     options: PolicyOptions = {**_policy_of(definition.annotations), **policy}
     call = _caller(name, connection, definition.output_schema)
     return Tool.from_json_schema(name, description, schema, call, trust="untrusted", **options)
@@ -133,7 +137,8 @@ def _size(schema: object, name: str) -> int:
     try:
         return len(json.dumps(schema))
     except (ValueError, RecursionError) as error:
-        raise ToolDefinitionError(f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}") from error
+        text = f"tool {name}: its JSON Schema cannot be used; {describe_error(error)}"
+        raise ToolDefinitionError(text, tool=name) from error
 
 
 def _policy_of(hints: ToolAnnotations | None) -> PolicyOptions:
@@ -165,7 +170,8 @@ def _caller(name: str, connection: Connection, output_schema: Mapping[str, Any] 
             if error is not None:
                 raise error
             if problems:
-                raise MCPServerError(f"MCP server {connection.name}: tool {name} {problems}")
+                text = f"MCP server {connection.name}: tool {name} {problems}"
+                raise MCPServerError(text, server=connection.name, name=name)
         return to_result(answer, name)
 
     return call

@@ -66,7 +66,8 @@ def mcp_server(tools: Iterable[Tool | Callable[..., Any]], **options: Unpack[Ser
         ToolDefinitionError: Two tools have the same name, there is no such option, or the extra `mcp` is not installed.
     """
     if problems := misnamed("there is no option", options, ServerOptions.__annotations__):
-        raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}")
+        unknown = [name for name in options if name not in ServerOptions.__annotations__]
+        raise ToolDefinitionError(f"MCP server: {'; '.join(problems)}", names=unknown)
     if find_spec("mcp") is None:
         raise ToolDefinitionError("an MCP server needs the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
     from mcp import MCPError
@@ -128,7 +129,7 @@ def serve_mcp(
         host=(host, str, "an address to listen on"),
     )
     if port is not None and not 0 <= port < 65536:
-        raise ToolDefinitionError(f"serve_mcp: port: expected a number from 0 to 65535, got {port}")
+        raise ToolDefinitionError(f"serve_mcp: port: expected a number from 0 to 65535, got {port}", names=["port"])
     server = mcp_server(tools, **options)
     if port is None:
         asyncio.run(_serve_pipes(server))

@@ -90,7 +90,8 @@ class Target:
         if find_spec("mcp") is None:
             raise ToolDefinitionError("MCP servers need the extra `mcp`: pip install 'agentkit-prompt-tree[mcp]'")
         is_http = False
-        problems = []
+        problems: list[str] = []
+        names: list[str] = []
         if isinstance(server, str):
             is_http = True
             try:
@@ -104,6 +105,7 @@ class Target:
                 problems.append(
                     "a str is an http or https address; a command is a list such as ['python', 'server.py']"
                 )
+                names.append("server")
         elif callable(server):
             self.name = getattr(server, "__name__", type(server).__name__)
         elif isinstance(server, Sequence) and server and all(isinstance(word, str) for word in server):
@@ -117,17 +119,21 @@ class Target:
             self.name = Path(str(command)).name
             if env or cwd:
                 problems.append("StdioServerParameters bring their own env and cwd")
+                names += ["env", "cwd"]
         else:
             raise ToolDefinitionError(
                 f"MCP server: expected an address, a command as a list of str, StdioServerParameters or a function that"
-                f" makes a transport, got {type(server).__name__}"
+                f" makes a transport, got {type(server).__name__}",
+                names=["server"],
             )
         if headers and not is_http:
             problems.append("headers belong to an http address")
+            names.append("headers")
         if (env or cwd) and (is_http or callable(server)):
             problems.append("env and cwd belong to a command")
+            names += ["env", "cwd"]
         if problems:
-            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}")
+            raise ToolDefinitionError(f"MCP server {self.name}: {'; '.join(problems)}", names=names)
         self._server: Any = server
         self._headers = dict(headers or {})
         self._secrets = tuple(_secrets(server, self._headers))
@@ -136,14 +142,20 @@ class Target:
         """Return text of the server with stars in the place of the keys that it was given, which it may repeat."""
         return masked(text, self._secrets)
 
+    @property
+    def command(self) -> str:
+        """The program that is started; "" for a server that is reached in another way."""
+        return str(getattr(self._server, "command", ""))
+
     def problem(self) -> str:
         """Return why a command cannot be started, in one sentence; "" where nothing is known to be wrong."""
-        command = getattr(self._server, "command", None)
-        if command is None:
+        command = self.command
+        if not command:
             return ""
         path = (self._server.env or {}).get("PATH") or os.environ.get("PATH")
         is_path = os.sep in command or "/" in command
-        where = Path(self._server.cwd or ".") / command if is_path else None
+        # Absolute, because `which` looks for a bare file name on the PATH.
+        where = Path(self._server.cwd or ".").absolute() / command if is_path else None
         if shutil.which(command if where is None else str(where), path=path) is not None:
             return ""
         if where is None:
@@ -279,7 +291,7 @@ async def _watched(
                             f"MCP server {name} wrote a line of more than {MAX_LINE_CHARS:,} characters, or of more"
                             f" than {MAX_VALUES:,} values"
                         )
-                        fault = MCPServerError(text)
+                        fault = MCPServerError(text, server=name, limit=MAX_LINE_CHARS)
                         break
                     content = getattr(message, "message", None)
                     if isinstance(content, JSONRPCRequest):

@@ -113,14 +113,16 @@ class Guard:
         self.hosts = None if hosts is None else [host.lower() for host in hosts]
         self.networks: list[IPv4Network | IPv6Network] = []
         self.ports = ports
-        wrong = [f"port {port!r}" for port in ports or () if not 0 < port < 65536]
+        wrong = [f"port {port!r} is not from 1 to 65535" for port in ports or () if not 0 < port < 65536]
+        names = ["ports"] if wrong else []
         for network in networks:
             try:
                 self.networks.append(ip_network(network))
             except ValueError as error:
                 wrong.append(f"network {error}")
+                names.append("networks")
         if wrong:
-            raise ToolDefinitionError(f"http tool: {'; '.join(wrong)}")
+            raise ToolDefinitionError(f"http tool: {'; '.join(wrong)}", names=dict.fromkeys(names))
 
     def check(self, address: WebAddress) -> None:
         """Refuse an address by its host and port.

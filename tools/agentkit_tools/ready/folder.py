@@ -59,12 +59,13 @@ class Folder:
             max_bytes=(max_bytes, int, "a whole number of bytes"),
         )
         if max_bytes < 1:
-            raise ToolDefinitionError(f"file tools: max_bytes={max_bytes!r} must be 1 or more")
+            raise ToolDefinitionError(f"file tools: max_bytes={max_bytes!r} must be 1 or more", names=["max_bytes"])
         try:
             self.root = Path(root).resolve(strict=True)
             os.close(os.open(self.root, _FOLDER))
         except (OSError, ValueError, RuntimeError) as error:
-            raise ToolDefinitionError(f"file tools: {os.fspath(root)!r} is not a folder that can be read") from error
+            text = f"file tools: {os.fspath(root)!r} is not a folder that can be read"
+            raise ToolDefinitionError(text, names=["root"]) from error
         self.hidden = hidden
         self.max_bytes = max_bytes
 

@@ -87,11 +87,11 @@ def http_tool(
         timeout=(timeout, (int, float), "a number of seconds"),
     )
     if resolve is not None and not callable(resolve):
-        raise ToolDefinitionError(f"http tool: resolve: expected a function, got {brief(resolve)}")
-    if max_bytes < 1 or redirects < 0:
-        raise ToolDefinitionError(
-            f"http tool: max_bytes={max_bytes} must be 1 or more, redirects={redirects} 0 or more"
-        )
+        raise ToolDefinitionError(f"http tool: resolve: expected a function, got {brief(resolve)}", names=["resolve"])
+    if max_bytes < 1:
+        raise ToolDefinitionError(f"http tool: max_bytes={max_bytes} must be 1 or more", names=["max_bytes"])
+    if redirects < 0:
+        raise ToolDefinitionError(f"http tool: redirects={redirects} must be 0 or more", names=["redirects"])
     guard = Guard(hosts=hosts, networks=networks, ports=ports)
 
     plain = cast(httpcore2.AsyncNetworkBackend, httpcore2.AnyIOBackend())

@@ -70,18 +70,19 @@ def _chosen(
     unknown = [name for name in [*(wanted or ()), *unwanted] if name not in offered]
     if unknown:
         problems = [f"{name} is not public there{nearest(name, offered)}" for name in unknown]
-        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}")
+        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}", names=unknown)
     return [name for name in (usual if wanted is None else wanted) if name not in unwanted]
 
 
 def _made(where: str, found: dict[str, Any]) -> list[Tool]:
     tools: list[Tool] = []
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     for name, value in found.items():
         try:
             tools.append(value if isinstance(value, Tool) else Tool.from_function(value, name=name))
         except ToolDefinitionError as error:
-            problems.append(f"{name}: {error}")
+            problems[name] = f"{name}: {error}"
     if problems:
-        raise ToolDefinitionError(f"{where}: {'; '.join(problems)}; leave them out with without=[...]")
+        text = f"{where}: {'; '.join(problems.values())}; leave them out with without=[...]"
+        raise ToolDefinitionError(text, names=problems)
     return tools

@@ -45,7 +45,8 @@ def by_name(tools: Iterable[ToolLike]) -> dict[str, Tool]:
     if clashes:
         raise ToolDefinitionError(
             f"more than one tool is named {', '.join(clashes)}: rename all but one with `tool.but(name=...)`,"
-            " or prefix a toolset with `toolset.prefixed(...)`"
+            " or prefix a toolset with `toolset.prefixed(...)`",
+            names=clashes,
         )
     return found
 
