@@ -48,8 +48,39 @@ _BETWEEN = ("agentkit", "agentkit_prompts", "agentkit_tools", "asyncio", "pydant
 C = TypeVar("C", bound=type)
 
 
+class Place(TypedDict, total=False):
+    """Keyword arguments of errors: the problem as data."""
+
+    path: str | None
+    name: str | None
+    line: int | None
+    value: str | int | float | None
+    problems: Iterable[tuple[str, str]]
+
+
 class Picklable(Exception):
-    """Base of errors whose classes take other arguments than a message: they go to another process as they are."""
+    """Base of the errors of all packages: the problem as data, and a copy of the error in another process.
+
+    Attributes:
+        path: Place of the problem in the input, such as ``conversation[2].content[0].type``, or the path of a file, if
+            known.
+        name: Name of the argument, field, option or object at fault, if it has one; names are joined by a comma.
+        line: Line in the file or template, counted from 1, if known.
+        value: The invalid value, or the type of one that is no text or number, if the error is about a value.
+        problems: (place, problem) of every problem, if the error can list several.
+    """
+
+    path: str | None = None
+    name: str | None = None
+    line: int | None = None
+    value: str | int | float | None = None
+    problems: Any = ()
+
+    def __init__(self, *args: object, **place: Unpack[Place]) -> None:
+        super().__init__(*args)
+        if "problems" in place:
+            place["problems"] = tuple(place["problems"])
+        self.__dict__.update(place)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _remade, (type(self), self.args, self.__dict__)
@@ -62,41 +93,14 @@ def _remade(kind: type[Picklable], args: tuple[Any, ...], state: Mapping[str, An
     return error
 
 
-class Place(TypedDict, total=False):
-    """Arguments of `PromptError` that describe the problem as data."""
-
-    path: str | None
-    name: str | None
-    line: int | None
-    value: str | int | float | None
-    problems: Iterable[tuple[str, str]]
-
-
 class PromptError(Picklable):
     """Base of every error of the prompt layer.
 
     Attributes:
         prompt: Path of the prompt in its tree, such as ``system[0].wrapped_prompts[1]``, if known.
-        path: Place of the problem in the input, such as ``conversation[2].content[0].type``, or the path of a file, if
-            known.
-        name: Name of the argument, field, option or object at fault, if it has one; names are joined by a comma.
-        line: Line in the file or template, counted from 1, if known.
-        value: The invalid value, or the type of one that is no text or number, if the error is about a value.
-        problems: (place, problem) of every problem, if the error can list several.
     """
 
     prompt: str | None = None
-    path: str | None = None
-    name: str | None = None
-    line: int | None = None
-    value: str | int | float | None = None
-    problems: Any = ()
-
-    def __init__(self, *args: object, **place: Unpack[Place]) -> None:
-        super().__init__(*args)
-        if "problems" in place:
-            place["problems"] = tuple(place["problems"])
-        self.__dict__.update(place)
 
     def at(self, prompt: str) -> PromptError:
         """Put a step of the path in front: the error happened in `prompt`, inside the prompt that calls this."""
@@ -284,7 +288,7 @@ def check_types(
     ]
     if problems:
         raised = error(f"{where}: {'; '.join([f'{name}: {problem}' for name, problem in problems])}")
-        if isinstance(raised, PromptError):
+        if isinstance(raised, Picklable):
             raised.name = ", ".join([name for name, _ in problems])
             raised.problems = tuple(problems)
         raise raised
