@@ -56,6 +56,7 @@ class Place(TypedDict, total=False):
     line: int | None
     value: str | int | float | None
     problems: Iterable[tuple[str, str]]
+    suggestion: str | None
 
 
 class Picklable(Exception):
@@ -68,6 +69,7 @@ class Picklable(Exception):
         line: Line in the file or template, counted from 1, if known.
         value: The invalid value, or the type of one that is no text or number, if the error is about a value.
         problems: (place, problem) of every problem, if the error can list several.
+        suggestion: The valid name that is nearest to `name`, if one is near.
     """
 
     path: str | None = None
@@ -75,6 +77,7 @@ class Picklable(Exception):
     line: int | None = None
     value: str | int | float | None = None
     problems: Any = ()
+    suggestion: str | None = None
 
     def __init__(self, *args: object, **place: Unpack[Place]) -> None:
         super().__init__(*args)
@@ -200,7 +203,27 @@ class KwargsError(PromptError):
 
 
 class BudgetError(PromptError):
-    """The least that must be sent does not fit the budget."""
+    """The least that must be sent does not fit the budget.
+
+    Attributes:
+        required: Tokens of what must be sent.
+        limit: Tokens of the budget.
+        parts: Tokens of each part of what must be sent, by prompt path, `tools`, or `overhead`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        required: int,
+        limit: int,
+        parts: Mapping[str, int] | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(message, name=name)
+        self.required = required
+        self.limit = limit
+        self.parts = dict(parts or {})
 
 
 class ChatTemplateError(PromptError, ValueError):

@@ -113,7 +113,9 @@ class Composition(Contents):
         if self.budget is not None and composition.tokens > self.budget.tokens:
             raise BudgetError(
                 f"the changed text needs {composition.tokens} tokens and the budget is {self.budget.tokens}: "
-                "write something shorter in place of what is masked, or leave a reserve for it"
+                "write something shorter in place of what is masked, or leave a reserve for it",
+                required=composition.tokens,
+                limit=self.budget.tokens,
             )
         return composition
 

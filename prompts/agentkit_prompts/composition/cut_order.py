@@ -74,7 +74,10 @@ class UnitBounds:
             if self.most < node.required or node.tokens(self.most) > limit:
                 raise BudgetError(
                     f"{path}: needs {node.tokens(node.required)} tokens and may take {limit}; "
-                    "raise its max, or give it a cut that lets it shrink"
+                    "raise its max, or give it a cut that lets it shrink",
+                    required=node.tokens(node.required),
+                    limit=limit,
+                    name=path,
                 )
         self.least = node.required
         if size.min > 0 and self.least < self.most:

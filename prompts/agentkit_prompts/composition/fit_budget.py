@@ -92,7 +92,7 @@ class Fitting:
         if self.budget is not None:
             limit = self.budget.tokens
             if self.sent_tokens(required) > limit:
-                raise BudgetError(self._infeasible(limit))
+                raise self._infeasible(limit)
             if self.tokens(kept) > limit:
                 kept = largest(kept, lambda units: self.tokens(units) <= limit, required)
             if self.whole.text_tokens is not None:
@@ -177,18 +177,22 @@ class Fitting:
         assert self.budget is not None
         return f"{share}: the budget is {self.budget.tokens} tokens"
 
-    def _infeasible(self, limit: int) -> str:
+    def _infeasible(self, limit: int) -> BudgetError:
+        """Return the error that names every minimum with its tokens."""
         required = self.siblings.required
-        given = zip(self.siblings.nodes, self.siblings.given(required), strict=True)
-        least = [(path, node.tokens(count)) for (path, node), count in given]
-        needs = [f"{path} {tokens}" for path, tokens in least if tokens]  # text around children that may go needs some
-        if self.fixed:
-            needs.append(f"tools {self.fixed}")
         total = self.sent_tokens(required)
-        if (overhead := total - self.fixed - sum(tokens for _, tokens in least)) > 0:
-            needs.append(f"{'overhead' if self.whole.text_tokens is None else 'chat template'} {overhead}")
-        return (
-            f"what must be sent needs {total} tokens and the budget is {limit}: "
-            f"{', '.join(needs)}; "
-            "raise the budget, lower a min, or give a prompt a cut that lets it shrink"
+        counts = self.siblings.given(required)
+        parts = {path: node.tokens(count) for (path, node), count in zip(self.siblings.nodes, counts, strict=True)}
+        parts["tools"] = self.fixed
+        overhead = "overhead" if self.whole.text_tokens is None else "chat template"
+        parts[overhead] = total - sum(parts.values())
+        # A template that shows less than its parts has a negative overhead, which is no part.
+        parts = {path: tokens for path, tokens in parts.items() if tokens > 0}
+        needs = ", ".join(f"{path} {tokens}" for path, tokens in parts.items())
+        return BudgetError(
+            f"what must be sent needs {total} tokens and the budget is {limit}: {needs}; "
+            "raise the budget, lower a min, or give a prompt a cut that lets it shrink",
+            required=total,
+            limit=limit,
+            parts=parts,
         )

@@ -82,9 +82,14 @@ class _Leaf(_Part):
                 raise
             except Exception as error:
                 what = f"{type(error).__name__}: {error}"
-                raise PromptError(f"{self._prompt.label}: its cut failed on {allowed} tokens: {what}") from error
+                raise PromptError(
+                    f"{self._prompt.label}: its cut failed on {allowed} tokens: {what}", name="cut"
+                ) from error
             if not isinstance(text, str):
-                raise PromptError(f"{self._prompt.label}: its cut must return str, got {type(text).__name__}")
+                returned = type(text).__name__
+                raise PromptError(
+                    f"{self._prompt.label}: its cut must return str, got {returned}", name="cut", value=returned
+                )
             return Plain(text, trust=whole.trust)
         points, size = self._points, len(whole.text)
         if cut == "head":

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agentkit_prompts.composition.contents import Contents
 from agentkit_prompts.composition.explain import layer_table, names_read
@@ -47,7 +47,8 @@ class Why:
 def why(composition: Contents, pointer: str) -> Why:
     """Return what `Composition.why` does."""
     if not isinstance(pointer, str):
-        raise PromptError(f"why: expected a path such as 'documents[0]', got {type(pointer).__name__}")
+        got = type(pointer).__name__
+        raise PromptError(f"why: expected a path such as 'documents[0]', got {got}", name="pointer", value=got)
     path = _path(pointer)
     if path is None or path[0] not in CONTEXT_NAMES:
         found = _of_prompts(composition, pointer) or _of_row(composition, pointer)
@@ -73,7 +74,12 @@ def why(composition: Contents, pointer: str) -> Why:
     row = _of_row(composition, pointer)
     if row is not None:
         return Why(pointer, *row)
-    raise PromptError(f"why: there is no {pointer[:_MAX_SHOWN]!r}{_advice(composition, pointer, path)}")
+    advice = _advice(composition, pointer, path)
+    raise PromptError(
+        f"why: there is no {pointer[:_MAX_SHOWN]!r}{advice.text}",
+        name=pointer[:_MAX_SHOWN],
+        suggestion=advice.suggestion,
+    )
 
 
 def _path(pointer: str) -> _Path | None:
@@ -316,7 +322,20 @@ def _written(path: _Path) -> str:
 # --- what is nearest to a name that there is not
 
 
-def _advice(composition: Contents, pointer: str, path: _Path | None) -> str:
+class _Advice(NamedTuple):
+    """End of the message about an unknown name."""
+
+    text: str
+    suggestion: str | None = None
+    """The nearest valid name."""
+
+
+def _nearest(name: str, names: Iterable[str]) -> _Advice:
+    known = [*dict.fromkeys(names)]
+    return _Advice(nearest(name, known), similar(name, known))
+
+
+def _advice(composition: Contents, pointer: str, path: _Path | None) -> _Advice:
     if path is not None and path[0] in CONTEXT_NAMES:
         return _advice_in_context(composition.context.view, path)
     names = [*composition.layers.walk()]
@@ -330,22 +349,23 @@ def _advice(composition: Contents, pointer: str, path: _Path | None) -> str:
     beside = [at for at in known if at.partition("[")[0] == place and "[" in at]
     if beside:
         close = similar(pointer, beside) or beside[-1]
-        return f"; did you mean {close!r}? {place} has {len(getattr(composition.layers, place))} prompts"
-    return nearest(pointer, dict.fromkeys(known))
+        count = len(getattr(composition.layers, place))
+        return _Advice(f"; did you mean {close!r}? {place} has {count} prompts", close)
+    return _nearest(pointer, known)
 
 
-def _advice_in_context(view: Mapping[str, Any], path: _Path) -> str:
+def _advice_in_context(view: Mapping[str, Any], path: _Path) -> _Advice:
     end = next(at for at in range(1, len(path) + 1) if _value(view, path[:at]) is _MISSING)
     above, step = _written(path[: end - 1]), path[end - 1]
     value = _value(view, path[: end - 1])
     if isinstance(value, Mapping):
-        return nearest(str(step), map(str, value)) or f": {above} is empty"
+        return _nearest(str(step), map(str, value)) if value else _Advice(f": {above} is empty")
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         if not len(value):
-            return f": {above} is empty"
+            return _Advice(f": {above} is empty")
         last = f"{above}[{len(value) - 1}]"
-        return f": {above} has {len(value)} items; did you mean {last!r}?"
+        return _Advice(f": {above} has {len(value)} items; did you mean {last!r}?", last)
     if is_dataclass(value):
         names = [name for name in dir(value) if _value({"value": value}, ("value", name)) is not _MISSING]
-        return nearest(str(step), names)
-    return f": {above} is {type(value).__name__}, which has no parts"
+        return _nearest(str(step), names)
+    return _Advice(f": {above} is {type(value).__name__}, which has no parts")

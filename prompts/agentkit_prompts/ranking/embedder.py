@@ -56,7 +56,9 @@ class Vectors:
         except PromptError:
             raise
         except Exception as error:
-            raise PromptError(f"{name}: could not embed {len(missing) + 1} texts: {_reason(error)}") from error
+            raise PromptError(
+                f"{name}: could not embed {len(missing) + 1} texts: {_reason(error)}", name=name
+            ) from error
         *fresh, asked = _unit_vectors(name, embedded, len(missing) + 1)
         found = {text: known[text] for text in texts if text in known}
         found.update(zip(missing, fresh, strict=True))
@@ -65,7 +67,9 @@ class Vectors:
             self._known = {}
             raise PromptError(
                 f"{name}: the vector of the query has {len(asked)} dimensions, others had {', '.join(map(str, odd))}; "
-                "an embedder must keep to one model"
+                "an embedder must keep to one model",
+                name=name,
+                value=len(asked),
             )
         if len(known) + len(fresh) > _MAX_VECTORS:
             self._known = dict(found)
@@ -80,15 +84,26 @@ def _unit_vectors(name: str, embedded: object, wanted: int) -> list[list[float]]
             raise TypeError(f"got {type(embedded).__name__}")
         vectors = [[float(value) for value in vector] for vector in embedded]
     except (TypeError, ValueError, OverflowError) as error:
-        raise PromptError(f"{name}: expected a list of vectors of numbers: {_reason(error)}") from error
+        raise PromptError(
+            f"{name}: expected a list of vectors of numbers: {_reason(error)}", name=name, value=type(embedded).__name__
+        ) from error
     if len(vectors) != wanted:
-        raise PromptError(f"{name}: returned {len(vectors)} vectors for {wanted} texts; return one per text, in order")
+        raise PromptError(
+            f"{name}: returned {len(vectors)} vectors for {wanted} texts; return one per text, in order",
+            name=name,
+            value=len(vectors),
+        )
     sizes = {len(vector) for vector in vectors}
     if len(sizes) > 1 or 0 in sizes:
-        raise PromptError(f"{name}: vectors of {', '.join(map(str, sorted(sizes)))} dimensions; all need the same, > 0")
+        dimensions = ", ".join(map(str, sorted(sizes)))
+        raise PromptError(
+            f"{name}: vectors of {dimensions} dimensions; all need the same, > 0", name=name, value=dimensions
+        )
     for number, vector in enumerate(vectors):
         if not all(map(math.isfinite, vector)):
-            raise PromptError(f"{name}: vector {number} holds NaN or infinity; return finite numbers")
+            raise PromptError(
+                f"{name}: vector {number} holds NaN or infinity; return finite numbers", name=name, value=number
+            )
         largest = max(map(abs, vector))  # scaled by it, no square can overflow
         if largest:
             scaled = [value / largest for value in vector]

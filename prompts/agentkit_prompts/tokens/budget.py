@@ -48,24 +48,24 @@ class Size:
         for name in ("min", "target", "max", "priority"):
             number = getattr(self, name)
             if type(number) is not int and (number is not None or name in ("min", "priority")):
-                raise PromptError(f"Size: {name} must be a whole number, got {brief(number)}")
+                raise PromptError(f"Size: {name} must be a whole number, got {brief(number)}", name=name)
         if not isinstance(self.flex, int | float):
-            raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}")
+            raise PromptError(f"Size: flex must be a number, got {brief(self.flex)}", name="flex")
         if not isinstance(self.cut, str) and not callable(self.cut):
-            raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}")
-        problems = []
+            raise PromptError(f"Size: cut must be a name or a callable, got {brief(self.cut)}", name="cut")
+        problems: dict[str, str] = {}
         if self.min < 0 or (self.target is not None and self.target < 0) or (self.max is not None and self.max < 0):
-            problems.append("min, target and max must not be negative")
+            problems["min, target, max"] = "min, target and max must not be negative"
         if self.max is not None and self.min > self.max:
-            problems.append(f"min {self.min} is above max {self.max}")
+            problems["min"] = f"min {self.min} is above max {self.max}"
         if self.target is not None and self.max is not None and self.target > self.max:
-            problems.append(f"target {self.target} is above max {self.max}")
+            problems["target"] = f"target {self.target} is above max {self.max}"
         if not 0 <= self.flex < float("inf"):
-            problems.append(f"flex must be a finite number of 0 or more, got {self.flex}")
+            problems["flex"] = f"flex must be a finite number of 0 or more, got {self.flex}"
         if isinstance(self.cut, str) and self.cut not in ("none", "drop", "head", "tail", "middle", "items"):
-            problems.append(f"unknown cut {self.cut!r}: use none, drop, head, tail, middle, items or a callable")
+            problems["cut"] = f"unknown cut {self.cut!r}: use none, drop, head, tail, middle, items or a callable"
         if problems:
-            raise PromptError(f"Size: {'; '.join(problems)}")
+            raise PromptError(f"Size: {'; '.join(problems.values())}", name=", ".join(problems))
 
 
 @refusing_unknown_fields(PromptError)
@@ -83,12 +83,15 @@ class Budget:
     """Tokens of it that are left free for the answer."""
 
     def __post_init__(self) -> None:
-        for number in (self.limit, self.reserve):
+        for name, number in (("limit", self.limit), ("reserve", self.reserve)):
             if type(number) is not int or number > _MAX_TOKENS:
-                raise PromptError(f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}")
+                raise PromptError(
+                    f"Budget: limit and reserve must be whole numbers of tokens, got {brief(number)}", name=name
+                )
         if self.reserve < 0 or self.limit - self.reserve <= 0:
             raise PromptError(
-                f"Budget: a limit of {brief(self.limit)} tokens less a reserve of {brief(self.reserve)} leaves nothing"
+                f"Budget: a limit of {brief(self.limit)} tokens less a reserve of {brief(self.reserve)} leaves nothing",
+                name="limit, reserve",
             )
 
     @property

@@ -34,7 +34,8 @@ class LengthSelector:
         self.max_tokens = whole("LengthSelector: max_tokens", max_tokens)
         if not callable(getattr(counter, "count", None)):
             raise PromptError(
-                f"LengthSelector: counter: expected something with a method `count`, got {brief(counter)}"
+                f"LengthSelector: counter: expected an object with a method `count`, got {brief(counter)}",
+                name="counter",
             )
         self.counter = counter
 
@@ -66,7 +67,7 @@ class KeywordSelector:
         name = type(self).__name__
         self.k = whole(f"{name}: k", k, self._refused)
         if not callable(tokenize):
-            raise self._refused(f"{name}: tokenize: expected a function, got {brief(tokenize)}")
+            raise self._refused(f"{name}: tokenize: expected a function, got {brief(tokenize)}", name="tokenize")
         self.tokenize = tokenize
         self._pools: dict[tuple[str, ...], BM25] = {}
 
@@ -104,7 +105,9 @@ class VectorSelector:
         self.k = whole(f"{type(self).__name__}: k", k)
         if isinstance(embedder, type) or not callable(getattr(embedder, "embed", None)):
             name = type(self).__name__
-            raise PromptError(f"{name}: embedder: expected an object with a method `embed`, got {brief(embedder)}")
+            raise PromptError(
+                f"{name}: embedder: expected an object with a method `embed`, got {brief(embedder)}", name="embedder"
+            )
         self._vectors = Vectors(embedder)
         self.blocking = not inspect.iscoroutinefunction(embedder.embed)
 
@@ -148,7 +151,9 @@ class MMRSelector(VectorSelector):
 
     def __init__(self, embedder: Embedder | None = None, k: int = 4, *, diversity: float = 0.5) -> None:
         if not isinstance(diversity, int | float) or not 0 <= diversity <= 1:
-            raise PromptError(f"MMRSelector: diversity must be from 0.0 to 1.0, got {brief(diversity)}")
+            raise PromptError(
+                f"MMRSelector: diversity must be from 0.0 to 1.0, got {brief(diversity)}", name="diversity"
+            )
         if embedder is not None:
             super().__init__(embedder, k)
         else:
@@ -182,5 +187,6 @@ def _scored(examples: Sequence[Example], scores: Sequence[float], order: Iterabl
 def whole(what: str, number: int, refused: type[PromptError] = PromptError) -> int:
     """Return a number that is whole and not negative; raise `refused` for any other."""
     if type(number) is not int or number < 0:
-        raise refused(f"{what} must be a whole number of 0 or more, got {brief(number)}")
+        argument = what.rpartition(": ")[2]
+        raise refused(f"{what} must be a whole number of 0 or more, got {brief(number)}", name=argument)
     return number

@@ -45,7 +45,7 @@ class StaticSelector:
             ids=(ids, (list, tuple, type(None)), "a list of ids"),
         )
         if k is not None and k < 0:
-            raise PromptError(f"StaticSelector: k must not be negative, got {k}")
+            raise PromptError(f"StaticSelector: k must not be negative, got {k}", name="k", value=k)
         self.k = k
         self.ids = tuple(ids) if ids is not None else None
 
@@ -55,7 +55,11 @@ class StaticSelector:
             known = {example.id: example for example in examples}
             missing = [name for name in self.ids if name not in known]
             if missing:
-                raise PromptError(f"StaticSelector: no example has the id {', '.join(map(repr, missing))}")
+                raise PromptError(
+                    f"StaticSelector: no example has the id {', '.join(map(repr, missing))}",
+                    name="ids",
+                    value=", ".join(map(str, missing)),
+                )
             chosen = tuple(known[name] for name in self.ids)
         else:
             chosen = tuple(examples)
@@ -125,9 +129,11 @@ class ExamplesPrompt(BasePrompt):
         found = self.ask(ctx)
         if isinstance(found, Awaitable):
             give_up(found)
+            selector = type(self.selector).__name__
             raise PromptError(
-                f"{type(self.selector).__name__} has to be awaited: render with the context that "
-                "`await prepare(layers, ctx)` returns, as Chain.run and Agent.run do"
+                f"{selector} has to be awaited: render with the context that `await prepare(layers, ctx)` returns, "
+                "as Chain.run and Agent.run do",
+                name=selector,
             )
         return self.selection(ctx, path, found)
 
@@ -140,7 +146,9 @@ class ExamplesPrompt(BasePrompt):
         """Return the selector's result as a selection."""
         if not isinstance(found, Sequence) or not all(isinstance(item, Example) for item in found):
             selector, got = type(self.selector).__name__, type(found).__name__
-            raise PromptError(f"{selector}: expected select to return a sequence of Example, got {got}")
+            raise PromptError(
+                f"{selector}: expected select to return a sequence of Example, got {got}", name=selector, value=got
+            )
         pool = self.pool(ctx)
         return Selection(path, ctx.user_input.text, hash_of(pool), tuple(found)).bound(self, pool)
 
@@ -153,7 +161,9 @@ class ExamplesPrompt(BasePrompt):
             raise
         except Exception as error:
             selector = type(self.selector).__name__
-            raise PromptError(f"{selector}: could not select examples: {type(error).__name__}: {error}") from error
+            raise PromptError(
+                f"{selector}: could not select examples: {type(error).__name__}: {error}", name=selector
+            ) from error
 
     def pool(self, ctx: PromptContext) -> tuple[Example, ...]:
         """Return the examples there are to choose from."""

@@ -18,7 +18,9 @@ def fenced(rendered: Rendered, ctx: PromptContext) -> Rendered:
     """Put a rendering between two lines whose nonce it does not contain."""
     nonce = ctx.nonce
     if nonce is None:
-        raise PromptError("a fence needs PromptContext.session_key, a secret that stays the same for a session")
+        raise PromptError(
+            "a fence needs PromptContext.session_key, a secret that stays the same for a session", name="session_key"
+        )
     inner = rendered.replace(nonce, nonce[:1] + "\u200b" + nonce[1:])
     return Around(f"<untrusted-{nonce}>\n", inner, f"\n</untrusted-{nonce}>")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentkit_prompts.errors import PromptError, unknown_fields
+from agentkit_prompts.errors import PromptError, similar, unknown_fields
 
 __all__ = ["Declared"]
 
@@ -46,7 +46,7 @@ class Declared(_Model):
     def __init__(self, first: Any = _NOT_GIVEN, /, **data: Any) -> None:
         if first is not _NOT_GIVEN:
             if self._first in data:
-                raise PromptError(f"{type(self).__name__}: {self._first} is given twice")
+                raise PromptError(f"{type(self).__name__}: {self._first} is given twice", name=self._first)
             data[self._first] = first
         if not data.keys() <= self.__pydantic_fields__.keys():  # type: ignore[attr-defined]
             _refuse_unknown(type(self), data)
@@ -66,4 +66,8 @@ def _refuse_unknown(kind: type[Declared], data: Mapping[str, Any]) -> None:
     fields = kind.model_fields
     if kind.model_config.get("extra") != "forbid" or any(field.validation_alias for field in fields.values()):
         return
-    raise PromptError(f"{kind.__name__}: {'; '.join(unknown_fields(data, fields))}")
+    unknown = [name for name in data if name not in fields]
+    suggestion = similar(unknown[0], fields) if unknown else None
+    raise PromptError(
+        f"{kind.__name__}: {'; '.join(unknown_fields(data, fields))}", name=", ".join(unknown), suggestion=suggestion
+    )

@@ -78,9 +78,17 @@ class Layers(Declared):
         for name in ("history", "traffic"):
             cut = getattr(self, name).cut
             if cut not in ("none", "drop", "items"):
-                raise PromptError(f"{name}: only whole messages are cut; use cut none, drop or items, not {cut!r}")
+                raise PromptError(
+                    f"{name}: only whole messages are cut; use cut none, drop or items, not {cut!r}",
+                    name=f"{name}.cut",
+                    value=str(cut),
+                )
         if self.history_block < 0:
-            raise PromptError(f"history_block must not be negative, got {self.history_block}; 0 switches it off")
+            raise PromptError(
+                f"history_block must not be negative, got {self.history_block}; 0 switches it off",
+                name="history_block",
+                value=self.history_block,
+            )
         _ = self.additional_kwargs_schema  # merging finds a conflict now rather than later
         for advice in self.volatile_before_stable():
             warn(advice, VolatilityWarning)

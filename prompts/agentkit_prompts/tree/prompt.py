@@ -102,7 +102,9 @@ class BasePrompt(Declared, ABC):
         """Refuse names that nothing supplies; subclasses add their own checks."""
         if self.size.cut == "items" and self.items is None:
             raise PromptError(
-                f'{self.label}: cut="items" needs a prompt that shows items; use head, tail, middle or drop'
+                f'{self.label}: cut="items" needs a prompt that shows items; use head, tail, middle or drop',
+                name="cut",
+                value="items",
             )
         known = CONTEXT_NAMES | self.supplies | self._declared()
         unknown = {name: line for name, line in self.template.names.items() if name not in known}
@@ -201,7 +203,7 @@ class BasePrompt(Declared, ABC):
 
     def render_around(self, ctx: PromptContext, children: Sequence[Rendered]) -> Rendered:
         """Render around children that are rendered already, one per entry of `children`; for composite prompts."""
-        raise PromptError(f"{self.label}: a prompt with children must implement render_around")
+        raise PromptError(f"{self.label}: a prompt with children must implement render_around", name="render_around")
 
     items: ClassVar[str | None] = None
     """Name of the context field whose items the prompt shows one by one; what `Size(cut="items")` cuts."""
@@ -217,7 +219,11 @@ class BasePrompt(Declared, ABC):
 
     def _items(self, ctx: PromptContext) -> tuple[Any, Any]:
         if self.items is None:
-            raise PromptError(f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop')
+            raise PromptError(
+                f'{self.label}: cut="items" needs a prompt that shows items; use head, tail or drop',
+                name="cut",
+                value="items",
+            )
         return self.items, self.values(ctx)[self.items]
 
     def format_2_str(self, ctx: PromptContext) -> str:
@@ -236,7 +242,8 @@ class BasePrompt(Declared, ABC):
         except RecursionError:
             raise PromptError("prompts wrap each other without end, or the data nests too deeply") from None
         if not isinstance(rendered, Rendered):
-            raise PromptError(f"{type(self).__name__}.render must return Rendered, got {type(rendered).__name__}")
+            returned, method = type(rendered).__name__, f"{type(self).__name__}.render"
+            raise PromptError(f"{method} must return Rendered, got {returned}", name=method, value=returned)
         return self.apart(rendered, ctx) if self.fence or ctx.session_key is not None else rendered
 
     def renderer(self) -> Callable[[PromptContext], Rendered]:
@@ -280,7 +287,7 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
 
     def measure(path: str, prompt: BasePrompt, above: tuple[int, ...]) -> tuple[int, int]:
         if id(prompt) in above:
-            raise PromptError(f"{path}: {prompt.label} contains itself")
+            raise PromptError(f"{path}: {prompt.label} contains itself", name=path)
         height, count = extents.get(id(prompt), (1, 1))
         if id(prompt) not in extents and len(above) < _MAX_DEPTH:
             for name, child in prompt.children:
@@ -289,10 +296,16 @@ def check_extent(path: str, prompt: BasePrompt) -> None:
             extents[id(prompt)] = height, count
         if len(above) + height > _MAX_DEPTH:
             raise PromptError(
-                f"{prompt.label}: prompts nest deeper than {_MAX_DEPTH} levels; put some beside each other"
+                f"{prompt.label}: prompts nest deeper than {_MAX_DEPTH} levels; put some beside each other",
+                name="depth",
+                value=_MAX_DEPTH,
             )
         if count > _MAX_PROMPTS:
-            raise PromptError(f"{prompt.label} holds more than {_MAX_PROMPTS:,} prompts, counted where they stand")
+            raise PromptError(
+                f"{prompt.label} holds more than {_MAX_PROMPTS:,} prompts, counted where they stand",
+                name="prompts",
+                value=_MAX_PROMPTS,
+            )
         return height, count
 
     measure(path, prompt, ())
@@ -321,7 +334,8 @@ def _complete(kind: type[BasePrompt]) -> None:
             return _from_multimodal(kind.__name__, own("format_2_multimodal"), self.trust)
         text = own("format_2_str")
         if not isinstance(text, str):
-            raise PromptError(f"{kind.__name__}.format_2_str must return str, got {type(text).__name__}")
+            returned, method = type(text).__name__, f"{kind.__name__}.format_2_str"
+            raise PromptError(f"{method} must return str, got {returned}", name=method, value=returned)
         return Plain(text, trust=self.trust)
 
     def format_2_str(self: BasePrompt, ctx: PromptContext) -> str:
@@ -342,7 +356,8 @@ def _from_multimodal(kind: str, given: Any, trust: Trust) -> Rendered:
     """Make a rendering of what `format_2_multimodal` returned; media that no marker in the text uses come last."""
     where = f"{kind}.format_2_multimodal"
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)):
-        raise PromptError(f"{where} must return text and media, got {type(given).__name__}")
+        returned = type(given).__name__
+        raise PromptError(f"{where} must return text and media, got {returned}", name=where, value=returned)
     text, table = given
     media = dict(_media_of(table, where))
     used = set[tuple[str, str]]()
@@ -362,9 +377,16 @@ def _from_multimodal(kind: str, given: Any, trust: Trust) -> Rendered:
 
 def _media_of(table: Any, where: str) -> Iterator[tuple[tuple[str, str], Media]]:
     if not (isinstance(table, Mapping) and all(isinstance(found, Mapping) for found in table.values())):
-        raise PromptError(f"{where} must return media as kind -> id -> payload, got {type(table).__name__}")
+        returned = type(table).__name__
+        raise PromptError(
+            f"{where} must return media as kind -> id -> payload, got {returned}", name=where, value=returned
+        )
     for kind, found in table.items():
         if kind not in _KINDS:
-            raise PromptError(f"{where}: unknown kind of media {kind!r}; there are {', '.join(_KINDS)}")
+            raise PromptError(
+                f"{where}: unknown kind of media {kind!r}; valid kinds: {', '.join(_KINDS)}",
+                name=where,
+                value=str(kind),
+            )
         for name, payload in found.items():
             yield (kind, str(name)), _KINDS[kind](payload)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agentkit.prompts import (
+    Budget,
     BudgetError,
     Composition,
     Conversation,
@@ -25,6 +26,7 @@ from agentkit.prompts import (
     PromptContext,
     PromptError,
     Rendered,
+    Size,
     TextPrompt,
     TokenCounter,
     TokenizersCounter,
@@ -36,12 +38,11 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.testing import strategies as some
-from agentkit_prompts.tokens.budget import Budget, Cut, Size
 from tests.prompts.composition.test_budget_laws import COUNTERS, fitted, recount
 from tests.prompts.composition.test_composition_laws import tiles, without_orphans
 from tests.prompts.laws import law
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 WORDS = "one two three four five six seven eight nine ten " * 5
 TURNS = [
@@ -169,7 +170,7 @@ ASK = PromptContext(user_input="x")
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle", "items"])
-def test_a_minimum_is_kept_whatever_the_priorities(cut: Cut) -> None:
+def test_a_minimum_is_kept_whatever_the_priorities(cut: Any) -> None:
     memo = MemoPrompt(size=Size(cut=cut, min=30, priority=-5))
     layers = Layers(TextPrompt(WORDS * 4, size=Size(cut="head", priority=9)), before_input=memo)
     ctx = PromptContext(user_input="x", documents=["word " * 12] * 8)
@@ -246,8 +247,9 @@ def test_one_turn_larger_than_the_budget_is_dropped_and_named() -> None:
 
 def test_traffic_larger_than_the_budget_is_an_error_that_names_it() -> None:
     traffic = [Message("assistant", "", (ToolCall("1", "look"),)), Message("tool", WORDS * 50, tool_call_id="1")]
-    with pytest.raises(BudgetError, match=r"intermediate \d+"):
+    with pytest.raises(BudgetError) as caught:
         compose(Layers("S"), PromptContext(user_input="x", intermediate=traffic), budget=100)
+    assert caught.value.parts["intermediate"] > 100
 
 
 def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
@@ -265,8 +267,10 @@ def test_orphans_are_not_counted_and_cannot_be_cut_into_being() -> None:
 def test_a_wrapper_whose_own_text_is_over_its_max_says_so() -> None:
     inner = TextPrompt("x " * 50, size=Size(cut="drop"))
     layers = Layers(WrapPrompt(WORDS + "{{ wrapped_str }}", wrapped_prompts=[inner], size=Size(max=10)))
-    with pytest.raises(BudgetError, match=r"system\[0\]: needs \d+ tokens and may take 10"):
+    with pytest.raises(BudgetError) as caught:
         compose(layers, ASK)
+    assert (caught.value.name, caught.value.limit) == ("system[0]", 10)
+    assert caught.value.required > 10
 
 
 def test_a_maximum_inside_a_wrapper_is_reported_as_a_cut() -> None:
@@ -287,8 +291,9 @@ def test_a_wrapper_that_lost_its_children_is_trimmed_not_dropped() -> None:
 def test_the_text_around_children_is_named_among_the_minimums() -> None:
     inner = TextPrompt(WORDS, size=Size(cut="drop"))
     layers = Layers(WrapPrompt("A" * 400 + "{{ wrapped_str }}", wrapped_prompts=[inner]))
-    with pytest.raises(BudgetError, match=r"system\[0\] 100"):
+    with pytest.raises(BudgetError) as caught:
         compose(layers, ASK, budget=60)
+    assert caught.value.parts["system[0]"] == 100
 
 
 class Shout(WrapPrompt):
@@ -299,7 +304,7 @@ class Shout(WrapPrompt):
 
 
 @pytest.mark.parametrize("cut", ["none", "drop"])
-def test_a_wrapper_with_a_render_of_its_own_reads_the_same_under_a_budget(cut: Cut) -> None:
+def test_a_wrapper_with_a_render_of_its_own_reads_the_same_under_a_budget(cut: Any) -> None:
     shout = Shout(wrapped_prompts=[TextPrompt("hello", size=Size(cut="drop"))], size=Size(cut=cut, priority=3))
     layers = Layers([shout, TextPrompt(WORDS, size=Size(cut="drop"))])
     assert compose(layers, ASK, budget=30).system.text == "HELLO"
@@ -326,12 +331,13 @@ def test_tools_media_and_the_frame_of_messages_are_counted() -> None:
     assert compose(Layers("S"), ASK.evolve(tools=(ToolSpec("look", "a" * 400),))).tokens >= bare + 100
     assert compose(Layers("S"), PromptContext(user_input=[Image(b"x")])).tokens >= 800
     assert compose(Layers("S"), ASK.evolve(conversation=Conversation([Message("user", "")]))).tokens > bare
-    with pytest.raises(BudgetError, match=r"tools \d+"):
+    with pytest.raises(BudgetError) as caught:
         compose(Layers("S"), ASK.evolve(tools=(ToolSpec("look", "a" * 400),)), budget=50)
+    assert caught.value.parts["tools"] >= 100
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle"])
-def test_fences_media_and_atomic_documents_survive_every_cut(cut: Cut) -> None:
+def test_fences_media_and_atomic_documents_survive_every_cut(cut: Any) -> None:
     text = "{{ user_input }}{% for d in documents %}{{ d.text }}{% endfor %}"
     layers = Layers(before_input=TextPrompt(text, fence=True, size=Size(cut=cut)), input=[])
     documents = [Document("[" + "whole " * 20 + "]", atomic=True), Document("rest " * 30)]
@@ -360,7 +366,7 @@ def test_an_atomic_document_is_not_cut_inside_when_a_filter_touched_it() -> None
 def test_a_cut_function_may_return_anything_and_the_limit_holds() -> None:
     ctx = PromptContext(user_input=UserInput(["secret " * 30, Image(b"x")]))
 
-    def composed(cut: Cut) -> Composition:
+    def composed(cut: Any) -> Composition:
         return compose(Layers([TextPrompt("{{ user_input }}", size=Size(cut=cut)), "keep"], input=[]), ctx, budget=100)
 
     assert composed(lambda text, tokens: text * 9).system.text == "keep"
@@ -368,46 +374,51 @@ def test_a_cut_function_may_return_anything_and_the_limit_holds() -> None:
     forged = composed(lambda text, tokens: f"{text[:tokens]}<|media:image:{'0' * 32}|>")
     assert forged.media == {}
     assert forged.tokens <= 100
-    with pytest.raises(PromptError, match="must return str, got int"):
+    with pytest.raises(PromptError) as caught:
         composed(lambda text, tokens: 3)  # type: ignore[arg-type, return-value]
-    with pytest.raises(PromptError, match=r"TextPrompt: its cut failed on .* tokens: ZeroDivisionError"):
+    assert (caught.value.name, caught.value.value) == ("cut", "int")
+    with pytest.raises(PromptError) as caught:
         composed(lambda text, tokens: text[: 1 // 0])
+    assert (caught.value.name, type(caught.value.__cause__)) == ("cut", ZeroDivisionError)
+
+    refusal = PromptError("not today")
 
     def refuse(text: str, tokens: int) -> str:
-        raise PromptError("not today")
+        raise refusal
 
-    with pytest.raises(PromptError, match="not today"):
+    with pytest.raises(PromptError) as caught:
         composed(refuse)
+    assert caught.value is refusal
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Size(min=1.5),  # type: ignore[arg-type]
-        lambda: Size(max="5"),  # type: ignore[arg-type]
-        lambda: Size(priority=None),  # type: ignore[arg-type]
-        lambda: Size(min=True),
-        lambda: Size(flex="1"),  # type: ignore[arg-type]
-        lambda: Size(cut=None),  # type: ignore[arg-type]
-        lambda: Budget("5"),  # type: ignore[arg-type]
-        lambda: Budget(10, reserve=0.5),  # type: ignore[arg-type]
-    ],
-)
-def test_what_is_no_number_of_tokens_is_refused(make: object) -> None:
-    assert callable(make)
-    with pytest.raises(PromptError, match="must be"):
-        make()
+def test_a_value_that_is_no_number_of_tokens_is_refused() -> None:
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (Size, {"min": 1.5}),
+        (Size, {"max": "5"}),
+        (Size, {"priority": None}),
+        (Size, {"min": True}),
+        (Size, {"flex": "1"}),
+        (Size, {"cut": None}),
+        (Budget, {"limit": "5"}),
+        (Budget, {"limit": 10, "reserve": 0.5}),
+    ]
+    for kind, numbers in cases:
+        with pytest.raises(PromptError) as caught:
+            kind(**numbers)
+        assert caught.value.name == [*numbers][-1], numbers
 
 
 def test_items_of_a_prompt_without_items_are_refused_when_it_is_made() -> None:
-    with pytest.raises(PromptError, match="items"):
+    with pytest.raises(PromptError) as caught:
         TextPrompt("x", size=Size(cut="items"))
+    assert (caught.value.name, caught.value.value) == ("cut", "items")
 
 
 @pytest.mark.parametrize("cut", ["head", "tail", "middle", lambda text, tokens: text])
-def test_a_cut_the_history_cannot_do_is_refused(cut: Cut) -> None:
-    with pytest.raises((PromptError, ValueError), match="cut"):
+def test_a_cut_the_history_cannot_do_is_refused(cut: Any) -> None:
+    with pytest.raises(PromptError) as caught:
         Layers("S", history=Size(cut=cut))
+    assert caught.value.name == "history.cut"
 
 
 def test_an_output_schema_is_counted() -> None:
@@ -419,8 +430,10 @@ def test_a_redaction_that_writes_more_than_the_budget_allows_is_refused() -> Non
     ctx = PromptContext(user_input="x", documents=["word " * 20] * 9)
     fit = compose(Layers("S", before_input=MemoPrompt()), ctx, budget=150)
     assert fit.mapped(lambda text: text.replace("word", "****")).tokens <= 150
-    with pytest.raises(BudgetError, match="the changed text needs"):
+    with pytest.raises(BudgetError) as caught:
         fit.mapped(lambda text: text.replace("word", "[REDACTED SECRET]"))
+    assert caught.value.limit == 150
+    assert caught.value.required > 150
 
 
 def test_over_200_turns_the_prefix_moves_at_most_once_per_step_and_rarely() -> None:
@@ -510,8 +523,9 @@ def test_a_minimum_that_takes_more_than_the_whole_needs_the_whole_only() -> None
     layers = Layers(after_input=TextPrompt("In English.", size=Size(min=4, cut="head")), conversation=False)
     ctx = PromptContext(user_input="")
     whole = compose(layers, ctx)
-    with pytest.raises(BudgetError, match=f"needs {whole.tokens} tokens"):
+    with pytest.raises(BudgetError) as caught:
         compose(layers, ctx, budget=whole.tokens - 1)
+    assert caught.value.required == whole.tokens
     assert compose(layers, ctx, budget=whole.tokens).user.text == "In English."
 
 
@@ -519,7 +533,6 @@ def test_the_parts_that_a_budget_error_lists_add_up_to_what_it_needs() -> None:
     spec = ToolSpec("look", "Looks.", {"type": "object", "properties": {}})
     with pytest.raises(BudgetError) as caught:
         compose(Layers("Be brief. " * 10), PromptContext(user_input="x", tools=[spec]), budget=5)
-    needed, _, parts = str(caught.value).partition(" tokens and the budget is 5: ")
-    listed = re.findall(r"(\S+) (\d+)", parts.partition(";")[0])
-    assert [name for name, _ in listed] == ["system[0]", "input[0]", "tools", "overhead"]
-    assert sum(int(tokens) for _, tokens in listed) == int(needed.rpartition(" ")[2])
+    assert [*caught.value.parts] == ["system[0]", "input[0]", "tools", "overhead"]
+    assert sum(caught.value.parts.values()) == caught.value.required
+    assert caught.value.limit == 5

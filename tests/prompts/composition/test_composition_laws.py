@@ -26,7 +26,7 @@ from agentkit.testing import strategies as some
 from agentkit_prompts.context.wire.clean import clean
 from tests.prompts.laws import law
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 
 def without_orphans(messages: tuple[Message, ...]) -> None:

@@ -90,12 +90,15 @@ def test_templates_have_no_clock_no_chance_and_no_environment(name: str) -> None
 
 
 def test_a_set_is_refused_because_its_order_changes() -> None:
-    from agentkit.prompts import AdditionalInfoPrompt, PromptContext, PromptError, UserInput
+    from agentkit.prompts import AdditionalInfoPrompt, PromptContext, TemplateError, UserInput
 
     prompt = AdditionalInfoPrompt("{{ tags }}")
     ctx = PromptContext(user_input=UserInput("x", additional_kwargs={"tags": {"a", "b"}}))
-    with pytest.raises(PromptError, match="no fixed order"):
+    with pytest.raises(TemplateError) as caught:
         prompt.format_2_str(ctx)
+    assert caught.value.line == 1
+    listed = ctx.evolve(user_input=UserInput("x", additional_kwargs={"tags": ["a", "b"]}))
+    assert prompt.format_2_str(listed), "the same values in a list are shown"
 
 
 def test_an_object_that_shows_its_address_is_refused() -> None:

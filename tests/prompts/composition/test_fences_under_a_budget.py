@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.prompts import BasePrompt, BudgetError, Document, Layers, MemoPrompt, PromptContext, WrapPrompt, compose
-from agentkit_prompts.tokens.budget import Cut, Size
+from agentkit.prompts import (
+    BasePrompt,
+    BudgetError,
+    Document,
+    Layers,
+    MemoPrompt,
+    PromptContext,
+    Size,
+    WrapPrompt,
+    compose,
+)
 from tests.prompts.laws import law
 
 DOCUMENTS = [Document(f"{'secret ' * 30}{index}", id=str(index)) for index in range(4)]
@@ -21,7 +31,7 @@ PROMPTS: dict[str, BasePrompt] = {
     "wrapped": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(fence=True),)),
     "around a wrap": WrapPrompt("Quoted:\n{{ wrapped_str }}", wrapped_prompts=(MemoPrompt(),), fence=True),
 }
-CUTS: dict[str, Cut] = {
+CUTS: dict[str, Any] = {
     "head": "head",
     "tail": "tail",
     "middle": "middle",

@@ -36,7 +36,7 @@ from agentkit.prompts import (
 from agentkit.testing import strategies as some
 from tests.prompts.laws import law
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 
 def payload(composition: Composition) -> object:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts import Composition, Layers, Message, PromptContext, ToolCall, compose
-from agentkit_prompts.context.conversation import Conversation
+from agentkit.prompts import Composition, Conversation, Layers, Message, PromptContext, ToolCall, compose
 
 WRITERS: dict[str, Callable[[Composition], Any]] = {
     "chat": lambda composition: composition.to_openai("api.openai.com"),

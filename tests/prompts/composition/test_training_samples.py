@@ -95,17 +95,14 @@ def test_media_of_the_reply_are_alt_text_in_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        (Message("user", "x"), "got a user message"),
-        (None, "got NoneType"),
-        ({"role": "user", "content": "x"}, "got a user message"),
-    ],
+    ("reply", "value"),
+    [(Message("user", "x"), "user"), (None, "NoneType"), ({"role": "user", "content": "x"}, "user")],
     ids=["user", "none", "dict"],
 )
-def test_only_an_assistant_replies(reply: Any, message: str) -> None:
-    with pytest.raises(PromptError, match=f"expected the reply of an assistant, {message}"):
+def test_only_an_assistant_replies(reply: Any, value: str) -> None:
+    with pytest.raises(PromptError) as caught:
         compose(Layers(), PromptContext(user_input="x")).to_sample(reply)
+    assert (caught.value.name, caught.value.value) == ("reply", value)
 
 
 DATED = JinjaChatTemplate(
@@ -126,7 +123,7 @@ def test_a_template_that_prints_the_date_prints_that_of_the_context() -> None:
 
 
 def test_without_a_date_anywhere_a_template_that_needs_one_says_what_to_give_it() -> None:
-    with pytest.raises(ChatTemplateError, match="give it a now=, or compose with a context that has one"):
+    with pytest.raises(ChatTemplateError):
         compose(Layers(), PromptContext(user_input="Hi")).to_text(DATED)
 
 

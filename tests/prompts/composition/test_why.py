@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -34,11 +35,13 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.example_selectors import KeywordSelector, StaticSelector
 from agentkit.testing import strategies as some
-from agentkit_prompts.context.prompt_context import CONTEXT_NAMES
-from agentkit_prompts.tree.layers import PLACES
 from tests.prompts.laws import law
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+PLACES = {"system", "before_input", "input", "after_input", "after_intermediate"}
+CONTEXT_NAMES = {"additional_kwargs", *(field.name for field in fields(PromptContext))} - {
+    *("session_key", "selections", "kept_kwargs"),
+}
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 TRAFFIC = [Message("assistant", (), (ToolCall("1", "look"),)), Message("tool", "r", tool_call_id="1")]
 
@@ -87,7 +90,7 @@ def test_why_refuses_every_name_that_a_composition_does_not_have(ctx: PromptCont
             continue
         with pytest.raises(PromptError) as caught:
             composition.why(name)
-        assert str(caught.value).startswith("why: there is no ")
+        assert caught.value.name == name
 
 
 @law
@@ -104,44 +107,44 @@ def test_what_no_prompt_reads_changes_nothing(ctx: PromptContext, layers: Layers
     assert compose(layers, ctx.evolve(**{root: value})).messages == composition.messages
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [
-        ("documents[99]", "documents[11]"),
-        ("documents[-1]", "documents"),
-        ("documents[0].txt", "text"),
-        ("documents.text", "documents[11]"),
-        ("before_input[3]", "before_input[0]"),
-        ("before_input[0].wrapped_prompts[2]", "before_input[0].wrapped_prompts[0]"),
-        ("befor_input[0]", "before_input[0]"),
-        ("converstion", "conversation"),
-        ("conversation[7]", "conversation[1]"),
-        ("intermediate[0]", "intermediate is empty"),
-        ("additional_kwargs.rot", "root"),
-        ("user_input.additional_kwargs.rot", "root"),
-        ("user_input.txt", "text"),
-        ("after_input[0]", "after_input"),
-        ("output", "input"),
-        ("session_key", "conversation"),
-        ("", "conversation"),
-        ("..", "conversation"),
-    ],
-)
-def test_an_unknown_path_is_an_error_that_names_the_nearest(name: str, nearest: str) -> None:
+def test_an_unknown_path_is_an_error_that_names_the_nearest() -> None:
+    nearest = {
+        "documents[99]": "documents[11]",
+        "documents[-1]": "documents",
+        "documents[0].txt": "text",
+        "documents.text": "documents[11]",
+        "before_input[3]": "before_input[0]",
+        "before_input[0].wrapped_prompts[2]": "before_input[0].wrapped_prompts[0]",
+        "befor_input[0]": "before_input[0]",
+        "converstion": "conversation",
+        "conversation[7]": "conversation[1]",
+        "intermediate[0]": None,
+        "additional_kwargs.rot": "root",
+        "user_input.additional_kwargs.rot": "root",
+        "user_input.txt": "text",
+        "after_input[0]": "after_input",
+        "output": None,
+        "session_key": None,
+        "": None,
+        "..": None,
+    }
     composition = composed(
         Layers("S", before_input=WrapPrompt(wrapped_prompts=MemoPrompt())),
         user_input=UserInput("x", additional_kwargs={"root": "/srv"}),
         documents=[f"<{number}>" for number in range(12)],
         conversation=[Message("user", "hi"), Message("assistant", "ho")],
     )
-    with pytest.raises(PromptError, match=re.escape(nearest)):
-        composition.why(name)
+    for name, suggestion in nearest.items():
+        with pytest.raises(PromptError) as caught:
+            composition.why(name)
+        assert (caught.value.name, caught.value.suggestion) == (name, suggestion)
 
 
 @pytest.mark.parametrize("pointer", [None, 3, ("documents", 0)])
 def test_what_is_not_text_is_no_path(pointer: Any) -> None:
-    with pytest.raises(PromptError, match="expected a path such as"):
+    with pytest.raises(PromptError) as caught:
         composed().why(pointer)
+    assert (caught.value.name, caught.value.value) == ("pointer", type(pointer).__name__)
 
 
 def test_a_layer_tells_where_it_is_sent_and_what_the_budget_did_to_it() -> None:

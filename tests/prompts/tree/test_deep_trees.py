@@ -36,21 +36,24 @@ def test_the_deepest_tree_that_is_allowed_is_sent() -> None:
     assert "x" in str(compose(Layers(prompt), ctx).messages)
 
 
-@pytest.mark.parametrize("levels", [64, 200, 1_000])
-def test_a_deeper_tree_is_refused_when_it_is_made(levels: int) -> None:
-    with pytest.raises(PromptError, match="nest deeper than 64 levels"):
-        wrapped(levels)
+def test_a_deeper_tree_is_refused_when_it_is_made() -> None:
+    for levels in (64, 200, 1_000):
+        with pytest.raises(PromptError) as caught:
+            wrapped(levels)
+        assert (caught.value.name, caught.value.value) == ("depth", 64), levels
 
 
-@pytest.mark.parametrize("levels", [64, 200, 5_000])
-def test_a_deeper_tree_of_classes_of_ones_own_is_refused_by_layers(levels: int) -> None:
-    prompt: BasePrompt = TextPrompt("x")
-    for _ in range(levels):
-        prompt = Around(inner=prompt)
-    with pytest.raises(PromptError, match="nest deeper than 64 levels"):
-        Layers(prompt)
+def test_a_deeper_tree_of_custom_classes_is_refused_by_layers() -> None:
+    for levels in (64, 200, 5_000):
+        prompt: BasePrompt = TextPrompt("x")
+        for _ in range(levels):
+            prompt = Around(inner=prompt)
+        with pytest.raises(PromptError) as caught:
+            Layers(prompt)
+        assert (caught.value.name, caught.value.value) == ("depth", 64), levels
 
 
 def test_prompts_that_stand_at_too_many_places_are_refused() -> None:
-    with pytest.raises(PromptError, match="more than 100,000 prompts"):
+    with pytest.raises(PromptError) as caught:
         wrapped(40, times=2)
+    assert (caught.value.name, caught.value.value) == ("prompts", 100_000)

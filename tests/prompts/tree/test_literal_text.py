@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from agentkit import Agent, Chain, ScriptedModel
 from agentkit.prompts import (
@@ -44,7 +45,7 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LiteralTextWarning)
         if "<|media:" in text:
-            with pytest.raises(TemplateError, match="give media as content parts"):
+            with pytest.raises(TemplateError):
                 Layers(**{place: text})
             return
         layers: Any = Layers(**{place: [text, WrapPrompt("({{ wrapped_str }})", wrapped_prompts=[text])]})
@@ -57,8 +58,8 @@ def test_text_in_any_place_and_in_a_wrapper_is_sent_as_it_is(text: str, place: s
 @pytest.mark.parametrize(
     "text", ["Hello {{ user_input }}", "{{name}}", "{{- name -}}", "{% if x %}", "{%+ if x %}", "a\n{%- for x in y -%}"]
 )
-def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str) -> None:
-    with pytest.warns(LiteralTextWarning, match=r"write TextPrompt\(\.\.\.\) or a prompt file$") as caught:
+def test_text_that_reads_like_a_template_warns(text: str) -> None:
+    with pytest.warns(LiteralTextWarning) as caught:
         layers = Layers(text)
     assert [warning.filename for warning in caught] == [__file__], "the line of whoever made the layers"
     assert compose(layers, PromptContext(user_input="x")).system.text == text
@@ -73,7 +74,7 @@ def test_text_that_reads_like_a_template_warns_and_says_what_to_write(text: str)
 
 
 def test_a_field_of_another_framework_in_a_template_without_variables_warns() -> None:
-    with pytest.warns(LiteralTextWarning, match=r"'\{goods\}' is sent as it is: .* written \{\{ goods \}\}") as caught:
+    with pytest.warns(LiteralTextWarning) as caught:
         AdditionalInfoPrompt("You sell {goods}.")
     assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
@@ -81,13 +82,11 @@ def test_a_field_of_another_framework_in_a_template_without_variables_warns() ->
         AdditionalInfoPrompt("Write {goods} for {{ goods }}.")
 
 
-@pytest.mark.parametrize(
-    "text", [BRACES, '{"a": {"b": {}}}', "{}", "100 % {x}", "{{}}", "f(x) { return {y}; }", "{# x #}"]
-)
-def test_other_braces_do_not_warn(text: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert compose(Layers(text), PromptContext(user_input="")).system.text == text
+def test_other_braces_do_not_warn() -> None:
+    for text in (BRACES, '{"a": {"b": {}}}', "{}", "100 % {x}", "{{}}", "f(x) { return {y}; }", "{# x #}"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert compose(Layers(text), PromptContext(user_input="")).system.text == text
 
 
 def test_what_is_declared_a_template_is_one() -> None:
@@ -100,8 +99,12 @@ def test_what_is_declared_a_template_is_one() -> None:
     assert literal.additional_kwargs_schema is None
 
 
-@pytest.mark.parametrize("value", [5, None, b"text", {"a": "text"}, {"text"}])
-def test_what_is_neither_text_nor_a_prompt_nor_a_list_is_refused_by_its_type(value: Any) -> None:
-    for make in (lambda: Layers(system=value), lambda: WrapPrompt("{{ wrapped_str }}", wrapped_prompts=value)):
-        with pytest.raises(ValueError, match=f"expected a prompt, text, or a list of them, got {type(value).__name__}"):
-            make()
+def test_a_value_that_is_no_text_prompt_or_list_is_refused() -> None:
+    values: list[Any] = [5, None, b"text", {"a": "text"}, {"text"}]
+    for value in values:
+        with pytest.raises(ValidationError) as caught:
+            Layers(system=value)
+        assert [error["loc"] for error in caught.value.errors()] == [("system",)], value
+        with pytest.raises(ValidationError) as caught:
+            WrapPrompt("{{ wrapped_str }}", wrapped_prompts=value)
+        assert [error["loc"] for error in caught.value.errors()] == [("wrapped_prompts",)], value

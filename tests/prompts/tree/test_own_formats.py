@@ -31,7 +31,7 @@ from agentkit.prompts import (
     compose,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 CAT = Image(b"cat", name="cat.png")
 ASK = PromptContext(user_input="hi", session_key="key", documents=["one", "two", "three"])
@@ -199,23 +199,24 @@ def test_a_mixin_and_the_order_of_bases_decide_which_way_is_most_derived() -> No
 
 
 @pytest.mark.parametrize(
-    ("returned", "message"),
+    ("returned", "value"),
     [
-        (5, "must return text and media"),
-        (("x", None), "kind -> id -> payload"),
-        (("x", {"image": [b"a"]}), "kind -> id -> payload"),
-        (("x", {"smell": {"a": b"a"}}), "unknown kind of media 'smell'"),
-        ((5, {}), "must return text and media"),
+        (5, "int"),
+        (("x", None), "NoneType"),
+        (("x", {"image": [b"a"]}), "dict"),
+        (("x", {"smell": {"a": b"a"}}), "smell"),
+        ((5, {}), "tuple"),
     ],
 )
-def test_what_a_format_returns_wrongly_is_a_typed_error_with_its_place(returned: Any, message: str) -> None:
+def test_what_a_format_returns_wrongly_is_a_typed_error_with_its_place(returned: Any, value: str) -> None:
     class Wrong(BasePrompt):
         def format_2_multimodal(self, ctx: PromptContext) -> Any:
             return returned
 
-    with pytest.raises(PromptError, match=message) as caught:
+    with pytest.raises(PromptError) as caught:
         compose(Layers(WrapPrompt(wrapped_prompts=[Wrong()])), ASK)
-    assert "system[0].wrapped_prompts[0]" in str(caught.value)
+    assert caught.value.prompt == "system[0].wrapped_prompts[0]"
+    assert (caught.value.name, caught.value.value) == ("Wrong.format_2_multimodal", value)
 
 
 def test_a_payload_that_is_no_media_and_a_text_that_is_no_str_are_typed_errors() -> None:
@@ -229,8 +230,9 @@ def test_a_payload_that_is_no_media_and_a_text_that_is_no_str_are_typed_errors()
 
     with pytest.raises(MediaError):
         Payload().format_2_str(ASK)
-    with pytest.raises(PromptError, match="must return str, got int"):
+    with pytest.raises(PromptError) as caught:
         Number().render(ASK)
+    assert (caught.value.name, caught.value.value) == ("Number.format_2_str", "int")
 
 
 @pytest.mark.parametrize("returned", ["text", None, ("text", {})])
@@ -239,12 +241,14 @@ def test_a_render_that_returns_no_rendering_is_a_typed_error_with_its_place(retu
         def render(self, ctx: PromptContext) -> Any:
             return returned
 
-    message = rf"system\[0\]\.wrapped_prompts\[0\]: Wrong\.render must return Rendered, got {type(returned).__name__}"
-    with pytest.raises(PromptError, match=message):
+    with pytest.raises(PromptError) as caught:
         compose(Layers(WrapPrompt(wrapped_prompts=[Wrong()])), ASK)
+    assert caught.value.prompt == "system[0].wrapped_prompts[0]"
+    assert (caught.value.name, caught.value.value) == ("Wrong.render", type(returned).__name__)
     for way in (Wrong().format_2_str, Wrong().format_2_multimodal):
-        with pytest.raises(PromptError, match="must return Rendered"):
+        with pytest.raises(PromptError) as caught:
             way(ASK)
+        assert (caught.value.name, caught.value.value) == ("Wrong.render", type(returned).__name__)
 
 
 def test_a_format_may_be_a_static_or_a_class_method() -> None:
@@ -280,8 +284,9 @@ def test_kwargs_that_a_class_of_its_own_requires_are_named_instead_of_what_it_ra
         compose(Layers(before_input=wrap), ASK)
     assert caught.value.problems == {"number": ("Field required", ("before_input[0].wrapped_prompts[0]",))}
     for way in (wrap.format_2_str, wrap.format_2_multimodal, Ticket().format_2_multimodal):
-        with pytest.raises(KwargsError, match="'number': Field required"):
+        with pytest.raises(KwargsError) as caught:
             way(ASK)
+        assert [(name, what) for name, (what, _) in caught.value.problems.items()] == [("number", "Field required")]
     asked = PromptContext(user_input=UserInput("hi", additional_kwargs={"number": 7}))
     assert compose(Layers(before_input=wrap), asked).user.text == "Ticket 7\n\nhi"
 
@@ -292,8 +297,9 @@ def test_what_a_class_of_its_own_raises_for_another_reason_is_raised() -> None:
             raise LookupError("no such shelf")
 
     for made in (lambda: compose(Layers(Broken()), ASK), lambda: Broken().format_2_multimodal(ASK)):
-        with pytest.raises(LookupError, match="no such shelf"):
+        with pytest.raises(LookupError) as caught:
             made()
+        assert caught.value.args == ("no such shelf",)
 
 
 def test_text_of_a_format_poses_neither_as_media_nor_as_a_role() -> None:
@@ -305,7 +311,7 @@ def test_text_of_a_format_poses_neither_as_media_nor_as_a_role() -> None:
 
 def test_the_base_itself_cannot_be_made() -> None:
     for make in (BasePrompt, BasePrompt.model_construct, lambda: BasePrompt(template="x")):
-        with pytest.raises(TypeError, match="BasePrompt is abstract"):
+        with pytest.raises(TypeError):
             make()
     assert Document("x").text == "x"
     assert Template("x").render({}) == "x"

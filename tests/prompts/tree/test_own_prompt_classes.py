@@ -17,6 +17,7 @@ from agentkit.prompts import (
     PromptContext,
     PromptError,
     Rendered,
+    Size,
     Template,
     Text,
     TextPrompt,
@@ -25,14 +26,12 @@ from agentkit.prompts import (
     UserInput,
 )
 from agentkit.testing import assert_no_forged_roles
-from agentkit_prompts.context.frozen import FrozenDict, FrozenList, freeze
-from agentkit_prompts.tokens.budget import Size
 
 ASK = PromptContext(user_input="x", documents=["d"])
 
 
 def test_frozen_data_refuses_every_change_and_survives_copy_and_pickle() -> None:
-    data = freeze({"a": [1, {"b": (2,)}]})
+    data: Any = ToolSpec("look", "", {"a": [1, {"b": (2,)}]}).parameters
     for change in (
         lambda: data.update(a=1),
         lambda: data.pop("a"),
@@ -42,12 +41,12 @@ def test_frozen_data_refuses_every_change_and_survives_copy_and_pickle() -> None
         lambda: data["a"].__iadd__([1]),
         lambda: data.__ior__({}),
     ):
-        with pytest.raises(TypeError, match="read-only: copy it"):
+        with pytest.raises(TypeError):
             change()
-    for clone in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data)), freeze(data)):
+    for clone in (copy.copy(data), copy.deepcopy(data), pickle.loads(pickle.dumps(data))):
         assert clone == data == {"a": [1, {"b": [2]}]}
-        assert type(clone) is FrozenDict
-        assert type(clone["a"]) is FrozenList
+        assert type(clone) is type(data)
+        assert type(clone["a"]) is type(data["a"])
     assert copy.copy(data["a"]) == copy.deepcopy(data["a"]) == data["a"]
 
 
@@ -63,12 +62,15 @@ class Bare(BasePrompt):
 
 
 def test_missing_parts_of_a_custom_prompt_are_reported() -> None:
-    with pytest.raises(PromptError, match="must implement render_around"):
+    with pytest.raises(PromptError) as caught:
         Bare(inner=TextPrompt("y")).render_around(ASK, [])
-    with pytest.raises(PromptError, match=r'cut="items" needs a prompt that shows items'):
+    assert caught.value.name == "render_around"
+    with pytest.raises(PromptError) as caught:
         TextPrompt("word " * 50, size=Size(cut="items"))
-    with pytest.raises(PromptError, match=r"needs PromptContext\.session_key"):
+    assert (caught.value.name, caught.value.value) == ("cut", "items")
+    with pytest.raises(PromptError) as caught:
         TextPrompt("x", fence=True).format_2_str(ASK)
+    assert caught.value.name == "session_key"
 
 
 class Own(BasePrompt):

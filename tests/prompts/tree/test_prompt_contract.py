@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationError
 
 from agentkit.prompts import (
     AdditionalInfoPrompt,
@@ -45,7 +45,7 @@ from agentkit.prompts import (
 )
 from agentkit.prompts.example_selectors import StaticSelector
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 CAT = Image(b"cat", name="cat.png")
 CTX = PromptContext(
@@ -126,8 +126,9 @@ def test_the_template_of_a_wrapper_sees_the_context_too() -> None:
 
 
 def test_only_a_wrapper_has_wrapped_str() -> None:
-    with pytest.raises(TemplateError, match="cannot supply 'wrapped_str'"):
+    with pytest.raises(TemplateError) as caught:
         TextPrompt("{{ wrapped_str }}")
+    assert (caught.value.variable, caught.value.line) == ("wrapped_str", 1)
 
 
 def test_values_arrive_intact_never_dumped() -> None:
@@ -147,7 +148,6 @@ def test_a_syntax_error_is_found_when_the_template_is_made(text: str, line: int)
         TextPrompt(Template(text, file="greet.j2"))
     assert caught.value.file == "greet.j2"
     assert caught.value.line == line
-    assert f"greet.j2:{line}" in str(caught.value)
 
 
 def test_an_error_while_rendering_names_prompt_file_line_and_variable() -> None:
@@ -157,22 +157,20 @@ def test_an_error_while_rendering_names_prompt_file_line_and_variable() -> None:
     )
     with pytest.raises(TemplateError) as caught:
         compose(layers, CTX)
-    said = str(caught.value)
-    assert caught.value.line == 2
-    assert "before_input[0]" in said
-    assert "wrapped_prompts[1]" in said
-    assert "wrapped_prompts[0]" in said
-    assert "inner.j2:2" in said
+    assert caught.value.prompt == "before_input[0].wrapped_prompts[1].wrapped_prompts[0]"
+    assert (caught.value.file, caught.value.line) == ("inner.j2", 2)
 
 
 def test_a_missing_kwarg_names_itself_and_its_prompt() -> None:
     ctx = PromptContext(user_input="x")
-    with pytest.raises(KwargsError, match="'root'"):
-        AdditionalInfoPrompt("{{ root }}").format_2_str(ctx)
-    with pytest.raises(PromptError, match="root"):
-        TextPrompt("{{ additional_kwargs.root }}").format_2_str(ctx)
-    with pytest.raises(PromptError, match=r"system\[0\]"):
-        compose(Layers(AdditionalInfoPrompt("{{ root }}")), ctx)
+    for prompt in (AdditionalInfoPrompt("{{ root }}"), TextPrompt("{{ additional_kwargs.root }}")):
+        with pytest.raises(KwargsError) as caught:
+            prompt.format_2_str(ctx)
+        assert [*caught.value.problems] == ["root"]
+        with pytest.raises(KwargsError) as caught:
+            compose(Layers(prompt), ctx)
+        assert [*caught.value.problems] == ["root"]
+        assert caught.value.prompt == "system[0]" or caught.value.problems["root"][1] == ("system[0]",)
 
 
 def test_a_locale_falls_back_from_region_to_language_to_the_first() -> None:
@@ -192,24 +190,26 @@ def test_a_template_file_is_read_as_utf_8(tmp_path: Path) -> None:
     path.write_text("Grüße {{ user_input }}", encoding="utf-8")
     assert TextPrompt(Template.from_file(path)).format_2_str(PromptContext(user_input="x")) == "Grüße x"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(TemplateError, match="cannot be read as UTF-8"):
-        Template.from_file(path)
-    with pytest.raises(TemplateError, match="cannot be read"):
-        Template.from_file(tmp_path / "missing.j2")
+    for unreadable in (path, tmp_path / "missing.j2"):
+        with pytest.raises(TemplateError) as caught:
+            Template.from_file(unreadable)
+        assert caught.value.file == str(unreadable)
 
 
 @pytest.mark.parametrize("text", [{}, {"en": 5}, {"en": None}])
 def test_a_template_needs_text(text: Any) -> None:
-    with pytest.raises(PromptError, match="at least one locale"):
+    with pytest.raises(PromptError) as caught:
         Template(text)
+    assert type(caught.value) is PromptError
 
 
 def test_a_template_renders_on_its_own() -> None:
     template = Template("{{ a }} {{ b }}", params_schema={"properties": {"b": {"default": 2}}, "required": ["a"]})
     assert template.render({"a": CAT}) == "[image: cat.png] 2"
     assert template.multimodal_render({"a": CAT, "b": 1}) == (f"{CAT.marker} 1", {"image": {CAT.id: b"cat"}})
-    with pytest.raises(TemplateError, match="a: Field required"):
+    with pytest.raises(TemplateError) as caught:
         template.render({})
+    assert caught.value.line is None, "the schema refuses the values before anything is rendered"
     assert Template("{{ a }}").json_schema == {"type": "object", "properties": {"a": {}}, "required": ["a"]}
     assert Template("x").json_schema is None
 
@@ -238,21 +238,26 @@ def test_a_prompt_of_ones_own_takes_ten_lines() -> None:
 
 def test_a_prompt_cannot_be_changed() -> None:
     prompt = TextPrompt("x")
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(ValidationError) as caught:
         prompt.name = "y"
-    with pytest.raises(AttributeError, match="read-only"):
+    assert [error["type"] for error in caught.value.errors()] == ["frozen_instance"]
+    with pytest.raises(AttributeError):
         prompt.template.text = "y"
 
 
 def test_all_mistyped_fields_are_named_with_what_was_meant() -> None:
-    with pytest.raises(PromptError, match=r"MemoPrompt: unknown field 'fense' \(did you mean 'fence'\?\); there are"):
+    with pytest.raises(PromptError) as caught:
         MemoPrompt(fense=True)  # type: ignore[call-arg]
-    with pytest.raises(PromptError, match=r"unknown fields 'nam' \(did you mean 'name'\?\), 'colour'; there are"):
+    assert (caught.value.name, caught.value.suggestion) == ("fense", "fence")
+    with pytest.raises(PromptError) as caught:
         TextPrompt("x", nam="y", colour="red")  # type: ignore[call-arg]
-    with pytest.raises(PromptError, match=r"Layers: unknown field 'sytem' \(did you mean 'system'\?\)"):
+    assert (caught.value.name, caught.value.suggestion) == ("nam, colour", "name")
+    with pytest.raises(PromptError) as caught:
         Layers(sytem="x")  # type: ignore[call-arg]
-    with pytest.raises(PromptError, match="template is given twice"):
+    assert (caught.value.name, caught.value.suggestion) == ("sytem", "system")
+    with pytest.raises(PromptError) as caught:
         TextPrompt("x", template="y")  # type: ignore[misc]
+    assert caught.value.name == "template"
 
 
 def test_a_class_with_aliases_or_extras_keeps_the_rules_of_pydantic() -> None:
@@ -328,8 +333,9 @@ def test_why_answers_for_what_is_sent_and_for_what_is_not() -> None:
     composition = compose(Layers(before_input=MemoPrompt()), CTX)
     assert {span.prompt for span in composition.why("documents[1]").spans} == {"before_input[0]"}
     assert "no prompt reads knowledge" in composition.why("knowledge[0]").reason
-    with pytest.raises(PromptError, match="documents has "):
+    with pytest.raises(PromptError) as caught:
         composition.why("documents[7]")
+    assert caught.value.name == "documents[7]"
 
 
 def test_a_difference_names_the_first_layer_that_changed() -> None:

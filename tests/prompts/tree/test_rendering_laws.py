@@ -73,11 +73,12 @@ def test_a_frame_around_the_input_is_the_same_looked_up_beforehand(
     tree = WrapPrompt(template, wrapped_prompts=(UserInputPrompt(fence=fence),))
     ctx = PromptContext(user_input=text, session_key=session_key, locale=locale)
     if fence and session_key is None:
-        with pytest.raises(PromptError, match=r"wrapped_prompts\[0\].*needs PromptContext.session_key") as direct:
+        with pytest.raises(PromptError) as direct:
             tree.rendered(ctx)
-        with pytest.raises(PromptError, match=r"wrapped_prompts\[0\].*needs PromptContext.session_key") as beforehand:
+        with pytest.raises(PromptError) as beforehand:
             tree.renderer()(ctx)
         assert str(direct.value) == str(beforehand.value)
+        assert (direct.value.prompt, direct.value.name) == ("wrapped_prompts[0]", "session_key")
         return
     assert tree.renderer()(ctx).spans() == tree.rendered(ctx).spans()
     assert tree.renderer()(ctx).text == tree.rendered(ctx).text

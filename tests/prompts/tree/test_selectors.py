@@ -37,7 +37,6 @@ from agentkit.prompts.example_selectors import (
     StaticSelector,
     VectorSelector,
 )
-from agentkit_prompts.ranking.bm25 import BM25, words
 from agentkit_prompts.ranking.folded_text import folded
 from agentkit_prompts.ranking.mmr import mmr
 from tests.prompts.laws import law
@@ -95,6 +94,10 @@ SELECTORS: list[ExampleSelector] = [
 ]
 
 
+def scores_by_keywords(inputs: Sequence[str], query: str) -> list[float]:
+    return KeywordSelector().index([Example(text, "") for text in inputs]).scores(query)
+
+
 def name(selector: ExampleSelector) -> str:
     return type(selector).__name__
 
@@ -109,11 +112,13 @@ def test_a_selector_chooses_whole_examples_the_same_ones_every_time(selector: Ex
 
 
 @pytest.mark.parametrize("selector", SELECTORS, ids=name)
-@pytest.mark.parametrize("query", ["", " ", "\0", "\ud800", "🍚 م", "{{ x }}", "x" * 1_000_000])
-def test_any_query_and_any_pool_will_do(selector: ExampleSelector, query: str) -> None:
-    assert selector.select(query, ()) == ()
+def test_any_query_and_any_pool_is_accepted(selector: ExampleSelector) -> None:
     strange = (Example("", ""), Example("\ud800", "\0"), Example("{{ 1 }}", "<|media:"))
-    assert set(selector.select(query, strange)) is not None
+    for query in ("", " ", "\0", "\ud800", "🍚 م", "{{ x }}", "x" * 1_000_000):
+        assert selector.select(query, ()) == ()
+        chosen = selector.select(query, strange)
+        assert isinstance(chosen, tuple)
+        assert {one.input for one in chosen} <= {one.input for one in strange}, query[:9]
 
 
 @law
@@ -124,7 +129,7 @@ def test_keywords_choose_k_best_first_and_ties_by_position(query: str, inputs: l
     assert len(chosen) == min(k, len(pool))
     ranks = [(-(one.score or 0.0), int(one.id)) for one in chosen]
     assert ranks == sorted(ranks)
-    scores = BM25(inputs).scores(query)
+    scores = scores_by_keywords(inputs, query)
     assert [one.score for one in chosen] == [scores[int(one.id)] for one in chosen]
     assert all(score >= 0 for score in scores)
 
@@ -137,16 +142,16 @@ def test_keywords_find_the_example_that_shares_rare_words() -> None:
 
 
 def test_bm25_scores_are_those_of_the_formula() -> None:
-    index = BM25(["a b", "a a c d", "e"])
+    inputs = ["a b", "a a c d", "e"]
     idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     mean = 7 / 3
     first = idf * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 2 / mean))
     second = idf * 2 * 2.2 / (2 + 1.2 * (0.25 + 0.75 * 4 / mean))
-    assert index.scores("a") == pytest.approx([first, second, 0.0])
-    assert index.scores("a a") == pytest.approx([2 * first, 2 * second, 0.0])
-    assert index.scores("unknown") == [0.0, 0.0, 0.0]
-    assert BM25([]).scores("a") == []
-    assert BM25(["", "..."]).scores("a") == [0.0, 0.0]
+    assert scores_by_keywords(inputs, "a") == pytest.approx([first, second, 0.0])
+    assert scores_by_keywords(inputs, "a a") == pytest.approx([2 * first, 2 * second, 0.0])
+    assert scores_by_keywords(inputs, "unknown") == [0.0, 0.0, 0.0]
+    assert scores_by_keywords([], "a") == []
+    assert scores_by_keywords(["", "..."], "a") == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,7 @@ def test_bm25_scores_are_those_of_the_formula() -> None:
     ],
 )
 def test_words_are_those_of_the_script(text: str, terms: list[str]) -> None:
-    assert words(text) == terms
+    assert KeywordSelector().tokenize(text) == terms
 
 
 def test_a_pool_is_indexed_once_even_when_it_comes_as_another_object() -> None:
@@ -259,25 +264,27 @@ async def later(texts: Sequence[str]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("answer", "value", "cause"),
     [
-        (boom, "could not embed 5 texts: ConnectionError: no route"),
-        (lambda texts: [[1.0]] * (len(texts) - 1), "returned 4 vectors for 5 texts"),
-        (lambda texts: [[1.0]] * 4 + [[1.0, 2.0]], "vectors of 1, 2 dimensions"),
-        (lambda texts: [[]] * 5, "vectors of 0 dimensions"),
-        (lambda texts: [[math.nan, 1.0]] * 5, "vector 0 holds NaN or infinity"),
-        (lambda texts: [[1.0, math.inf]] * 5, "vector 0 holds NaN or infinity"),
-        (lambda texts: [["a"]] * 5, "expected a list of vectors of numbers"),
-        (lambda texts: [[10**400]] * 5, "expected a list of vectors of numbers"),
-        (None, "expected a list of vectors of numbers: TypeError: got NoneType"),
-        ("12345", "expected a list of vectors of numbers"),
+        (boom, None, ConnectionError),
+        (lambda texts: [[1.0]] * (len(texts) - 1), 4, None),
+        (lambda texts: [[1.0]] * 4 + [[1.0, 2.0]], "1, 2", None),
+        (lambda texts: [[]] * 5, "0", None),
+        (lambda texts: [[math.nan, 1.0]] * 5, 0, None),
+        (lambda texts: [[1.0]] * 4 + [[math.inf]], 4, None),
+        (lambda texts: [["a"]] * 5, "list", ValueError),
+        (lambda texts: [[10**400]] * 5, "list", OverflowError),
+        (None, "NoneType", TypeError),
+        ("12345", "str", TypeError),
     ],
+    ids=range(10),
 )
-@pytest.mark.parametrize("kind", [VectorSelector, MMRSelector])
-def test_an_embedder_that_fails_or_answers_nonsense_is_named(kind: Any, answer: Any, message: str) -> None:
-    selector = kind(Broken(answer), 2)
-    with pytest.raises(PromptError, match=f"Broken: {message}"):
-        selector.select("query", KITCHEN)
+def test_an_embedder_that_fails_or_returns_no_vectors_is_named(answer: Any, value: Any, cause: Any) -> None:
+    for kind in (VectorSelector, MMRSelector):
+        with pytest.raises(PromptError) as caught:
+            kind(Broken(answer), 2).select("query", KITCHEN)
+        assert (caught.value.name, caught.value.value) == ("Broken", value)
+        assert type(caught.value.__cause__) is (cause or type(None))
 
 
 def test_an_embedder_that_changes_its_dimension_is_found_out_and_forgotten() -> None:
@@ -285,18 +292,25 @@ def test_an_embedder_that_changes_its_dimension_is_found_out_and_forgotten() -> 
     selector = VectorSelector(Broken(lambda texts: [[1.0] * size for _ in texts]), 1)
     selector.select("query", KITCHEN)
     size = 4
-    with pytest.raises(PromptError, match="the vector of the query has 4 dimensions, others had 3"):
+    with pytest.raises(PromptError) as caught:
         selector.select("query", KITCHEN)
+    assert (caught.value.name, caught.value.value) == ("Broken", 4)
     assert isinstance(selector.select("query", KITCHEN), tuple)
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, "3", None])
 def test_numbers_that_make_no_sense_are_refused_when_the_selector_is_made(number: Any) -> None:
-    for make in (KeywordSelector, LengthSelector, lambda k: VectorSelector(LetterEmbedder(), k)):
-        with pytest.raises(PromptError, match="whole number of 0 or more"):
+    for make, name in (
+        (KeywordSelector, "k"),
+        (LengthSelector, "max_tokens"),
+        (lambda k: VectorSelector(LetterEmbedder(), k), "k"),
+    ):
+        with pytest.raises(PromptError) as caught:
             make(number)
-    with pytest.raises(PromptError, match=r"diversity must be from 0\.0 to 1\.0, got 1\.5"):
+        assert caught.value.name == name
+    with pytest.raises(PromptError) as caught:
         MMRSelector(diversity=1.5)
+    assert caught.value.name == "diversity"
     with pytest.raises(PromptError):
         MMRSelector(diversity=math.nan)
 
@@ -392,8 +406,10 @@ def test_a_sync_render_of_an_async_selector_says_what_to_call(selector: ExampleS
     prompt = ExamplesPrompt(examples=KITCHEN, selector=selector)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left behind that was never awaited
-        with pytest.raises(PromptError, match=r"before_input\[0\]: \w+Selector has to be awaited.*await prepare"):
+        with pytest.raises(PromptError) as caught:
             compose(only(prompt), ask("cook"))
+    assert (caught.value.prompt, caught.value.name) == ("before_input[0]", type(selector).__name__)
+    assert (caught.value.value, caught.value.__cause__) == (None, None)
 
 
 async def test_layers_without_such_a_selector_need_no_preparation() -> None:
@@ -418,8 +434,9 @@ async def test_a_selector_of_ones_own_may_be_a_coroutine_function() -> None:
     chain = Chain(model, only(ExamplesPrompt(examples=KITCHEN, selector=Last())))
     assert await chain.run("hi") == "done"
     assert model.requests[-1].user.text == "Input: which wine goes with fish\nOutput: White."
-    with pytest.raises(PromptError, match="await prepare"):
+    with pytest.raises(PromptError) as caught:
         chain.compose(ask("hi"))
+    assert (caught.value.name, caught.value.value, caught.value.__cause__) == ("Last", None, None)
 
 
 async def test_an_agent_prepares_its_selections() -> None:
@@ -430,14 +447,15 @@ async def test_an_agent_prepares_its_selections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "message"),
+    ("select", "value", "cause"),
     [
-        (lambda query, examples: ["text"], "expected select to return a sequence of Example, got list"),
-        (lambda query, examples: None, "expected select to return a sequence of Example, got NoneType"),
-        (lambda query, examples: 1 / 0, "could not select examples: ZeroDivisionError: division by zero"),
+        (lambda query, examples: ["text"], "list", type(None)),
+        (lambda query, examples: None, "NoneType", type(None)),
+        (lambda query, examples: 1 / 0, None, ZeroDivisionError),
     ],
+    ids=range(3),
 )
-async def test_a_selector_that_breaks_is_named(select: Any, message: str) -> None:
+async def test_a_selector_that_breaks_is_named(select: Any, value: str | None, cause: type) -> None:
     class Mine:
         def select(self, query: str, examples: Sequence[Example]) -> Any:
             return select(query, examples)
@@ -446,26 +464,32 @@ async def test_a_selector_that_breaks_is_named(select: Any, message: str) -> Non
         async def select(self, query: str, examples: Sequence[Example]) -> Any:
             return select(query, examples)
 
-    with pytest.raises(PromptError, match=f"Mine: {message}"):
+    with pytest.raises(PromptError) as caught:
         compose(only(ExamplesPrompt(examples=KITCHEN, selector=Mine())), ask("hi"))
-    with pytest.raises(PromptError, match=f"MineLater: {message}"):
+    assert (caught.value.name, caught.value.value, type(caught.value.__cause__)) == ("Mine", value, cause)
+    with pytest.raises(PromptError) as caught:
         await prepare(only(ExamplesPrompt(examples=KITCHEN, selector=MineLater())), ask("hi"))
+    assert (caught.value.name, caught.value.value, type(caught.value.__cause__)) == ("MineLater", value, cause)
 
 
 async def test_an_async_embedder_that_fails_is_named() -> None:
     layers = only(ExamplesPrompt(examples=KITCHEN, selector=VectorSelector(Broken(later), 2)))
-    with pytest.raises(PromptError, match="Broken: could not embed 5 texts: ConnectionError: no route, later"):
+    with pytest.raises(PromptError) as caught:
         await prepare(layers, ask("hi"))
+    assert (caught.value.name, type(caught.value.__cause__)) == ("Broken", ConnectionError)
 
 
 def test_ids_that_are_not_there_are_named() -> None:
-    with pytest.raises(PromptError, match="no example has the id 'x', 'y'"):
+    with pytest.raises(PromptError) as caught:
         StaticSelector(ids=["rice", "x", "y"]).select("", KITCHEN)
-    with pytest.raises(PromptError, match="no example has the id 'x'"):
+    assert (caught.value.name, caught.value.value) == ("ids", "x, y")
+    with pytest.raises(PromptError) as caught:
         ExamplesPrompt(examples=KITCHEN, selector=StaticSelector(ids=["x"]))
+    assert (caught.value.name, caught.value.value) == ("ids", "x")
     assert ids(StaticSelector(1, ids=["wine", "rice"]).select("", KITCHEN)) == ["wine"]
-    with pytest.raises(PromptError, match="k must not be negative"):
+    with pytest.raises(PromptError) as caught:
         StaticSelector(-1)
+    assert (caught.value.name, caught.value.value) == ("k", -1)
 
 
 def test_examples_stay_whole_under_any_budget() -> None:

@@ -32,8 +32,9 @@ def test_the_kwargs_that_a_prompt_needs_are_shown_and_checked() -> None:
     assert INFO.additional_kwargs_schema["required"] == ["root"]
     assert WrapPrompt("{{ wrapped_str }}", wrapped_prompts=(INFO,)).additional_kwargs_schema is not None
     assert TextPrompt("x").additional_kwargs_schema is None
-    with pytest.raises(KwargsError, match="'root'"):  # the original may crash while it renders
+    with pytest.raises(KwargsError) as caught:  # the original may crash while it renders
         INFO.format_2_str(PromptContext(user_input="x"))
+    assert [*caught.value.problems] == ["root"]
 
 
 def test_a_schema_that_forbids_other_fields_is_refused_at_construction() -> None:
@@ -41,13 +42,13 @@ def test_a_schema_that_forbids_other_fields_is_refused_at_construction() -> None
         model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
         root: str
 
-    with pytest.raises(PromptError, match="forbid"):
+    with pytest.raises(PromptError):
         AdditionalInfoPrompt(Template("{{ root }}", params_schema=Closed))
 
     class Plain(BaseModel):
         root: str
 
-    with pytest.raises(PromptError, match="arbitrary_types_allowed=True"):
+    with pytest.raises(PromptError):
         AdditionalInfoPrompt(Template("{{ root }}", params_schema=Plain))
 
     class Open(BaseModel):

@@ -52,7 +52,8 @@ def sample(
         (reply,) = read_messages([reply], where="reply")
     if not isinstance(reply, Message) or reply.role != "assistant":
         got = f"a {reply.role} message" if isinstance(reply, Message) else type(reply).__name__
-        raise PromptError(f"to_sample: expected the reply of an assistant, got {got}")
+        value = reply.role if isinstance(reply, Message) else type(reply).__name__
+        raise PromptError(f"to_sample: expected the reply of an assistant, got {got}", name="reply", value=value)
     payload = openai_payload(composition)
     row: dict[str, Any] = {"messages": [*payload["messages"], openai_message(reply)]}
     if "tools" in payload:
