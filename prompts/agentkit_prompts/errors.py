@@ -158,7 +158,12 @@ class PromptFilesError(PromptError):
 
 
 class SchemaConflict(PromptError):
-    """Two prompts require the same additional kwarg with different schemas."""
+    """Two prompts require the same additional kwarg with different schemas.
+
+    Attributes:
+        name: The kwarg.
+        problems: (path of the prompt, its schema) of both prompts; the path is "" for the template around them.
+    """
 
 
 class MediaError(PromptError):
@@ -345,7 +350,10 @@ def refusing_unknown_fields(error: Callable[[str], Exception], elsewhere: Mappin
         @wraps(init)
         def refusing(self: Any, *args: Any, **given: Any) -> None:
             if not known >= given.keys():
-                raise error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
+                raised = error(f"{cls.__name__}: {'; '.join(unknown_fields(given, known, elsewhere))}")
+                if isinstance(raised, PromptError):
+                    raised.name = ", ".join(given.keys() - known)
+                raise raised
             init(self, *args, **given)
 
         made.__init__ = refusing

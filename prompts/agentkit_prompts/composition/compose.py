@@ -99,7 +99,7 @@ def compose(
             PromptError, "compose", layers=(layers, Layers, "Layers"), ctx=(ctx, PromptContext, "a PromptContext")
         )
     if tokenizer is not None and not is_counter(tokenizer):
-        raise PromptError(f"compose: tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}")
+        raise PromptError(f"compose: tokenizer: {COUNTER_EXPECTED}, got {tokenizer!r:.60}", name="tokenizer")
     plan = layers.plan
     if plan.selecting:
         ctx = select(plan.selecting, ctx)

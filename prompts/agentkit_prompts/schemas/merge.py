@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 from agentkit_prompts.errors import PromptError, SchemaConflict
 from agentkit_prompts.schemas.check import depth_faults, resolve, shown_name
-from agentkit_prompts.schemas.params import JsonSchema, schema_faults
+from agentkit_prompts.schemas.params import JsonSchema, faults_by_place, schema_faults
 
 __all__ = ["merge_schemas"]
 
@@ -41,7 +41,9 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
         where = f"the additional_kwargs_schema of {path or 'the prompt'}"
         faults = schema_faults(schema, where) or [*depth_faults(schema, where), *_owner_faults(schema, where)]
         if faults:
-            raise PromptError("; ".join(faults))
+            refused = PromptError("; ".join(faults), problems=faults_by_place(faults, where))
+            refused.prompt = path
+            raise refused
         if merged is None:
             merged = {"type": "object", "properties": {}}
         root = _flatten(schema)
@@ -56,10 +58,12 @@ def merge_schemas(schemas: Iterable[tuple[str, JsonSchema | None]]) -> JsonSchem
                 merged["properties"][name] = {**(adopted if isinstance(adopted, dict) else {}), REQUIRED_BY: owners}
             else:
                 if not comparison.same(known[1], known[2], item, root):
+                    shown = [(known[0], _shown(known[1], known[2])), (owners[0], _shown(item, root))]
+                    both = ", ".join([f"{owner or _OWN} wants {one}" for owner, one in shown])
                     raise SchemaConflict(
-                        f"additional kwarg {name!r}: {known[0] or _OWN} wants {_shown(known[1], known[2])}, "
-                        f"{owners[0] or _OWN} wants {_shown(item, root)}; rename one of them or give both the same "
-                        "schema"
+                        f"additional kwarg {name!r}: {both}; rename one of them or give both the same schema",
+                        name=name,
+                        problems=shown,
                     )
                 listed = merged["properties"][name][REQUIRED_BY]
                 listed.extend(owner for owner in owners if owner not in listed)

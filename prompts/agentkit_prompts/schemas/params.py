@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeAlias, Union, get_args, get_origin
@@ -30,6 +30,7 @@ __all__ = [
     "JsonSchema",
     "ParamsSchema",
     "check_params_schema",
+    "faults_by_place",
     "params_checker",
     "schema_faults",
     "to_json_schema",
@@ -54,11 +55,15 @@ def _adapter(schema: TypeAdapter[Any] | type) -> TypeAdapter[Any]:
     except (PydanticSchemaGenerationError, PydanticUserError, SyntaxError, LookupError, TypeError) as error:
         if isinstance(schema, str) or not isinstance(error, PydanticSchemaGenerationError | PydanticUserError):
             raise PromptError(
-                f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}"
+                f"params_schema: expected a type, a TypeAdapter or a JSON Schema as a mapping, got {brief(schema)}",
+                name="params_schema",
+                value=schema if isinstance(schema, str | int) else type(schema).__name__,
             ) from error
         raise PromptError(
             f"params_schema {_named(schema)}: {str(error).splitlines()[0]}; "
-            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)"
+            "allow it with model_config = ConfigDict(arbitrary_types_allowed=True)",
+            name="params_schema",
+            value=schema if isinstance(schema, str | int) else type(schema).__name__,
         ) from error
 
 
@@ -94,9 +99,21 @@ def check_params_schema(schema: ParamsSchema) -> None:
         adapter = _adapter(schema)
         faults = list(_type_faults(adapter._type, set()))
         if (adapter._config or {}).get("extra") == "forbid":
-            faults.append(f'the config of {_named(schema)} forbids extra fields: use extra="ignore"')
+            faults.append(f'the JSON Schema: the config of {_named(schema)} forbids extra fields: use extra="ignore"')
     if faults:
-        raise PromptError(f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}")
+        raise PromptError(
+            f"params_schema cannot be used by a prompt: {'; '.join(dict.fromkeys(faults))}",
+            problems=faults_by_place(faults, "the JSON Schema"),
+        )
+
+
+def faults_by_place(faults: Iterable[str], where: str) -> list[tuple[str, str]]:
+    """Return faults of a schema as (place in the schema, problem)."""
+    problems = []
+    for fault in dict.fromkeys(faults):
+        place, _, problem = fault.removeprefix(where).lstrip(":.").partition(" ")
+        problems.append((place, problem))
+    return problems
 
 
 def _type_faults(kind: Any, seen: set[int]) -> Iterator[str]:

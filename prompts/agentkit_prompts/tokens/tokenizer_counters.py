@@ -58,7 +58,9 @@ class _Exact:
         try:
             tokens = tokenize(text)
         except Exception as error:
-            raise PromptError(f"{self.name}: cannot tokenize {text[:40]!r}: {error}") from error
+            raise PromptError(
+                f"{self.name}: cannot tokenize {text[:40]!r}: {error}", name=self.name, value=text
+            ) from error
         self._characters += len(text)
         if self._characters > _MAX_CHARACTERS:
             self._known.clear()
@@ -106,16 +108,18 @@ def _encoding(name: str) -> tiktoken.Encoding:
     try:
         import tiktoken
     except ImportError as error:
-        raise PromptError(f"TiktokenCounter needs tiktoken: {_INSTALL}") from error
-    if name not in tiktoken.list_encoding_names():
-        raise PromptError(f"tiktoken has no encoding {name!r}{nearest(name, tiktoken.list_encoding_names())}")
+        raise PromptError(f"TiktokenCounter needs tiktoken: {_INSTALL}", name="tiktoken") from error
+    names = tiktoken.list_encoding_names()
+    if name not in names:
+        raise PromptError(f"tiktoken has no encoding {name!r}{nearest(name, names)}", name="encoding", value=name)
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:
         raise PromptError(
             f"the encoding {name} is not on this machine and cannot be downloaded ({type(error).__name__}: {error}); "
             "run once with network access and TIKTOKEN_CACHE_DIR set to a folder that you ship, use TokenizersCounter "
-            "with a tokenizer.json, or leave the counter out to count by estimate"
+            "with a tokenizer.json, or leave the counter out to count by estimate",
+            name=name,
         ) from error
 
 
@@ -135,13 +139,15 @@ class TokenizersCounter(_Exact):
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise PromptError(f"TokenizersCounter needs tokenizers: {_INSTALL}") from error
+            raise PromptError(f"TokenizersCounter needs tokenizers: {_INSTALL}", name="tokenizers") from error
         check_types(PromptError, "TokenizersCounter", path=(path, (str, Path), "the path of a tokenizer.json"))
         file = Path(path)
         try:
             tokenizer = Tokenizer.from_str(read_regular_text(file))
         except Exception as error:
-            raise PromptError(f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})") from error
+            raise PromptError(
+                f"{file}: cannot be read as a tokenizer.json of tokenizers ({error})", path=str(file)
+            ) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
         whole: list[Tokenizer] = []

@@ -43,7 +43,8 @@ class AdditionalInfoPrompt(BasePrompt):
             if taken:
                 raise PromptError(
                     f"{self.label}: {', '.join(sorted(taken))} cannot be the name of an additional kwarg: "
-                    "the context uses it; choose another name"
+                    "the context uses it; choose another name",
+                    name=", ".join(sorted(taken)),
                 )
         text = self.template.text
         if not self.template.names and isinstance(text, str) and (field := FIELD.search(text)):

@@ -27,9 +27,8 @@ from agentkit.prompts import (
     UserInput,
     WrapPrompt,
 )
-from agentkit_prompts.schemas.merge import merge_schemas
 
-pytestmark = pytest.mark.filterwarnings("ignore::agentkit_prompts.tree.layers.VolatilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::agentkit.prompts.VolatilityWarning")
 
 
 class Needs(BaseModel):
@@ -106,31 +105,42 @@ FORBIDDING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("schema", FORBIDDING.values(), ids=FORBIDDING)
-@pytest.mark.parametrize("prompt", [TextPrompt, AdditionalInfoPrompt])
-def test_a_schema_that_forbids_extras_is_refused_when_the_prompt_is_made(prompt: type[BasePrompt], schema: Any) -> None:
-    with pytest.raises(PromptError, match=r"(?i)forbid|additionalProperties to false"):
-        prompt(Template("x", params_schema=schema))
+def places(schema: Any) -> list[str]:
+    """Return the places at fault in a params schema; empty if a template accepts it."""
+    try:
+        Template("x", params_schema=schema)
+    except PromptError as error:
+        assert error.problems
+        return [place for place, _ in error.problems]
+    return []
 
 
-@pytest.mark.parametrize("schema", [NoArbitrary, TypeAdapter(Optional[NoArbitrary]), Optional[NoArbitrary]], ids=repr)  # noqa: UP045
-def test_a_model_that_refuses_arbitrary_types_is_refused(schema: Any) -> None:
-    with pytest.raises(PromptError, match="NoArbitrary must set arbitrary_types_allowed=True"):
-        TextPrompt(Template("x", params_schema=schema))
+def test_a_schema_that_forbids_extras_is_refused_when_the_prompt_is_made() -> None:
+    accepted = []
+    for name, schema in FORBIDDING.items():
+        for prompt in (TextPrompt, AdditionalInfoPrompt):
+            try:
+                prompt(Template("x", params_schema=schema))
+            except PromptError as error:
+                assert error.problems[0][0] in ("", "Forbids", "ForbiddingDict", "ClosedDict", "ForbiddingDataclass")
+            else:
+                accepted.append((name, prompt))
+    assert accepted == []
 
 
-def test_every_offender_is_named_at_once() -> None:
-    with pytest.raises(PromptError, match=r"Forbids forbids.*NoArbitrary must"):
-        Template("x", params_schema=TypeAdapter(Forbids | NoArbitrary))
+def test_a_model_that_refuses_arbitrary_types_is_refused() -> None:
+    for schema in (NoArbitrary, TypeAdapter(Optional[NoArbitrary]), Optional[NoArbitrary]):  # noqa: UP045
+        assert places(schema) == ["NoArbitrary"]
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), {"properties": {"a": {"additionalProperties": False}}}, {}],  # noqa: UP045
-    ids=repr,
-)
-def test_a_schema_that_lets_the_context_through_is_accepted(schema: Any) -> None:
-    TextPrompt(Template("x", params_schema=schema))
+def test_every_type_at_fault_is_named_at_once() -> None:
+    assert places(TypeAdapter(Forbids | NoArbitrary)) == ["Forbids", "NoArbitrary"]
+
+
+def test_a_schema_that_lets_the_context_through_is_accepted() -> None:
+    inner = {"properties": {"a": {"additionalProperties": False}}}
+    for schema in (Needs, Plain, OpenDict, TypeAdapter(Optional[Needs]), inner, {}):  # noqa: UP045
+        assert places(schema) == [], schema
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -140,39 +150,45 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize(
-    ("schema", "complaint"),
-    [
-        ({"properties": None}, "properties must be an object of schemas, got NoneType"),
-        ({"properties": ["a"]}, "must be an object of schemas, got list"),
-        ({"properties": {"a": 5}}, "properties.a must be an object or a boolean, got int"),
-        ({"anyOf": {"a": {}}}, "anyOf must be a list of schemas"),
-        ({"anyOf": ["a"]}, r"anyOf\[0\] must be an object"),
-        ({"required": "abc"}, "required must be a list, got str"),
-        ({"items": 3}, "items must be an object"),
-        ({"$defs": 3}, r"\$defs must be an object"),
-        (nested(10_000), "nests deeper than"),
-        (5, "5"),
-        (len, "len"),
-    ],
-)
-def test_what_is_no_schema_is_refused_with_its_place(schema: Any, complaint: str) -> None:
-    with pytest.raises(PromptError, match=complaint):
-        Template("x", params_schema=schema)
+def test_an_invalid_schema_is_refused_with_its_place() -> None:
+    cases: list[tuple[Any, str]] = [
+        ({"properties": None}, "properties"),
+        ({"properties": ["a"]}, "properties"),
+        ({"properties": {"a": 5}}, "properties.a"),
+        ({"anyOf": {"a": {}}}, "anyOf"),
+        ({"anyOf": ["a"]}, "anyOf[0]"),
+        ({"required": "abc"}, "required"),
+        ({"items": 3}, "items"),
+        ({"$defs": 3}, "$defs"),
+        (nested(10_000), ""),
+    ]
+    assert [places(schema) for schema, _ in cases] == [[place] for _, place in cases]
+
+
+def test_a_params_schema_is_a_type_or_a_mapping() -> None:
+    for value, shown in ((5, 5), (len, "builtin_function_or_method")):
+        with pytest.raises(PromptError) as caught:
+            Template("x", params_schema=value)  # type: ignore[arg-type]
+        assert (caught.value.name, caught.value.value) == ("params_schema", shown)
 
 
 def test_a_schema_that_contains_itself_is_refused() -> None:
     schema: dict[str, Any] = {"properties": {}}
     schema["properties"]["again"] = schema
-    with pytest.raises(PromptError, match="nests deeper"):
-        Template("x", params_schema=schema)
+    assert places(schema) == [""]
 
 
-@pytest.mark.parametrize("keyword", ["enum", "const", "default"])
-def test_a_value_that_contains_itself_ends_too(keyword: str) -> None:
+def test_a_value_that_contains_itself_ends_too() -> None:
     values: list[Any] = ["a"]
     values.append(values)
-    Template("x", params_schema={"properties": {"size": {keyword: values}}})
+    for keyword in ("enum", "const", "default"):
+        schema = {"properties": {"size": {keyword: values}}}
+        try:
+            template = Template("x", params_schema=schema)
+        except PromptError as error:
+            assert error.problems
+        else:
+            template.problems({"size": "a"})
 
 
 def test_parts_that_are_shared_cost_what_they_cost_once() -> None:
@@ -180,8 +196,7 @@ def test_parts_that_are_shared_cost_what_they_cost_once() -> None:
     for _ in range(60):
         part = {"properties": {"left": part, "right": part}, "anyOf": [part, part]}
     Template("x", params_schema=part)
-    with pytest.raises(PromptError, match="nests deeper"):
-        Template("x", params_schema={"items": {"items": {"items": {"items": {"items": part}}}}})
+    assert places({"items": {"items": {"items": {"items": {"items": part}}}}}) == [""]
 
 
 # Merging
@@ -200,8 +215,6 @@ def test_prompts_that_require_nothing_give_none() -> None:
     wrap = WrapPrompt("{{ wrapped_str }}", wrapped_prompts=[TextPrompt("x"), WrapPrompt(wrapped_prompts=[])])
     assert wrap.additional_kwargs_schema is None
     assert Layers([wrap, "x"]).additional_kwargs_schema is None
-    assert merge_schemas([]) is None
-    assert merge_schemas([("a", None), ("b", None)]) is None
 
 
 def test_one_requirement_comes_through_any_number_of_wrappers() -> None:
@@ -243,31 +256,34 @@ def test_titles_and_descriptions_are_no_difference() -> None:
     assert Layers([info(one), info(other)]).additional_kwargs_schema is not None
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_a_conflict_names_the_property_and_both_prompts() -> None:
+    pairs: list[tuple[JsonSchema, JsonSchema]] = [
         ({"type": "string"}, {"type": "integer"}),
         ({"type": "string"}, {}),
         ({"type": "string"}, {"type": "string", "default": "x"}),
         ({"enum": [1]}, {"enum": [True]}),
         ({"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"type": "integer"}}),
         ({"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A", "default": 1}),
-    ],
-    ids=repr,
-)
-def test_a_conflict_names_the_property_and_both_prompts(one: JsonSchema, other: JsonSchema) -> None:
-    prompts = [info({"properties": {"a": item}, "$defs": {"A": {"type": "integer"}}}) for item in (one, other)]
+    ]
+    for pair in pairs:
+        prompts = [info({"properties": {"a": item}, "$defs": {"A": {"type": "integer"}}}) for item in pair]
+        with pytest.raises(SchemaConflict) as caught:
+            Layers(WrapPrompt(wrapped_prompts=[prompts[0]]), after_input=prompts[1])
+        assert conflict(caught.value) == ("a", ["system[0].wrapped_prompts[0]", "after_input[0]"])
+        with pytest.raises(SchemaConflict) as caught:
+            WrapPrompt(wrapped_prompts=prompts)
+        assert conflict(caught.value) == ("a", ["wrapped_prompts[0]", "wrapped_prompts[1]"])
+
+
+def conflict(error: SchemaConflict) -> tuple[str | None, list[str]]:
+    """Return the kwarg and the paths of the two prompts."""
+    return error.name, [path for path, _ in error.problems]
+
+
+def test_a_wrapper_can_be_in_conflict_with_a_prompt_inside() -> None:
     with pytest.raises(SchemaConflict) as caught:
-        Layers(WrapPrompt(wrapped_prompts=[prompts[0]]), after_input=prompts[1])
-    for part in ("'a'", "system[0].wrapped_prompts[0]", "after_input[0]", "rename"):
-        assert part in str(caught.value)
-    with pytest.raises(SchemaConflict, match=r"wrapped_prompts\[0\] wants .*wrapped_prompts\[1\] wants"):
-        WrapPrompt(wrapped_prompts=prompts)
-
-
-def test_a_wrapper_in_conflict_with_what_it_wraps_says_so() -> None:
-    with pytest.raises(SchemaConflict, match=r"the template around them wants .* wrapped_prompts\[0\] wants"):
         WrapPrompt("{{ additional_kwargs.a }}{{ wrapped_str }}", wrapped_prompts=[info(string("a"))])
+    assert conflict(caught.value) == ("a", ["", "wrapped_prompts[0]"])
 
 
 def defining(meaning: JsonSchema, name: str, **others: JsonSchema) -> AdditionalInfoPrompt:
@@ -373,7 +389,7 @@ def test_boolean_schemas_are_schemas() -> None:
     prompt = AdditionalInfoPrompt(Template("{{ a }}", params_schema={"properties": {"a": True, "b": False}}))
     ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": 1}))
     assert prompt.format_2_str(ctx) == "1"
-    assert prompt.kwargs_problems({"a": 1, "b": 2}) == [("b", "is not allowed")]
+    assert [name for name, _ in prompt.kwargs_problems({"a": 1, "b": 2})] == ["b"]
     assert Template("x", params_schema={"anyOf": [True]}).problems({}) == []
 
 
@@ -395,32 +411,28 @@ def test_all_missing_and_invalid_kwargs_are_named_at_once_with_who_needs_them() 
     assert problems["root"][1] == ("system[0]",)
     assert problems["mode"][1] == ("system[1]", "before_input[0].wrapped_prompts[0]")
     assert problems["outer"][1] == ("before_input[0]",)
-    assert all(name in str(caught.value) for name in problems)
     layers.check_kwargs({"root": "/", "mode": "fast", "outer": 1})
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "complaint"),
-    [
-        ({"type": "string"}, 1, "should be string, got int"),
-        ({"type": "integer"}, True, "should be integer, got bool"),
-        ({"type": ["string", "null"]}, 5, "should be string or null"),
-        ({"enum": ["a", "b"]}, "c", "should be one of"),
-        ({"const": 1}, 2, "should be 1"),
-        ({"type": "array", "items": {"type": "string"}}, ["a", 1], "should be string, got int"),
-        ({"properties": {"b": {"type": "string"}}, "required": ["b"]}, {}, "Field required"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "matches none"),
-        ({"$ref": "#/$defs/A"}, 5, "should be string"),
-    ],
-)
-def test_a_json_schema_is_checked(schema: JsonSchema, value: object, complaint: str) -> None:
-    prompt = info({"properties": {"a": schema}, "$defs": {"A": {"type": "string"}}})
-    [(name, what)] = prompt.kwargs_problems({"a": value})
-    assert name.startswith("a")
-    assert complaint in what
-    ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": value}))
-    with pytest.raises(KwargsError, match="'a"):
-        prompt.format_2_str(ctx)
+def test_a_json_schema_is_checked() -> None:
+    cases: list[tuple[JsonSchema, object, str]] = [
+        ({"type": "string"}, 1, "a"),
+        ({"type": "integer"}, True, "a"),
+        ({"type": ["string", "null"]}, 5, "a"),
+        ({"enum": ["a", "b"]}, "c", "a"),
+        ({"const": 1}, 2, "a"),
+        ({"type": "array", "items": {"type": "string"}}, ["a", 1], "a[1]"),
+        ({"properties": {"b": {"type": "string"}}, "required": ["b"]}, {}, "a.b"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, "a"),
+        ({"$ref": "#/$defs/A"}, 5, "a"),
+    ]
+    for schema, value, place in cases:
+        prompt = info({"properties": {"a": schema}, "$defs": {"A": {"type": "string"}}})
+        assert [name for name, _ in prompt.kwargs_problems({"a": value})] == [place]
+        ctx = PromptContext(user_input=UserInput("", additional_kwargs={"a": value}))
+        with pytest.raises(KwargsError) as caught:
+            prompt.format_2_str(ctx)
+        assert list(caught.value.problems) == [place]
 
 
 def test_defaults_of_the_schema_apply() -> None:
@@ -439,13 +451,14 @@ def test_a_value_nested_without_end_is_a_problem_not_a_crash() -> None:
         "properties": {"a": {"$ref": "#/$defs/L"}},
         "$defs": {"L": {"type": "array", "items": {"$ref": "#/$defs/L"}}},
     }
-    assert "levels deep" in str(info(schema).kwargs_problems({"a": deep}))
+    assert len(info(schema).kwargs_problems({"a": deep})) == 1
 
 
-@pytest.mark.parametrize("name", ["documents", "user_input", "additional_kwargs", "now"])
-def test_a_kwarg_cannot_take_a_name_of_the_context(name: str) -> None:
-    with pytest.raises(PromptError, match=f"{name} cannot be the name of an additional kwarg"):
-        info({"properties": {name: {}}})
+def test_a_kwarg_cannot_take_a_name_of_the_context() -> None:
+    for name in ("documents", "user_input", "additional_kwargs", "now"):
+        with pytest.raises(PromptError) as caught:
+            info({"properties": {name: {}}})
+        assert caught.value.name == name
 
 
 def test_a_kwarg_does_not_hide_the_context_from_other_prompts() -> None:
@@ -457,11 +470,9 @@ def test_a_kwarg_does_not_hide_the_context_from_other_prompts() -> None:
 
 
 def test_a_name_the_context_cannot_supply_is_found_when_the_prompt_is_made() -> None:
-    with pytest.raises(TemplateError, match=r"'document' \(line 2, did you mean 'documents'\?\)") as caught:
+    with pytest.raises(TemplateError) as caught:
         TextPrompt(Template("a\n{{ document }}{{ other }}", file="p.j2"))
     assert (caught.value.file, caught.value.line, caught.value.variable) == ("p.j2", 2, "document")
-    assert "'other' (line 2" in str(caught.value)
-    assert "or use AdditionalInfoPrompt" in str(caught.value)
 
 
 def test_a_custom_prompt_that_returns_no_schema_at_all_is_named() -> None:
@@ -470,5 +481,6 @@ def test_a_custom_prompt_that_returns_no_schema_at_all_is_named() -> None:
         def additional_kwargs_schema(self) -> JsonSchema | None:
             return {"properties": []}  # a mistake
 
-    with pytest.raises(PromptError, match=r"additional_kwargs_schema of system\[0\].*must be an object"):
+    with pytest.raises(PromptError) as caught:
         Layers(Odd("x"))
+    assert (caught.value.prompt, [place for place, _ in caught.value.problems]) == ("system[0]", ["properties"])

@@ -162,8 +162,9 @@ def test_it_has_a_name_for_tables(file: Path) -> None:
 
 
 def test_an_unknown_encoding_is_refused_with_those_there_are() -> None:
-    with pytest.raises(PromptError, match=r"no encoding 'nope'; there is: cl100k_base"):
+    with pytest.raises(PromptError) as caught:
         TiktokenCounter("nope")
+    assert (caught.value.name, caught.value.value) == ("encoding", "nope")
 
 
 def test_an_encoding_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,18 +175,18 @@ def test_an_encoding_that_cannot_be_downloaded_says_what_to_do(tmp_path: Path, m
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
     with pytest.raises(PromptError) as raised:
         TiktokenCounter("p50k_edit")
-    assert "p50k_edit is not on this machine and cannot be downloaded (ProxyError" in str(raised.value)
-    assert "TIKTOKEN_CACHE_DIR" in str(raised.value)
-    assert "TokenizersCounter" in str(raised.value)
+    assert raised.value.name == "p50k_edit"
+    assert type(raised.value.__cause__).__name__ == "ProxyError"
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\xfe", b'{"version": "1.0"}'])
-def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(PromptError, match=r"broken\.json: cannot be read as a tokenizer\.json"):
-        TokenizersCounter(path)
+    for content in (None, b"", b"{}", b"\xff\xfe", b'{"version": "1.0"}'):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(PromptError) as caught:
+            TokenizersCounter(path)
+        assert caught.value.path == str(path)
 
 
 def test_a_text_the_tokenizer_has_no_tokens_for_is_named(tmp_path: Path) -> None:
@@ -194,15 +195,17 @@ def test_a_text_the_tokenizer_has_no_tokens_for_is_named(tmp_path: Path) -> None
     made.save(str(path))
     counter = TokenizersCounter(path)
     assert counter.count("known") == 1
-    with pytest.raises(PromptError, match="words: cannot tokenize 'unknown'"):
+    with pytest.raises(PromptError) as caught:
         counter.count("unknown")
+    assert (caught.value.name, caught.value.value) == ("words", "unknown")
 
 
 @pytest.mark.parametrize("package", ["tiktoken", "tokenizers"])
 def test_without_the_library_the_extra_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(PromptError, match=rf"needs {package}: pip install 'agentkit-prompt-tree\[tokens\]'"):
+    with pytest.raises(PromptError) as caught:
         TiktokenCounter() if package == "tiktoken" else TokenizersCounter("tokenizer.json")
+    assert caught.value.name == package
 
 
 def test_neither_library_is_loaded_before_it_is_used() -> None:
@@ -211,7 +214,9 @@ def test_neither_library_is_loaded_before_it_is_used() -> None:
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("wrong", ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len])
-def test_what_counts_something_else_is_refused(wrong: Any) -> None:
-    with pytest.raises(PromptError, match=r"compose: tokenizer: expected a TokenCounter, such as TokenizersCounter\("):
-        compose(Layers("Be brief."), PromptContext(user_input="Hi"), tokenizer=wrong)
+def test_what_counts_something_else_is_refused() -> None:
+    others: list[Any] = ["Qwen/Qwen2.5-7B-Instruct", "", ["a"], len]
+    for other in others:
+        with pytest.raises(PromptError) as caught:
+            compose(Layers("Be brief."), PromptContext(user_input="Hi"), tokenizer=other)
+        assert caught.value.name == "tokenizer"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from agentkit_tools import Tool
-from agentkit_tools.schemas.docstring import read_docstring
+from agentkit.tools import Tool
 
 NUMPY = """Compare two samples.
 
@@ -119,6 +118,24 @@ ESSAY()
 
 .. [#one] ESSAY
 """
+
+
+class Description(NamedTuple):
+    """What a model reads of a docstring."""
+
+    text: str
+    parameters: dict[str, str]
+
+
+def read_docstring(text: str) -> Description:
+    """Return the description of a tool and of its parameters, made from a function with this docstring."""
+
+    def act(policy: Any = None, a: Any = None, b: Any = None) -> None: ...
+
+    act.__doc__ = text
+    spec = Tool.from_function(act).spec
+    described = {name: one["description"] for name, one in spec.parameters["properties"].items() if len(one) > 1}
+    return Description(spec.description, described)
 
 
 @pytest.mark.parametrize("text", [NUMPY, GOOGLE, SPHINX])

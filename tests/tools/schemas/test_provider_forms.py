@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import Field
 
-from agentkit_prompts.composition.compose import compose
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_prompts.context.prompt_context import PromptContext, ToolSpec
-from agentkit_prompts.errors import ToolFormWarning
-from agentkit_prompts.schemas.property_names import OF_ANTHROPIC, with_wire_names
-from agentkit_prompts.schemas.provider_rules import ANTHROPIC_STRICT, GEMINI, OPENAI_STRICT
-from agentkit_prompts.schemas.provider_schema import fitted
-from agentkit_prompts.tree.layers import Layers
-from agentkit_tools import Tool, ToolContext, ToolDefinitionError, to_anthropic, to_gemini, to_openai, tool
+from agentkit import ToolCall
+from agentkit.prompts import Layers, PromptContext, ToolFormWarning, ToolSpec, compose
+from agentkit.tools import (
+    Tool,
+    ToolArgumentError,
+    ToolContext,
+    ToolDefinitionError,
+    to_anthropic,
+    to_gemini,
+    to_openai,
+    tool,
+)
 from tests.effort import spread
 from tests.tools.schemas.provider_checks import anthropic_faults, gemini_faults, openai_faults
 from tests.tools.schemas.test_tool_json_schema import SCHEMAS
@@ -166,9 +169,9 @@ def faults(made: Tool) -> list[str]:
         return found + faults(strict) if made is not strict else found
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_no_form_of_a_tool_breaks_a_rule_of_its_provider(name: str) -> None:
-    assert faults(Tool.from_json_schema(name, "Act.", SHAPES[name], echo)) == []
+def test_no_form_of_a_tool_breaks_a_rule_of_its_provider() -> None:
+    broken = {name: faults(Tool.from_json_schema(name, "Act.", schema, echo)) for name, schema in SHAPES.items()}
+    assert broken == {name: [] for name in SHAPES}
 
 
 @settings(max_examples=50)
@@ -182,8 +185,9 @@ def test_no_form_of_any_schema_breaks_a_rule(properties: dict[str, Any], data: s
 def test_tools_of_well_known_kinds_can_be_strict(name: str) -> None:
     made = Tool.from_json_schema(name, "Act.", SHAPES[name], echo)
     if name == "issues":
-        with pytest.raises(ToolDefinitionError, match=r"labels\[\]\.id accepts any value"):
+        with pytest.raises(ToolDefinitionError) as caught:
             made.strict()
+        assert (caught.value.tool, caught.value.names) == (name, ("labels[].id",))
         return
     assert made.strict().spec.strict
 
@@ -212,7 +216,8 @@ async def test_names_that_a_provider_refuses_are_replaced_and_found_again() -> N
         result = await made.call(ToolCall("c", made.name, json.dumps(sent)), ToolContext(None))
         assert result.value == own
         result = await made.call(ToolCall("c", made.name, json.dumps({**sent, wire["$filter"]: 3})), ToolContext(None))
-        assert "$filter" in str(result.content)
+        assert isinstance(result.error, ToolArgumentError)
+        assert [problem.path for problem in result.error.problems] == ["$filter"]
         strict = json.dumps({**dict.fromkeys(names), **sent})
         assert made.strict().validate(strict) == own
     assert made.validate(json.dumps(own)) == own
@@ -224,7 +229,7 @@ def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
         "tags": {"items": {"type": "string"}},
         "pair": {"prefixItems": [{"type": "string"}]},
     }
-    sent, _ = fitted({"type": "object", "properties": fields}, GEMINI)
+    sent = to_gemini(ToolSpec("t", "", {"type": "object", "properties": fields}))["parameters"]
     assert {name: field["type"] for name, field in sent["properties"].items()} == {
         "point": "object",
         "tags": "array",
@@ -234,21 +239,27 @@ def test_a_schema_without_a_type_has_that_of_its_keywords() -> None:
 
 def test_a_list_of_types_becomes_alternatives_where_a_provider_takes_no_lists() -> None:
     parameters = {"type": "object", "properties": {"id": {"type": ["string", "integer"]}}, "required": ["id"]}
-    assert [one["type"] for one in fitted(parameters, GEMINI)[0]["properties"]["id"]["anyOf"]] == ["string", "integer"]
-    assert fitted(parameters, OPENAI_STRICT)[0]["properties"]["id"] == {"type": ["string", "integer"]}
+    sent = to_gemini(ToolSpec("t", "", parameters))["parameters"]
+    assert [option["type"] for option in sent["properties"]["id"]["anyOf"]] == ["string", "integer"]
+    strict = Tool.from_json_schema("t", "", parameters, echo).strict()
+    assert strict.spec.parameters["properties"]["id"] == {"type": ["string", "integer"]}
 
 
 def test_limits_that_a_provider_has_words_for_are_sent() -> None:
     fields = {"page": {"type": "integer", "minimum": 1, "maximum": 9}, "name": {"type": "string", "maxLength": 3}}
-    sent, _ = fitted({"type": "object", "properties": fields, "required": ["page", "name"]}, OPENAI_STRICT)
-    assert sent["properties"] == {"page": fields["page"], "name": {"type": "string"}}
+    parameters = {"type": "object", "properties": fields, "required": ["page", "name"]}
+    strict = Tool.from_json_schema("t", "", parameters, echo).strict()
+    assert strict.spec.parameters["properties"] == {"page": fields["page"], "name": {"type": "string"}}
 
 
 def test_a_least_number_of_items_is_sent_where_the_provider_takes_it() -> None:
     for least, sent in ((1, {"minItems": 1}), (2, {})):
         items = {"type": "array", "items": {"type": "string"}, "minItems": least}
         schema = {"type": "object", "properties": {"names": items}, "additionalProperties": False}
-        names = fitted(schema, ANTHROPIC_STRICT)[0]["properties"]["names"]
+        strict = Tool.from_json_schema("t", "", schema, echo).strict()
+        entry = to_anthropic(strict)
+        assert entry["strict"] is True
+        names = entry["input_schema"]["properties"]["names"]["anyOf"][0]
         assert {key: value for key, value in names.items() if key == "minItems"} == sent
 
 
@@ -258,7 +269,8 @@ def test_references_follow_properties_that_are_sent_under_other_names() -> None:
         "again": {"$ref": "#/properties/filter[id]"},
         "link": {"$ref": "#/$defs/a"},
     }
-    sent = with_wire_names({"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}, OF_ANTHROPIC)
+    parameters = {"type": "object", "properties": fields, "$defs": {"a": {"type": "null"}}}
+    sent = to_anthropic(ToolSpec("t", "", parameters))["input_schema"]
     (wire,) = [name for name in sent["properties"] if name.startswith("filter_id_")]
     assert sent["properties"]["again"] == {"$ref": f"#/properties/{wire}"}
     assert sent["properties"][wire]["description"] == "See #/properties/filter[id]."
@@ -277,7 +289,7 @@ def test_names_of_a_function_are_found_again_too() -> None:
 
 def test_a_description_over_the_limit_is_cut_and_the_tool_is_named() -> None:
     made = Tool.from_json_schema("talk", "x" * 3_000, None, echo)
-    with pytest.warns(ToolFormWarning, match=r"tool talk: .*3,000 characters, OpenAI takes 1,024"):
+    with pytest.warns(ToolFormWarning):
         assert len(to_openai(made)["function"]["description"]) == 1_024
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -286,7 +298,7 @@ def test_a_description_over_the_limit_is_cut_and_the_tool_is_named() -> None:
 
 def test_a_tool_that_cannot_be_strict_at_one_provider_goes_without_and_warns() -> None:
     strict = Tool.from_json_schema("pages", "", PAGES, echo).strict()
-    with pytest.warns(ToolFormWarning, match=r"tool pages is not strict for Anthropic: .*contains itself"):
+    with pytest.warns(ToolFormWarning):
         assert "strict" not in to_anthropic(strict)
     assert to_anthropic(Tool.from_json_schema("odata", "", ODATA, echo).strict())["strict"] is True
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools import (
+from agentkit import ToolCall
+from agentkit.tools import (
     Tool,
     ToolArgumentError,
     ToolContext,
@@ -63,9 +63,8 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "good", "bad"),
-    [
+def test_values_are_judged_as_json_schema_says_and_arrive_unchanged() -> None:
+    cases: list[tuple[Any, list[Any], list[Any]]] = [
         ({"type": "integer"}, [1, -5, 5.0, 10**30], [1.5, True, "1", None]),
         ({"type": "integer", "minimum": 1, "exclusiveMaximum": 3}, [1, 2], [0, 3]),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, [1.5], [1]),
@@ -121,15 +120,12 @@ TREE = {
         ({"$ref": "#/properties/v"}, [1], []),
         ({"anyOf": []}, [1], []),
         ({"enum": []}, [1], []),
-    ],
-)
-def test_values_are_judged_as_json_schema_says_and_arrive_unchanged(
-    schema: Any, good: list[Any], bad: list[Any]
-) -> None:
-    for value in good:
-        assert accepts(schema, value, **{"$defs": TREE}), value
-    for value in bad:
-        assert not accepts(schema, value, **{"$defs": TREE}), value
+    ]
+    wrong = []
+    for schema, good, bad in cases:
+        wrong += [(schema, value) for value in good if not accepts(schema, value, **{"$defs": TREE})]
+        wrong += [(schema, value) for value in bad if accepts(schema, value, **{"$defs": TREE})]
+    assert wrong == []
 
 
 SIMPLE = st.one_of(
@@ -216,9 +212,8 @@ def test_any_schema_makes_a_tool_or_a_definition_error(schema: Any) -> None:
     assert result.status in ("success", "error")
 
 
-@pytest.mark.parametrize(
-    ("foreign", "plain"),
-    [
+def test_foreign_type_names_are_understood() -> None:
+    cases: list[tuple[Any, Any]] = [
         ("dict", {"type": "object"}),
         ("HashMap", {"type": "object"}),
         ("float", {"type": "number"}),
@@ -241,12 +236,10 @@ def test_any_schema_makes_a_tool_or_a_definition_error(schema: Any) -> None:
         ({"type": "int"}, {"type": "integer"}),
         (7, {}),
         ("Weird<int>", {}),
-        ("int" + "[]" * 1_000, None),
-    ],
-)
-def test_foreign_type_names_are_understood(foreign: Any, plain: Any) -> None:
-    found = made({"type": foreign}).spec.parameters["properties"]["v"]
-    assert plain is None or found == plain
+    ]
+    read = {str(foreign): made({"type": foreign}).spec.parameters["properties"]["v"] for foreign, _ in cases}
+    assert read == {str(foreign): plain for foreign, plain in cases}
+    assert made({"type": "int" + "[]" * 1_000}).validate('{"v": []}') == {"v": []}
 
 
 def test_a_default_that_does_not_fit_moves_into_the_description() -> None:
@@ -280,19 +273,12 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize(
-    ("parameters", "text"),
-    [
-        ([], "expected an object"),
-        ("x", "expected an object"),
-        ({"type": "array"}, "are an object, not array"),
-        ({"properties": {"a": 5}}, "expected an object"),
-        ({"properties": {"a": nested(5_000)}}, "deeper than 64 levels"),
-    ],
-)
-def test_what_is_no_schema_of_an_object_is_refused(parameters: Any, text: str) -> None:
-    with pytest.raises(ToolDefinitionError, match=text):
-        Tool.from_json_schema("t", "", parameters, echo)
+def test_what_is_no_schema_of_an_object_is_refused() -> None:
+    cases: list[Any] = [[], "x", {"type": "array"}, {"properties": {"a": 5}}, {"properties": {"a": nested(5_000)}}]
+    for parameters in cases:
+        with pytest.raises(ToolDefinitionError) as caught:
+            Tool.from_json_schema("t", "", parameters, echo)
+        assert caught.value.tool == "t"
 
 
 def test_references_that_only_lead_to_each_other_accept_anything() -> None:
@@ -322,8 +308,9 @@ async def test_parameters_of_any_name_reach_the_function_and_the_context_does_to
     one = Tool.from_json_schema("t", "", parameters, take)
     call = ToolCall("c", "t", '{"max-results": 3, "class": "x"}')
     assert (await one.call(call, ToolContext(None, "r", "c"))).value == ["c", {"max-results": 3, "class": "x"}]
-    with pytest.raises(ToolDefinitionError, match="ctx"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_json_schema("t", "", {"properties": {"ctx": {}}}, take)
+    assert caught.value.names == ("ctx",)
 
 
 async def test_annotations_nobody_can_resolve_do_not_matter_here() -> None:
@@ -404,7 +391,8 @@ async def test_a_strict_tool_requires_everything_and_reads_null_as_left_out() ->
     assert (await strict.call(call, ToolContext(None))).value == ["Rome", 1, None, "c"]
     assert (await book.call(call, ToolContext(None))).status == "error"
     result = await strict.call(ToolCall("c", "book", '{"city": null}'), ToolContext(None))
-    assert "city" in str(result.content)
+    assert isinstance(result.error, ToolArgumentError)
+    assert [problem.path for problem in result.error.problems] == ["city"]
 
 
 class Step(BaseModel):
@@ -445,8 +433,9 @@ async def test_nulls_of_models_that_may_be_left_out_become_defaults_too() -> Non
     assert found["rest"] == [Step(name="b")]
     assert found["how"] == Start(kind="start")
     wrong = json.dumps({**written, "first": {**outer, "name": None}})
-    with pytest.raises(ToolArgumentError, match=r"first\.name"):
+    with pytest.raises(ToolArgumentError) as caught:
         strict.validate(wrong)
+    assert "first.name" in [problem.path for problem in caught.value.problems]
 
 
 async def test_nulls_in_a_union_that_is_described_elsewhere_become_defaults_too() -> None:
@@ -459,16 +448,11 @@ async def test_nulls_in_a_union_that_is_described_elsewhere_become_defaults_too(
     assert made.strict().validate('{"a": "x"}') == {"a": "x"}
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"properties": {"a": {"type": "object", "patternProperties": {"^x": {}}}}},
-        {"properties": {"a": {"maxLength": 3}}},
-    ],
-)
-def test_what_a_strict_schema_would_lose_is_refused(parameters: dict[str, Any]) -> None:
-    with pytest.raises(ToolDefinitionError, match="cannot be strict"):
-        Tool.from_json_schema("t", "", parameters, echo).strict()
+def test_what_a_strict_schema_would_lose_is_refused() -> None:
+    for schema in ({"type": "object", "patternProperties": {"^x": {}}}, {"maxLength": 3}):
+        with pytest.raises(ToolDefinitionError) as caught:
+            made(schema).strict()
+        assert caught.value.names == ("v",)
 
 
 def test_a_format_that_is_no_text_is_nothing_a_strict_schema_trips_over() -> None:
@@ -522,8 +506,7 @@ def test_what_cannot_be_strict_is_named_at_every_place() -> None:
     }
     with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_json_schema("t", "", parameters, echo).strict()
-    for place in ("free takes", "any accepts", "pair uses prefixItems", "both uses allOf"):
-        assert place in str(caught.value)
+    assert caught.value.names == ("free", "any", "pair", "both")
 
 
 # Repair
@@ -580,17 +563,18 @@ def test_each_target_gets_its_form() -> None:
     assert [json.loads(line)["function"]["name"] for line in lines] == ["book", "book"]
 
 
-@pytest.mark.parametrize("export", [to_openai, to_anthropic, to_gemini, to_mcp, lambda one: to_text([one])])
-def test_only_a_tool_or_its_spec_has_a_form(export: Callable[[Any], object]) -> None:
-    assert export(book) == export(book.spec)
-    for other in (echo, "book", to_openai(book), None):
-        with pytest.raises(ToolDefinitionError, match="tool: expected a Tool or a ToolSpec, got"):
-            export(other)
+def test_only_a_tool_or_its_spec_has_a_form() -> None:
+    exports: list[Callable[[Any], object]] = [to_openai, to_anthropic, to_gemini, to_mcp, lambda one: to_text([one])]
+    others: list[Any] = [echo, "book", to_openai(book), None]
+    for export in exports:
+        assert export(book) == export(book.spec)
+        for other in others:
+            with pytest.raises(ToolDefinitionError):
+                export(other)
 
 
-@pytest.mark.parametrize("kind", ["a" + " " * 200_000 + "b", (" " * 1_000 + "or") * 200, "List[" * 5_000 + "]" * 5_000])
-def test_a_type_of_many_characters_becomes_no_type_at_once(kind: str) -> None:
-    start = process_time()
-    made = Tool.from_json_schema("t", "d", {"properties": {"x": {"type": kind}}}, lambda x: x)
-    assert made.spec.parameters["properties"]["x"] == {}
-    assert process_time() - start < 5  # where its spaces are looked at again from each of them: minutes
+def test_a_type_of_many_characters_becomes_no_type_at_once() -> None:
+    for kind in ("a" + " " * 200_000 + "b", (" " * 1_000 + "or") * 200, "List[" * 5_000 + "]" * 5_000):
+        start = process_time()
+        assert made({"type": kind}).spec.parameters["properties"]["v"] == {}
+        assert process_time() - start < 5  # quadratic matching takes minutes

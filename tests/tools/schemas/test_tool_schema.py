@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from agentkit_tools import Tool, ToolContext, ToolDefinitionError, tool
+from agentkit.tools import Tool, ToolContext, ToolDefinitionError, tool
 from tests.paths import ROOT
 
 
@@ -285,8 +285,9 @@ def test_unpacked_typed_dict_gives_parameters() -> None:
 def test_kwargs_that_unpack_something_else_are_refused() -> None:
     def find(**options: Unpack[Point]) -> Any: ...  # type: ignore[misc]
 
-    with pytest.raises(ToolDefinitionError, match="TypedDict"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(find)
+    assert (caught.value.tool, caught.value.names) == ("find", ("options",))
 
 
 def test_the_context_parameter_is_not_shown_under_any_name_or_form() -> None:
@@ -311,8 +312,9 @@ def test_local_types_are_found_where_the_tool_is_made() -> None:
 def test_an_annotation_nobody_can_resolve_is_named() -> None:
     def take(item: Nowhere) -> Any: ...  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(ToolDefinitionError, match=r"take.*Nowhere.*TYPE_CHECKING"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(take)
+    assert (caught.value.tool, caught.value.names) == ("take", ("Nowhere",))
 
 
 def test_every_parameter_json_schema_cannot_describe_is_named_at_construction() -> None:
@@ -320,33 +322,36 @@ def test_every_parameter_json_schema_cannot_describe_is_named_at_construction() 
 
     with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(take)
-    assert "parameter a" in str(caught.value)
-    assert "parameter b" in str(caught.value)
-    assert "fine" not in str(caught.value)
+    assert (caught.value.tool, caught.value.names) == ("take", ("a", "b"))
 
 
-@pytest.mark.parametrize("thing", [3, "text", object()])
-def test_only_what_can_be_called_becomes_a_tool(thing: Any) -> None:
-    with pytest.raises(ToolDefinitionError, match="can be called"):
-        Tool.from_function(thing)
+def test_only_what_can_be_called_becomes_a_tool() -> None:
+    things: list[Any] = [3, "text", object()]
+    for thing in things:
+        with pytest.raises(ToolDefinitionError) as caught:
+            Tool.from_function(thing)
+        assert caught.value.names == ("function",)
 
 
 def test_a_builtin_without_a_signature_is_refused_clearly() -> None:
-    with pytest.raises(ToolDefinitionError, match="max"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(max)
+    assert caught.value.tool == "max"
 
 
 def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(ToolDefinitionError, match="lambda"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(lambda x: x)
+    assert caught.value.names == ("name",)
     assert Tool.from_function(lambda x: x, name="echo").name == "echo"
 
 
 def test_two_parameters_of_one_name_are_refused() -> None:
     def take(a: Annotated[str, Field(alias="b")], b: str, c: Annotated[int, Field(alias="d")], d: int) -> Any: ...
 
-    with pytest.raises(ToolDefinitionError, match="more than one parameter is called b, d"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(take)
+    assert (caught.value.tool, caught.value.names) == ("take", ("b", "d"))
 
 
 def test_an_alias_with_choices_is_refused() -> None:
@@ -354,8 +359,9 @@ def test_an_alias_with_choices_is_refused() -> None:
 
     def take(a: Annotated[int, Field(validation_alias=AliasChoices("x", "y"))]) -> Any: ...
 
-    with pytest.raises(ToolDefinitionError, match="one alias"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(take)
+    assert caught.value.names == ("a",)
 
 
 def test_names_providers_refuse_are_mapped_and_kept() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import functools
 import inspect
-import json
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
@@ -15,8 +14,15 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 
-from agentkit_prompts.context.messages import ToolCall
-from agentkit_tools import Tool, ToolContext, ToolDefinitionError, ToolResult
+from agentkit import ToolCall
+from agentkit.tools import (
+    ArgumentProblem,
+    Tool,
+    ToolArgumentError,
+    ToolContext,
+    ToolDefinitionError,
+    ToolResult,
+)
 
 
 def call(made: Tool, text: str, **context: Any) -> ToolResult:
@@ -94,11 +100,18 @@ def test_a_model_has_the_types_of_its_fields_and_is_validated_as_a_whole() -> No
 
 
 def test_what_is_wrong_with_a_model_is_named_all_at_once() -> None:
-    found = str(call(Tool.from_function(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}').content)
-    for place in ("name: is required", "years: expected", "home.zip:", "nam: is not a parameter"):
-        assert place in found
-    assert "nobody is no user" in str(call(Tool.from_function(User), '{"name": "nobody"}').content)
-    assert "c: is not a parameter" in str(call(Tool.from_function(Point), '{"x": 1, "c": 2}').content)
+    found = problems(Tool.from_function(User), '{"nam": "a", "years": -1, "home": {"zip": "x"}}')
+    assert {problem.path for problem in found} == {"name", "years", "home.zip", "nam"}
+    (problem,) = problems(Tool.from_function(User), '{"name": "nobody"}')
+    assert problem.path == "" and "nobody is no user" in problem.expected
+    assert [problem.path for problem in problems(Tool.from_function(Point), '{"x": 1, "c": 2}')] == ["c"]
+
+
+def problems(made: Tool, text: str) -> tuple[ArgumentProblem, ...]:
+    """Return everything that is wrong with the arguments of a call."""
+    with pytest.raises(ToolArgumentError) as caught:
+        made.validate(text)
+    return caught.value.problems
 
 
 def test_a_model_that_says_what_happens_to_other_fields_has_its_way() -> None:
@@ -129,8 +142,9 @@ def test_classes_have_the_types_of_what_makes_them(kind: Any, text: str, value: 
 
 
 def test_a_model_that_is_no_object_is_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="are an object"):
+    with pytest.raises(ToolDefinitionError) as caught:
         Tool.from_function(RootModel[list[int]], name="numbers")
+    assert caught.value.tool == "numbers"
 
 
 async def test_a_model_under_approval_and_retries_is_made_anew() -> None:
@@ -209,20 +223,27 @@ DECIMALS = [
 ]
 
 
-@pytest.mark.parametrize("kind", DECIMALS)
-@pytest.mark.parametrize(
-    "written",
-    ['"1.5"', "1.5", '"1e3"', "12", "-0.0", '"0.10"', '"NaN"', '"Infinity"', '"abc"', '" 7 "', "true", "null"],
-)
-def test_decimals_are_what_pydantic_takes_for_them(kind: Any, written: str) -> None:
-    def pay(amount: Any) -> None: ...
+WRITTEN = ['"1.5"', "1.5", '"1e3"', "12", "-0.0", '"0.10"', '"NaN"', '"Infinity"', '"abc"', '" 7 "', "true", "null"]
 
-    pay.__annotations__["amount"] = kind
-    text = {list[Decimal]: f"[{written}]", dict[str, Decimal]: f'{{"k": {written}}}'}.get(kind, written)
-    made = Tool.from_function(pay)
-    try:
-        expected = TypeAdapter(kind).validate_json(text)
-    except ValueError:
-        assert call(made, json.dumps({"amount": json.loads(text)})).status == "error"
-    else:
-        assert repr(made.validate(f'{{"amount": {text}}}')["amount"]) == repr(expected)
+
+def test_decimals_are_what_pydantic_takes_for_them() -> None:
+    wrong = []
+    for kind in DECIMALS:
+
+        def pay(amount: Any) -> None: ...
+
+        pay.__annotations__["amount"] = kind
+        made = Tool.from_function(pay)
+        for written in WRITTEN:
+            text = {list[Decimal]: f"[{written}]", dict[str, Decimal]: f'{{"k": {written}}}'}.get(kind, written)
+            try:
+                expected = repr(TypeAdapter(kind).validate_json(text))
+            except ValueError:
+                expected = "refused"
+            try:
+                read = repr(made.validate(f'{{"amount": {text}}}')["amount"])
+            except ToolArgumentError:
+                read = "refused"
+            if read != expected:
+                wrong.append((kind, text, read))
+    assert wrong == []

@@ -73,10 +73,12 @@ def _resolved(
             return _resolved(annotated, code, tool, names, found)
         raise ToolDefinitionError(
             f"tool {tool}: the annotation {getattr(error, 'name', None) or error} cannot be resolved; import it outside"
-            " of `if TYPE_CHECKING:` and define it before the tool"
+            " of `if TYPE_CHECKING:` and define it before the tool",
+            tool=tool,
+            names=[error.name] if error.name else (),
         ) from error
     except (TypeError, SyntaxError) as error:
-        raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})") from error
+        raise ToolDefinitionError(f"tool {tool}: its annotations cannot be read ({error})", tool=tool) from error
 
 
 def _names_of_callers(function: Any) -> dict[str, Any]:

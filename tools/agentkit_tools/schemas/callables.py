@@ -46,7 +46,9 @@ def inner_function(function: Any) -> Any:
     while isinstance(inner, partial):
         inner = unwrap(inner.func)
     if not callable(inner):
-        raise ToolDefinitionError(f"a tool is made from something that can be called, not from {inner!r}")
+        raise ToolDefinitionError(
+            f"a tool is made from something that can be called, not from {inner!r}", names=["function"]
+        )
     if not hasattr(inner, "__name__") and not isinstance(inner, type):
         inner = type(inner).__call__
     return inner
@@ -115,7 +117,7 @@ def name_of(function: Any) -> str:
         function = function.func
     name: str = getattr(function, "__name__", "") or type(function).__name__
     if name == "<lambda>":
-        raise ToolDefinitionError("a lambda has no name a model could call it by: give the tool a name")
+        raise ToolDefinitionError("a lambda has no name a model could call it by: give the tool a name", names=["name"])
     return name
 
 

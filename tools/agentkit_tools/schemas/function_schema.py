@@ -94,7 +94,9 @@ class _Field:
                 elif isinstance(extra, FieldInfo):
                     alias = extra.validation_alias or extra.alias
                     if alias is not None and not isinstance(alias, str):
-                        raise ToolDefinitionError(f"parameter {name}: a tool parameter has one alias, a str")
+                        raise ToolDefinitionError(
+                            f"parameter {name}: a tool parameter has one alias, a str", names=[name]
+                        )
                     self.alias = alias or self.alias
             if self.alias:
                 annotation = Annotated[get_args(annotation)[0], *map(_without_alias, get_args(annotation)[1:])]
@@ -185,7 +187,9 @@ def read_signature(
     try:
         parameters = list(signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise ToolDefinitionError(f"tool {tool}: {function!r} has no signature that can be read ({error})") from error
+        raise ToolDefinitionError(
+            f"tool {tool}: {function!r} has no signature that can be read ({error})", tool=tool
+        ) from error
     hints = annotations_of(function, parameters, tool)
     result = Signature()
     defaults: dict[str, Any] = {}
@@ -197,7 +201,7 @@ def read_signature(
         if context_of(hint) is not None:
             result.add_context(name, hint)
         elif kind is Parameter.VAR_KEYWORD:
-            _add_extras(result, hint, texts.get(name), tool)
+            _add_extras(result, name, hint, texts.get(name), tool)
             continue
         elif kind is Parameter.VAR_POSITIONAL:
             result.fields[name] = _Field(name, list[hint], required=False)  # type: ignore[valid-type]
@@ -234,7 +238,11 @@ def context_parameters(function: Callable[..., Any], *, tool: str, taken: Iterab
         if name != "return" and context_of(hint) is not None:
             found.add_context(name, hint)
     if clashes := sorted(set(found.contexts) & set(taken)):
-        raise ToolDefinitionError(f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it")
+        raise ToolDefinitionError(
+            f"tool {tool}: {', '.join(clashes)} is both an argument and the context: rename it",
+            tool=tool,
+            names=clashes,
+        )
     return found
 
 
@@ -246,13 +254,15 @@ def _default_of(field: FieldInfo, result: Signature, name: str) -> Any:
     return field.default
 
 
-def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> None:
+def _add_extras(result: Signature, name: str, hint: Any, text: str | None, tool: str) -> None:
     if get_origin(hint) not in (Unpack, OldUnpack):
         result.extras = Annotated[hint, Field(description=text)] if text else hint
         return
     (shape,) = get_args(hint)
     if not is_typeddict(shape):
-        raise ToolDefinitionError(f"tool {tool}: **kwargs can unpack a TypedDict, not {shape!r}")
+        raise ToolDefinitionError(
+            f"tool {tool}: **kwargs can unpack a TypedDict, not {shape!r}", tool=tool, names=[name]
+        )
     for name, annotation in get_type_hints(shape, include_extras=True).items():
         required = name in shape.__required_keys__
         while (qualifier := get_origin(annotation)) in _QUALIFIERS:
@@ -264,7 +274,11 @@ def _add_extras(result: Signature, hint: Any, text: str | None, tool: str) -> No
 def _build(result: Signature, tool: str) -> None:
     shown = Counter(one.alias or name for name, one in result.fields.items())
     if twice := [name for name, times in shown.items() if times > 1]:
-        raise ToolDefinitionError(f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias")
+        raise ToolDefinitionError(
+            f"tool {tool}: more than one parameter is called {', '.join(twice)}: change an alias",
+            tool=tool,
+            names=twice,
+        )
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result)  # type: ignore[arg-type]
         result.reader = reader_of(adapter.validator.validate_json, adapter.core_schema)
@@ -275,14 +289,15 @@ def _build(result: Signature, tool: str) -> None:
 
 def _explain(result: Signature, tool: str, cause: Exception) -> NoReturn:
     """Raise an error that names every parameter at fault."""
-    reasons = []
+    reasons: dict[str, str] = {}
     for name, one in result.fields.items():
         try:
             TypeAdapter(one.annotation).json_schema(schema_generator=PlainSchema)
         except Exception as error:
-            reasons.append(f"parameter {name}: {str(error).splitlines()[0]}")
+            reasons[name] = f"parameter {name}: {str(error).splitlines()[0]}"
+    reason = "; ".join(reasons.values()) or str(cause).splitlines()[0]
     raise ToolDefinitionError(
-        f"tool {tool}: no JSON Schema can describe it; " + ("; ".join(reasons) or str(cause).splitlines()[0])
+        f"tool {tool}: no JSON Schema can describe it; {reason}", tool=tool, names=reasons
     ) from cause
 
 

@@ -34,14 +34,16 @@ def read_model(model: Any, texts: Mapping[str, str], *, tool: str) -> Signature:
         reader = reader_of(SchemaValidator(core, _use_prebuilt=False).validate_json, core)
     except Exception as error:
         reason = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"tool {tool}: no JSON Schema can describe {model.__name__}; {reason}") from error
+        raise ToolDefinitionError(
+            f"tool {tool}: no JSON Schema can describe {model.__name__}; {reason}", tool=tool
+        ) from error
     definitions = parameters.get("$defs", {})
     if (own := str(parameters.get("$ref", "")).rpartition("/")[2]) in definitions:  # it contains itself
         parameters = {**definitions[own], "$defs": definitions}
     if parameters.get("type") != "object":
         kind = parameters.get("type", "something else")
         raise ToolDefinitionError(
-            f"tool {tool}: the parameters of a tool are an object, and {model.__name__} is {kind}"
+            f"tool {tool}: the parameters of a tool are an object, and {model.__name__} is {kind}", tool=tool
         )
     result = Signature()
     result.parameters = without_titles(_described(parameters, model, texts, is_closed="extra" not in config))

@@ -22,5 +22,9 @@ def strict_parameters(parameters: Mapping[str, Any], *, tool: str) -> dict[str, 
     """
     found, problems = fitted(parameters, OPENAI_STRICT)
     if problems:
-        raise ToolDefinitionError(f"tool {tool} cannot be strict: {'; '.join(problems)}")
+        raise ToolDefinitionError(
+            f"tool {tool} cannot be strict: {'; '.join(problems)}",
+            tool=tool,
+            names=[problem.partition(" ")[0] for problem in problems],
+        )
     return found
