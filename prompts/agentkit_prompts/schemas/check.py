@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
+from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import brief
 from agentkit_prompts.schemas.json_values import is_equal, is_json, is_multiple, key_of
 from agentkit_prompts.schemas.pattern_size import CHARS_OF_CLASS, pattern_size
@@ -206,7 +207,7 @@ class _Check:
         others: list[tuple[int, Any]] = []
         for item in items if len(keys) < len(items) else ():
             if key_of(item) is None:
-                size = 1 + sum(map(len, containers(item)))
+                size = 1 + _size(item)
                 self.take(size + sum([min(size, its_size) for its_size, _ in others]))
                 if any(is_equal(item, other) for _, other in others):
                     return True
@@ -276,7 +277,7 @@ class _Allowed:
     def __init__(self, allowed: Any, *, is_one: bool) -> None:
         self.members: Sequence[Any] = [allowed] if is_one else allowed
         self.keys = {key_of(member) for member in self.members}
-        self.size = 1 + sum(map(len, containers(allowed)))
+        self.size = 1 + _size(allowed)
         self.complaint = f"should be {'' if is_one else 'one of '}{brief(allowed, _MAX_SHOWN)}"
 
     def excludes(self, value: Any, take: Callable[[int], None]) -> bool:
@@ -287,17 +288,9 @@ class _Allowed:
         return not any(is_equal(value, member) for member in self.members)
 
 
-def containers(document: Any) -> Iterator[Mapping[str, Any] | Sequence[Any]]:
-    """Yield every object and list in a document, each once: it may be shared, or contain itself."""
-    seen: dict[int, Any] = {}
-    waiting = [document]
-    while waiting:
-        node = waiting.pop()
-        if not isinstance(node, Mapping | list | tuple) or id(node) in seen:
-            continue
-        seen[id(node)] = node
-        yield node
-        waiting.extend(node.values() if isinstance(node, Mapping) else node)
+def _size(value: Any) -> int:
+    """Return the number of values inside a value."""
+    return sum(1 for _ in iter_nodes(value)) - 1
 
 
 def shown_name(name: str) -> str:
@@ -318,7 +311,7 @@ def depth_faults(document: Any, where: str) -> Iterator[str]:
 def pattern_faults(document: Any, where: str) -> Iterator[str]:
     """Yield a fault where compiling all patterns of a schema would take long."""
     patterns: list[Any] = []
-    for node in containers(document):
+    for node in iter_nodes(document):
         if isinstance(node, Mapping):
             named = node.get("patternProperties")
             patterns += [node.get("pattern"), *(named if isinstance(named, Mapping) else ())]

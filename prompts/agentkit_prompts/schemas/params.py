@@ -14,12 +14,12 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
+from agentkit_prompts.context.nested import iter_nodes
 from agentkit_prompts.errors import PromptError, brief
 from agentkit_prompts.schemas.check import (
     JsonChecker,
     Problem,
     bound_faults,
-    containers,
     pattern_faults,
     resolve,
     shown_name,
@@ -274,7 +274,7 @@ def _endless_references(document: Mapping[str, Any], where: str) -> Iterator[str
 
 def _references(document: Any) -> Iterator[Mapping[str, Any]]:
     """Yield every object with a reference in a document."""
-    for node in containers(document):
+    for node in iter_nodes(document):
         if isinstance(node, Mapping) and isinstance(node.get("$ref"), str):
             yield node
 
