@@ -63,11 +63,12 @@ class AnswerFile:
             self._file = _opened(self.path)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise InContextError(f"out: {path}: {reason}; name a file that can be written") from error
+            raise InContextError(f"out: {path}: {reason}; name a file that can be written", path=str(path)) from error
         self._number = self._file.fileno()
         try:
             if not locked(self._number):
-                raise InContextError(f"{path}: another process writes to it; wait for it, or name another file")
+                text = f"{path}: another process writes to it; wait for it, or name another file"
+                raise InContextError(text, path=str(path))
             self.known = self._read(about)
         except BaseException:
             self._file.close()
@@ -92,7 +93,9 @@ class AnswerFile:
                 if isinstance(error, InContextError):
                     raise
                 raise InContextError(
-                    f"{self.path}, line {number}: is no line of an evaluation ({error}); repair the line or take it out"
+                    f"{self.path}, line {number}: is no line of an evaluation ({error}); repair or remove the line",
+                    path=str(self.path),
+                    line=number,
                 ) from error
         kept = whole if found else 0
         self._file.truncate(kept)
@@ -105,19 +108,24 @@ class AnswerFile:
         if not isinstance(entry, dict) or "agentkit_evaluation" not in entry:
             raise self._foreign()
         if entry["agentkit_evaluation"] != _FORMAT:
-            raise InContextError(f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}")
+            text = f"{self.path}: is of format {entry['agentkit_evaluation']!r}, expected {_FORMAT}"
+            raise InContextError(text, path=str(self.path), line=1)
         other = [
-            f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}"
+            (name, f"{name} was {entry.get(name)!r:.80} and is {head.get(name)!r:.80}")
             for name in dict.fromkeys((*entry, *head))
             if entry.get(name) != head.get(name)
         ]
         if other and has_answers:
             raise InContextError(
-                f"{self.path}: holds the answers of another evaluation: {'; '.join(other)}; name another file"
+                f"{self.path}: contains the answers of another evaluation: {'; '.join([text for _, text in other])}; "
+                "name another file",
+                path=str(self.path),
+                problems=other,
             )
 
     def _foreign(self) -> InContextError:
-        return InContextError(f"{self.path}: holds something else than an evaluation; name another file")
+        text = f"{self.path}: contains something else than an evaluation; name another file"
+        return InContextError(text, path=str(self.path))
 
     def write(self, line: bytes) -> None:
         """Write a line; what is written stays when this process is killed."""

@@ -79,13 +79,17 @@ class Asker:
         if self.inferencer.name not in ASKED:
             raise InContextError(
                 f"{self.inferencer.name} is built here and not run; run are {', '.join(ASKED)}. "
-                "`InContext.prompts` are its prompts"
+                "`InContext.prompts` are its prompts",
+                name="inferencer",
+                value=self.inferencer.name,
             )
         self._scores = self.inferencer.asks in ("ppl", "ll")
         if self._scores and (unused := _chosen(settings)):
             raise InContextError(
                 f"settings: {', '.join(unused)}: {self.inferencer.name} scores texts and generates nothing; leave "
-                f"{'it' if len(unused) == 1 else 'them'} out"
+                f"{'it' if len(unused) == 1 else 'them'} out",
+                name="settings",
+                value=", ".join(unused),
             )
         self._template = _template(model, meta, self.inferencer)
         self.is_text = not isinstance(self._template, ApiMetaTemplate)
@@ -205,7 +209,9 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
             f"{inferencer.name} scores texts by their log probabilities, and the model {model.name!r} "
             f"({type(model).__name__}) gives none: take a CompletionModel whose endpoint knows `echo` and "
             "`logprobs`; on the command line, --chat-template NAME, or `base`"
-            + (_NOT_OFFLINE if isinstance(model, OfflineModel) else "")
+            + (_NOT_OFFLINE if isinstance(model, OfflineModel) else ""),
+            name="model",
+            value=model.name,
         )
     made: MetaParser | ChatTemplate
     if meta is None:
@@ -225,14 +231,19 @@ def _template(model: Model, meta: GivenMeta | None, inferencer: Inferencer) -> M
     else:
         raise InContextError(
             f"meta_template: expected the dict of a meta template, MetaTemplate or ApiMetaTemplate, got "
-            f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel"
+            f"{type(meta).__name__}; the chat template of a local model is given to CompletionModel",
+            name="meta_template",
+            value=type(meta).__name__,
         )
     if isinstance(made, ApiMetaTemplate) and scores:
-        raise InContextError(f"{inferencer.name} scores texts: give a MetaTemplate, which writes one")
+        text = f"{inferencer.name} scores texts: give a MetaTemplate, which writes one"
+        raise InContextError(text, name="meta_template", value="ApiMetaTemplate")
     if isinstance(made, MetaTemplate) and not is_text and not scores:
         raise InContextError(
             f"a MetaTemplate writes text, and the model {model.name!r} ({type(model).__name__}) takes messages: "
-            "give an ApiMetaTemplate, or a CompletionModel"
+            "give an ApiMetaTemplate, or a CompletionModel",
+            name="meta_template",
+            value="MetaTemplate",
         )
     return made
 

@@ -11,6 +11,7 @@ from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.config.infer_cfg import read_cfg, shows_examples
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.ranking.embedder import Embedder
 
 __all__ = ["configured"]
@@ -29,26 +30,28 @@ def configured(
             those of the `eval_cfg` included where no `score` takes its place.
     """
     if not isinstance(cfg, Mapping):
-        raise InContextError(f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}")
+        text = f"evaluation: expected an InContext or a configuration, got {type(cfg).__name__}"
+        raise InContextError(text, name="evaluation", value=type(cfg).__name__)
     missing = [name for name in ("infer_cfg", "reader_cfg") if name not in cfg]
     if missing:
         raise InContextError(
             f"configuration: it has no {' and no '.join(missing)}; give one dataset, as `load_datasets` returns them, "
-            f"with infer_cfg and reader_cfg; there is: {', '.join(map(str, cfg)) or 'nothing'}"
+            f"with infer_cfg and reader_cfg; there is: {', '.join(map(str, cfg)) or 'nothing'}",
+            name=", ".join(missing),
         )
     made: dict[str, Any] = {}
-    problems = []
+    problems: list[Problem] = []
     try:
         made = read_cfg(cfg["infer_cfg"], cfg["reader_cfg"], embedder)
     except InContextError as error:
-        problems.append(str(error))
+        problems += map(Problem._make, error.problems or [(error.name or "", str(error))])
     try:
         if score is None:
             score_of_cfg(cfg.get("eval_cfg"))
     except InContextError as error:
-        problems.append(str(error))
+        problems.append(Problem(error.name or "eval_cfg", str(error)))
     if problems:
-        raise InContextError("; ".join(problems))
+        raise refuse("", problems)
     reader = made["reader"]
     if not isinstance(rows, Mapping):
         if reader.train_split != reader.test_split or not shows_examples(cfg["infer_cfg"]):

@@ -23,7 +23,8 @@ class RequestPace:
     def __init__(self, rate: float | None) -> None:
         is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
         if rate is not None and not (is_number and 0 < rate < math.inf):
-            raise InContextError(f"rate: expected requests in a second, a number above 0, or None, got {brief(rate)}")
+            text = f"rate: expected requests in a second, a number above 0, or None, got {brief(rate)}"
+            raise InContextError(text, name="rate", value=brief(rate))
         self._distance = 1 / rate if rate is not None else 0.0
         self._next = 0.0
 

@@ -22,6 +22,7 @@ _Rows = list[dict[str, Any]]
 _MAX_FILE = 2_000_000_000
 """Bytes of one file."""
 _MAX_NAMED = 5
+_MAX_PROBLEMS = 1_000
 _MAX_SHOWN = 300
 
 
@@ -42,9 +43,11 @@ def load_rows(path: str | os.PathLike[str], *, root: Path | None = None) -> _Row
         files = sorted(file for file in home.iterdir() if file.suffix.lower() in _READERS)
         twice = sorted({file.stem for file in files if sum(other.stem == file.stem for other in files) > 1})
         if twice:
-            raise InContextError(f"{home}: there are several files of the split {', '.join(twice)}")
+            text = f"{home}: there are several files of the split {', '.join(twice)}"
+            raise InContextError(text, path=str(home), name=", ".join(twice))
         if not files:
-            raise InContextError(f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}")
+            text = f"{home}: there is no file of rows in it; expected {', '.join(_READERS)}"
+            raise InContextError(text, path=str(home))
         return {file.stem: _checked(_read(file, root), str(file)) for file in files}
     found = _read(home, root)
     if isinstance(found, dict):
@@ -56,44 +59,52 @@ def _read(file: Path, root: Path | None) -> Any:
     read = _READERS.get(file.suffix.lower())
     if read is None:
         if not os.path.lexists(file):
-            raise InContextError(f"{file}: there is no such file or folder; check the path")
-        raise InContextError(f"{file}: expected the name of a file that ends in {', '.join(_READERS)}")
+            raise InContextError(f"{file}: there is no such file or folder; check the path", path=str(file))
+        text = f"{file}: expected the name of a file that ends in {', '.join(_READERS)}"
+        raise InContextError(text, path=str(file), value=file.suffix)
     try:
         text = read_regular_text(file, _MAX_FILE, folder=root)
     except FileNotFoundError as error:
-        raise InContextError(f"{file}: there is no such file; check the path") from error
+        raise InContextError(f"{file}: there is no such file; check the path", path=str(file)) from error
     except (OSError, ValueError) as error:
-        raise InContextError(f"{file}: cannot be read ({error})") from error
+        raise InContextError(f"{file}: cannot be read ({error})", path=str(file)) from error
     return read(text, file)
 
 
 def _checked(rows: Any, where: str) -> _Rows:
     if not isinstance(rows, list):
-        raise InContextError(f"{where}: expected a list of rows, got {type(rows).__name__}")
-    odd = [f"row {number} is a {type(row).__name__}" for number, row in enumerate(rows) if not isinstance(row, dict)]
-    if odd:
-        raise InContextError(f"{where}: expected objects with a value for each column: {_listed(odd)}")
+        text = f"{where}: expected a list of rows, got {type(rows).__name__}"
+        raise InContextError(text, path=where, value=type(rows).__name__)
+    wrong = [
+        (f"row {number}", f"row {number} is a {type(row).__name__}")
+        for number, row in enumerate(rows)
+        if not isinstance(row, dict)
+    ]
+    if wrong:
+        raise _refused(where, wrong, "expected objects with a value for each column: ")
     if not rows:
-        raise InContextError(f"{where}: there are no rows in it")
+        raise InContextError(f"{where}: there are no rows in it", path=where, name="rows")
     return rows
 
 
 def _of_lines(text: str, file: Path) -> _Rows:
-    rows, wrong = [], []
+    rows: _Rows = []
+    wrong: list[tuple[str, str]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         try:
             row = _parsed(line)
         except ValueError as error:
-            wrong.append(f"line {number} is not JSON ({error})")
+            wrong.append((f"line {number}", f"line {number} is not JSON ({error})"))
             continue
         if isinstance(row, dict):
             rows.append(row)
         else:
-            wrong.append(f"line {number} is a {type(row).__name__}, expected an object")
+            text = f"line {number} is a {type(row).__name__}, expected an object"
+            wrong.append((f"line {number}", text))
     if wrong:
-        raise InContextError(f"{file}: {_listed(wrong)}")
+        raise _refused(str(file), wrong)
     return rows
 
 
@@ -101,7 +112,7 @@ def _of_json(text: str, file: Path) -> Any:
     try:
         return _parsed(text)
     except ValueError as error:
-        raise InContextError(f"{file}: is not JSON ({error})") from error
+        raise InContextError(f"{file}: is not JSON ({error})", path=str(file), name="JSON") from error
 
 
 def _parsed(text: str) -> Any:
@@ -126,25 +137,33 @@ def _of_table(text: str, file: Path) -> _Rows:
     reader = csv.reader(
         io.StringIO(text, newline=""), "excel-tab" if file.suffix.lower() == ".tsv" else "excel", strict=True
     )
-    rows, wrong = [], []
+    rows: _Rows = []
+    wrong: list[tuple[str, str]] = []
     try:
         names = next(reader, [])
         unnamed = [str(number) for number, name in enumerate(names, 1) if not name.strip()]
         twice = sorted([name for name, count in Counter(names).items() if count > 1 and name.strip()])
         if unnamed:
-            wrong.append(f"column {_listed(unnamed, ', ')} has no name")
+            wrong.append((f"column {unnamed[0]}", f"column {_listed(unnamed, ', ')} has no name"))
         if twice:
-            wrong.append(f"several columns are called {_listed(twice, ', ')}")
+            wrong.append((f"column {twice[0][:_MAX_SHOWN]}", f"several columns are called {_listed(twice, ', ')}"))
         for cells in reader:
             if len(cells) == len(names):
                 rows.append(dict(zip(names, cells, strict=True)))
             elif cells:
-                wrong.append(f"line {reader.line_num} has {len(cells)} cells, and there are {len(names)} columns")
+                text = f"line {reader.line_num} has {len(cells)} cells, and there are {len(names)} columns"
+                wrong.append((f"line {reader.line_num}", text))
     except csv.Error as error:
-        wrong.append(f"line {reader.line_num}: {error}")
+        wrong.append((f"line {reader.line_num}", f"line {reader.line_num}: {error}"))
     if wrong:
-        raise InContextError(f"{file}: {_listed(wrong)}")
+        raise _refused(str(file), wrong)
     return rows
+
+
+def _refused(path: str, problems: list[tuple[str, str]], expected: str = "") -> InContextError:
+    """Return the error that lists the problems of a file."""
+    listed = _listed([text for _, text in problems])
+    return InContextError(f"{path}: {expected}{listed}", path=path, problems=problems[:_MAX_PROBLEMS])
 
 
 def _listed(problems: list[str], between: str = "; ") -> str:

@@ -33,6 +33,7 @@ from agentkit.sync_driver import run_blocking
 from agentkit_prompts.errors import InContextError, InContextWarning, brief, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.evaluation.problems import Problem, at_row, refuse
 from agentkit_prompts.ranking.embedder import Embedder
 from agentkit_prompts.tokens.counter import ESTIMATE, TokenCounter, prompt_count
 
@@ -101,13 +102,16 @@ async def run(
     if isinstance(evaluation, InContext):
         icl, asked = evaluation, rows
         if isinstance(asked, Mapping):
-            raise InContextError("rows: expected the rows that are asked; splits by name go with a configuration")
+            raise InContextError(
+                "rows: expected the rows that are asked; splits by name go with a configuration", name="rows"
+            )
     else:
         icl, asked = configured(evaluation, rows, embedder, score)
     limit = concurrency if concurrency is not None else icl.inferencer.batch_size or _CONCURRENCY
     for name, value, least in (("concurrency", limit, 1), ("retries", retries, 0)):
         if type(value) is not int or value < least:
-            raise InContextError(f"{name}: expected a whole number, {least} or more, got {value!r:.60}")
+            text = f"{name}: expected a whole number, {least} or more, got {value!r:.60}"
+            raise InContextError(text, name=name, value=brief(value))
     pace = RequestPace(rate)
     asker = Asker(icl, model, meta_template, settings)
     icl.reader.check((), asked)
@@ -128,17 +132,19 @@ async def run(
 def _check(rows: object, model: object, tokenizer: object) -> None:
     """Refuse what is no rows, model or tokenizer; names everything."""
     splits = rows.items() if isinstance(rows, Mapping) else [("", rows)]
-    problems = [
-        f"rows{f'[{name!r}]' if name else ''}: expected a list of dicts, got {brief(held)}"
-        for name, held in splits
-        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__"))
-    ]
+    problems: list[Problem] = []
+    for name, held in splits:
+        if isinstance(held, str | bytes | Mapping) or not (hasattr(held, "__len__") and hasattr(held, "__getitem__")):
+            place = f"rows[{name!r}]" if name else "rows"
+            problems.append(Problem(place, f"{place}: expected a list of dicts, got {brief(held)}"))
     if not callable(getattr(model, "request", None)):
-        problems.append(f"model: expected a model, such as OpenAIModel(...), got {brief(model)}")
+        text = f"model: expected a model, such as OpenAIModel(...), got {brief(model)}"
+        problems.append(Problem("model", text))
     if not callable(getattr(tokenizer, "count", None)):
-        problems.append(f"tokenizer: expected something with a method `count`, got {brief(tokenizer)}")
+        text = f"tokenizer: expected an object with a method `count`, got {brief(tokenizer)}"
+        problems.append(Problem("tokenizer", text))
     if problems:
-        raise InContextError("; ".join(problems))
+        raise refuse("", problems)
 
 
 def run_sync(
@@ -219,7 +225,7 @@ class _Running:
                         raise
                     self._ended = error
             except InContextError as error:
-                raise InContextError(f"row {number}: {error}") from error
+                raise at_row(number, error) from error
             except Exception as error:  # such as that of a score function
                 error.add_note(f"row {number} of the evaluation")
                 raise
@@ -281,7 +287,8 @@ class _Running:
         if not isinstance(end, str) or not end or not text.endswith(end):
             raise InContextError(
                 f"LLInferencer scores the column 'cont', which must be the end of the prompt; it is {end!r:.60} and "
-                f"the prompt ends in {text[-60:]!r}"
+                f"the prompt ends in {text[-60:]!r}",
+                name="cont",
             )
         return (await self._text_score(number, part, text)).total(len(text) - len(end))
 
@@ -293,7 +300,8 @@ class _Running:
         mark = getattr(template, "sep_token", None)
         if not isinstance(prompt, str) or not mark or mark not in prompt:
             raise InContextError(
-                "normalizing_str needs a prompt that is text, with the sep_token of its template before the answer"
+                "normalizing_str needs a prompt that is text, with the sep_token of its template before the answer",
+                name="normalizing_str",
             )
         context, _, rest = prompt.partition(mark)
         answer = rest.replace(mark, "")
@@ -357,7 +365,8 @@ class _Running:
         if known is not None and as_json(known.get("prompt")) != shown and known.get("prompt") != sent:
             raise InContextError(
                 f"{self._file.path} has an answer to another prompt (request {part}): the rows, the templates or the "
-                "model's form have changed since; name another file"
+                "model's form have changed since; name another file",
+                name="prompt",
             )
         return shown, known
 
@@ -365,11 +374,11 @@ class _Running:
         """Warn once of texts that the model may cut."""
         tokens = prompt_count(self._tokenizer)(text)
         if self._session_len is not None and tokens > self._session_len:
-            warn(
+            problem = (
                 f"a prompt has about {tokens:,} tokens, and session_len of the chat template is {self._session_len:,}: "
-                "give the template what the server has, or the inferencer a max_seq_len, which leaves examples out",
-                InContextWarning,
+                "give the template the length of the server, or the inferencer a max_seq_len, which leaves examples out"
             )
+            warn(InContextWarning(problem, name="session_len"))
             self._session_len = None
 
     def _keep(self, number: int, part: int, shown: bytes, answer: bytes) -> None:

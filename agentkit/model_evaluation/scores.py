@@ -43,7 +43,8 @@ def choice_match(answer: str, gold: Any) -> float:
     """
     wanted = str(gold).strip().strip("().:").upper()
     if not re.fullmatch(r"[A-Z]", wanted):
-        raise InContextError(f"choice: the true answer must be one letter, got {str(gold)[:40]!r}; use another score")
+        text = f"choice: the true answer must be one letter, got {str(gold)[:40]!r}; use another score"
+        raise InContextError(text, name="choice", value=str(gold))
     return float(_choice(answer) == wanted)
 
 
@@ -51,7 +52,8 @@ def numeric_match(answer: str, gold: Any) -> float:
     """Return 1 when the last number of the answer is that of `gold`, in any form (1,000 or 1e3 or 50%); else 0."""
     wanted, got = _number(str(gold).rpartition("####")[2]), _number(answer)
     if wanted is None:
-        raise InContextError(f"numeric: the true answer holds no number: {str(gold)[:40]!r}; use another score")
+        text = f"numeric: the true answer contains no number: {str(gold)[:40]!r}; use another score"
+        raise InContextError(text, name="numeric", value=str(gold))
     return float(got is not None and math.isclose(got, wanted, rel_tol=1e-9, abs_tol=1e-12))
 
 
@@ -72,7 +74,9 @@ def score_of(score: Score | str | None) -> Score | None:
         return _SCORES[score]
     names = get_args(ScoreName)
     raise InContextError(
-        f"score: expected a function of (answer, gold) or a name, got {score!r:.60}{nearest(str(score), names)}"
+        f"score: expected a function of (answer, gold) or a name, got {score!r:.60}{nearest(str(score), names)}",
+        name="score",
+        value=str(score),
     )
 
 

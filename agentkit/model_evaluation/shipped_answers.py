@@ -38,7 +38,8 @@ class ShippedScore:
         if self.is_number:
             return float(_is_near(self.answers(answer), wanted, gold))
         if not re.fullmatch("[A-Z]", wanted):
-            raise InContextError(f"eval_cfg: the true answer must be one capital letter, got {str(gold)[:40]!r}")
+            text = f"eval_cfg: the true answer must be one capital letter, got {str(gold)[:40]!r}"
+            raise InContextError(text, name="eval_cfg", value=str(gold))
         return float(self.answers(answer) == wanted)
 
 
@@ -46,7 +47,8 @@ def _is_near(answer: str, wanted: str, gold: Any) -> bool:
     try:
         number = int(wanted)
     except ValueError:
-        raise InContextError(f"eval_cfg: the true answer must be a whole number, got {str(gold)[-40:]!r}") from None
+        text = f"eval_cfg: the true answer must be a whole number, got {str(gold)[-40:]!r}"
+        raise InContextError(text, name="eval_cfg", value=str(gold)) from None
     try:
         return abs(float(answer) - number) < _TOLERANCE
     except (ValueError, OverflowError):

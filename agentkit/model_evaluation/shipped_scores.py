@@ -16,9 +16,10 @@ from agentkit.model_evaluation.shipped_answers import (
     last_number,
     last_option,
 )
-from agentkit_prompts.errors import InContextError, InContextWarning, similar, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, similar, warn
 from agentkit_prompts.evaluation.dataset_reader import Row
 from agentkit_prompts.evaluation.in_context import InContext
+from agentkit_prompts.evaluation.problems import at_row
 
 __all__ = ["score_of_cfg", "score_of_rows"]
 
@@ -53,14 +54,16 @@ def score_of_rows(score: Score | str | None, eval_cfg: object, icl: InContext, r
         return found
     column = icl.reader.output_column
     if column is None:
-        raise InContextError(f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}")
+        text = f"reader_cfg has no output_column, so nothing can be scored; name it; {_OFF}"
+        raise InContextError(text, name="reader_cfg.output_column")
     without = [number for number, row in enumerate(rows) if row.get(column) is None]
     if len(without) == len(rows):
         named = icl.reader.test_split
-        raise InContextError(f"no row of {named} has a column {column!r}, so nothing can be scored; {_OFF}")
+        text = f"no row of {named} has a column {column!r}, so nothing can be scored; {_OFF}"
+        raise InContextError(text, path=named, name=column)
     if without:
         some = f"{len(without)} of {len(rows)} rows have no {column!r} (the first is row {without[0]})"
-        warn(f"{some}; they are asked and not scored", InContextWarning)
+        warn(InContextWarning(f"{some}; they are asked and not scored", name=column))
     if (found in (choice_match, numeric_match) or isinstance(found, ShippedScore)) and icl.inferencer.mode is None:
         for number, row in enumerate(rows):
             _checked(found, number, row.get(column))
@@ -73,7 +76,7 @@ def _checked(score: Score, number: int, gold: Any) -> None:
         if gold is not None:
             score("", gold)
     except InContextError as error:
-        raise InContextError(f"row {number}: {error}") from error
+        raise at_row(number, error) from error
 
 
 def score_of_cfg(eval_cfg: object) -> Score | None:
@@ -105,12 +108,16 @@ def score_of_cfg(eval_cfg: object) -> Score | None:
         raise InContextError(
             f"eval_cfg: {answers}: it {_STANDS_IN[answers]}, and that is not followed here; score='choice' takes the "
             "last letter after words such as `the answer is`, so the two may differ where an answer names several; "
-            f"give score='choice', or a function; {_OFF}"
+            f"give score='choice', or a function; {_OFF}",
+            name="eval_cfg.pred_postprocessor",
+            value=answers,
         )
     meant = f"; did you mean {', '.join(map(repr, near))}?" if near else ""
     raise InContextError(
         f"eval_cfg: {named or 'no evaluator'}: nothing here scores like that{meant}; give score= exact, choice or "
-        f"numeric, or a function; {_OFF}"
+        f"numeric, or a function; {_OFF}",
+        name="eval_cfg",
+        value=named,
     )
 
 
@@ -122,7 +129,8 @@ def _letter(name: str | None, cfg: Any) -> Reading:
         return first_capital
     options = cfg.get("options") if isinstance(cfg, Mapping) else None
     if not isinstance(options, str) or not options:
-        raise InContextError(f"eval_cfg: {name} needs `options`, such as 'ABCD', got {options!r:.60}")
+        text = f"eval_cfg: {name} needs `options`, such as 'ABCD', got {options!r:.60}"
+        raise InContextError(text, name="eval_cfg.pred_postprocessor.options", value=brief(options))
     return last_option(options)
 
 

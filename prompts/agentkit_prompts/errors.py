@@ -256,7 +256,15 @@ class InContextError(PromptError, ValueError):
 
 
 class InContextWarning(UserWarning):
-    """Something of an evaluation prompt is left out, as its format demands; the message names it."""
+    """Something of an evaluation prompt is left out, as its format demands; the message names it.
+
+    Attributes:
+        name: The column, role, section, key or label that the warning is about, if known.
+    """
+
+    def __init__(self, message: str = "", *, name: str | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class ToolFormWarning(UserWarning):
@@ -267,8 +275,8 @@ class LiteralTextWarning(UserWarning):
     """A plain str that reads like a template. It is literal text: what is meant to be a template says so."""
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside of these packages that led here."""
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside of these packages that led here, with a text and its category, or with a warning."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back

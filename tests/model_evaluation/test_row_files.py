@@ -19,6 +19,13 @@ FORMS = {
 }
 
 
+def refused(path: Path) -> InContextError:
+    """Return the error of a file whose rows cannot be read."""
+    with pytest.raises(InContextError) as caught:
+        load_rows(path)
+    return caught.value
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_rows_are_the_same_from_every_kind_of_file(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(FORMS[name], "utf-8", newline="")
@@ -45,46 +52,59 @@ async def test_a_configuration_that_shows_no_examples_needs_no_training_split() 
     found = await evaluation.run(cfg, {"test": [{"q": "1", "a": "x"}]}, ScriptedModel(["x"]), score="exact")
     assert found.score == 1.0
     cfg["infer_cfg"] = {**cfg["infer_cfg"], "retriever": {"type": "FixKRetriever", "fix_id_list": [0]}}
-    with pytest.raises(InContextError, match=r"no split 'train'; there is: \w+; add what is missing \("):
+    with pytest.raises(InContextError) as caught:
         await evaluation.run(cfg, {"test": [{"q": "1", "a": "x"}]}, ScriptedModel(["x"]), score="exact")
+    assert [place for place, _ in caught.value.problems] == ["train"]
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "reported"),
+    ("name", "text", "places"),
     [
-        ("x.jsonl", '{"a": 1}\n[1]\n{"a": \n', r"line 2 is a list, expected an object; line 3 is not JSON"),
-        ("x.json", "{", r"x\.json: is not JSON"),
-        ("x.json", '"a"', r"expected a list of rows, got str"),
-        ("x.json", '{"test": {"a": 1}}', r"split 'test': expected a list of rows, got dict"),
-        ("x.json", "[1, {}, null]", r"row 0 is a int; row 2 is a NoneType"),
-        ("x.json", "[]", r"there are no rows in it"),
-        ("x.csv", "a,,a\n1,2,3\n1,2\n1,2,3,4\n", r"column 2 has no name; .* called a; line 3 has 2 cells.*3 columns"),
-        ("x.csv", 'a,b\n"1', r"line 2: unexpected end of data"),
-        ("x.csv", "", r"there are no rows in it"),
-        ("x.parquet", "PAR1", r"expected the name of a file that ends in \.jsonl, \.json, \.csv, \.tsv"),
-        ("x.jsonl", "\n", r"there are no rows in it"),
+        ("x.jsonl", '{"a": 1}\n[1]\n{"a": \n', ["line 2", "line 3"]),
+        ("x.json", "[1, {}, null]", ["row 0", "row 2"]),
+        ("x.csv", "a,,a\n1,2,3\n1,2\n1,2,3,4\n", ["column 2", "column a", "line 3", "line 4"]),
+        ("x.csv", 'a,b\n"1', ["line 2"]),
     ],
 )
 def test_what_is_wrong_in_a_file_is_reported_with_its_place(
-    tmp_path: Path, name: str, text: str, reported: str
+    tmp_path: Path, name: str, text: str, places: list[str]
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InContextError, match=reported):
-        load_rows(tmp_path / name)
+    error = refused(tmp_path / name)
+    assert (error.path, [place for place, _ in error.problems]) == (str(tmp_path / name), places)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "split", "name", "value"),
+    [
+        ("x.json", "{", "", "JSON", None),
+        ("x.json", '"a"', "", None, "str"),
+        ("x.json", '{"test": {"a": 1}}', ": split 'test'", None, "dict"),
+        ("x.json", "[]", "", "rows", None),
+        ("x.csv", "", "", "rows", None),
+        ("x.jsonl", "\n", "", "rows", None),
+        ("x.parquet", "PAR1", "", None, ".parquet"),
+    ],
+)
+def test_a_file_without_rows_is_refused(
+    tmp_path: Path, file: str, text: str, split: str, name: str | None, value: str | None
+) -> None:
+    (tmp_path / file).write_text(text)
+    error = refused(tmp_path / file)
+    assert (error.path, error.name, error.value) == (f"{tmp_path / file}{split}", name, value)
 
 
 def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="no file of rows in it"):
-        load_rows(tmp_path)
+    error = refused(tmp_path)
+    assert (error.path, error.name) == (str(tmp_path), None)
     for name in ("test.json", "test.csv"):
         (tmp_path / name).write_text("[]")
-    with pytest.raises(InContextError, match="several files of the split test"):
-        load_rows(tmp_path)
-    with pytest.raises(InContextError, match="there is no such file"):
-        load_rows(tmp_path / "none.csv")
+    error = refused(tmp_path)
+    assert (error.path, error.name) == (str(tmp_path), "test")
+    error = refused(tmp_path / "none.csv")
+    assert isinstance(error.__cause__, FileNotFoundError) and error.path == str(tmp_path / "none.csv")
     (tmp_path / "latin.csv").write_bytes(b"a\n\xff")
-    with pytest.raises(InContextError, match=r"latin\.csv: cannot be read"):
-        load_rows(tmp_path / "latin.csv")
+    assert isinstance(refused(tmp_path / "latin.csv").__cause__, UnicodeDecodeError)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +118,8 @@ def test_a_folder_with_nothing_or_one_split_twice_is_refused(tmp_path: Path) -> 
 )
 def test_a_name_that_a_row_has_twice_is_an_error(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InContextError, match="is there twice, with one value lost"):
-        load_rows(tmp_path / name)
+    error = refused(tmp_path / name)
+    assert error.problems == () or [place for place, _ in error.problems] == ["line 1"]
 
 
 @pytest.mark.long

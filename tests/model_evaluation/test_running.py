@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import signal
 import warnings
 from itertools import pairwise
@@ -15,7 +14,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from agentkit import CompletionModel, ModelSettings, OpenAIModel, ScriptedModel
-from agentkit.models import ModelUnavailable
+from agentkit.models import ModelReplyError, ModelUnavailable
 from agentkit.prompts import evaluation
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
@@ -62,6 +61,21 @@ def completions(server: ChatServer, name: str, template: Any = "base", **options
     return CompletionModel(name, template, base_url=server.url, **options)
 
 
+def refused(caught: pytest.ExceptionInfo[InContextError]) -> tuple[Any, Any, Any]:
+    """Return path, name and value of an error."""
+    return caught.value.path, caught.value.name, caught.value.value
+
+
+def places(caught: pytest.ExceptionInfo[InContextError]) -> list[str]:
+    """Return the places of all problems of an error."""
+    return [place for place, _ in caught.value.problems]
+
+
+def names(caught: pytest.WarningsRecorder) -> list[str | None]:
+    """Return the names in warnings about an evaluation."""
+    return [one.message.name for one in caught if isinstance(one.message, InContextWarning)]
+
+
 class TestGenerating:
     async def test_every_row_is_asked_once_and_its_answer_scored(self, server: ChatServer) -> None:
         server.on("gen", answers(sums))
@@ -97,8 +111,9 @@ class TestGenerating:
             "retriever": {"type": "FixKRetriever", "fix_id_list": [0]},
             "ice_template": {"template": "x"},
         }
-        with pytest.raises(InContextError, match="there are no training rows"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(few, ROWS, ScriptedModel.repeat("x"))
+        assert places(caught) == ["retriever.ids", "prompt_template.ice_token"]
 
     async def test_rows_of_one_split_that_is_shown_and_asked_serve_as_both(self) -> None:
         few = cfg("</E>Q: {question}")
@@ -163,9 +178,9 @@ class TestGenerating:
     async def test_a_prompt_longer_than_the_model_can_read_is_named_once(self, server: ChatServer) -> None:
         server.on("long", answers(lambda texts: "x"))
         rows = [{"question": "word " * 2_000, "answer": "x"}] * 3
-        with pytest.warns(InContextWarning, match="session_len of the chat template is 2,048") as caught:
+        with pytest.warns(InContextWarning) as caught:
             await evaluation.run(cfg("{question}"), rows, completions(server, "long"))
-        assert len([one for one in caught if one.category is InContextWarning]) == 1
+        assert names(caught) == ["session_len"]
         assert len(server.to("long")) == 3
 
     async def test_what_a_score_function_raises_names_the_row(self) -> None:
@@ -273,83 +288,110 @@ class TestScoring:
         found = await evaluation.run(made, [row], completions(server, "ll"))
         assert found.rows[0].labels == pytest.approx({"1": -4.0, "2": -2.0}) and found.score == 1.0
         made["infer_cfg"]["prompt_template"]["template"] = {"1": "{cont}."}
-        with pytest.raises(InContextError, match="row 0: LLInferencer scores the column 'cont'"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(made, [row], completions(server, "ll"))
+        assert refused(caught) == ("rows[0]", "cont", None)
 
     async def test_a_model_that_cannot_says_so(self, server: ChatServer) -> None:
         made = cfg(self.LABELS, type="PPLInferencer")
-        with pytest.raises(InContextError, match=r"the model 'x' \(OpenAIModel\) gives none: take a CompletionModel"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(made, ROWS, chat(server, "x"))
+        assert refused(caught) == (None, "model", "x")
         server.on("mute", answers(lambda texts: texts[0]))
-        with pytest.raises(EvaluationFailed, match="no log probabilities of the prompt; scoring a text needs"):
+        with pytest.raises(EvaluationFailed) as failed:
             await evaluation.run(made, ROWS, completions(server, "mute"))
+        assert {type(error) for error in failed.value.failures.values()} == {ModelReplyError}
 
 
 class TestMistakes:
     @pytest.mark.parametrize(
-        ("change", "problem"),
+        ("change", "place"),
         [
-            ({"type": "AgentInferencer"}, "AgentInferencer is built here and not run; run are GenInferencer"),
-            ({"type": "GenInferencr"}, "unknown inferencer 'GenInferencr'; did you mean 'GenInferencer'"),
-            ({"infer_mode": "every"}, "infer_mode is for dialogues"),
-            ({"max_length": 3}, "unknown key 'max_length'"),
+            ({"type": "GenInferencr"}, "name"),
+            ({"infer_mode": "every"}, "infer_mode"),
+            ({"max_length": 3}, "max_length"),
         ],
     )
     async def test_an_unknown_inferencer_mode_or_key_is_named_before_anything_is_sent(
-        self, change: dict[str, Any], problem: str
+        self, change: dict[str, Any], place: str
     ) -> None:
         model = ScriptedModel.repeat("x")
-        with pytest.raises(InContextError, match=problem):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(**{"type": "GenInferencer", **change}), ROWS, model)
+        assert places(caught) == [f"infer_cfg['inferencer'].{place}"]
         assert not model.requests
 
+    async def test_an_inferencer_that_nothing_runs_is_refused(self) -> None:
+        with pytest.raises(InContextError) as caught:
+            await evaluation.run(cfg(type="AgentInferencer"), ROWS, ScriptedModel.repeat("x"))
+        assert refused(caught) == (None, "inferencer", "AgentInferencer")
+
     @pytest.mark.parametrize(
-        ("options", "problem"),
+        ("options", "name", "value"),
         [
-            ({"score": "exactly"}, "score: expected a function .* did you mean 'exact'"),
-            ({"concurrency": 0}, "concurrency: expected a whole number"),
-            ({"retries": -1}, "retries: expected a whole number"),
-            ({"meta_template": MetaTemplate(META)}, "takes messages: give an ApiMetaTemplate"),
-            ({"meta_template": "qwen"}, "the chat template of a local model is given to CompletionModel"),
-            ({"out": "."}, r"out: \.: .*name a file that can be written"),
-            (
-                {"rows": None, "model": "openai:x", "tokenizer": 5},
-                "rows: expected a list of dicts, got None; model: expected a model, .*'openai:x'; tokenizer: expected",
-            ),
-            ({"rows": iter(ROWS)}, "rows: expected a list of dicts, got <list_iterator"),
-            ({"rows": {"test": "x", "train": 5}}, r"rows\['test'\]: expected .*; rows\['train'\]: expected"),
+            ({"score": "exactly"}, "score", "exactly"),
+            ({"concurrency": 0}, "concurrency", "0"),
+            ({"retries": -1}, "retries", "-1"),
+            ({"meta_template": MetaTemplate(META)}, "meta_template", "MetaTemplate"),
+            ({"meta_template": "qwen"}, "meta_template", "str"),
         ],
     )
-    async def test_options_that_have_no_meaning(self, options: dict[str, Any], problem: str) -> None:
+    async def test_options_that_have_no_meaning(self, options: dict[str, Any], name: str, value: str) -> None:
         given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
-        with pytest.raises(InContextError, match=problem):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), **given)
+        assert refused(caught) == (None, name, value)
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"rows": None, "model": "openai:x", "tokenizer": 5}, ["rows", "model", "tokenizer"]),
+            ({"rows": iter(ROWS)}, ["rows"]),
+            ({"rows": {"test": "x", "train": 5}}, ["rows['test']", "rows['train']"]),
+        ],
+    )
+    async def test_rows_models_and_tokenizers_that_are_none(self, options: dict[str, Any], expected: list[str]) -> None:
+        given = {"rows": ROWS, "model": ScriptedModel.repeat("x"), **options}
+        with pytest.raises(InContextError) as caught:
+            await evaluation.run(cfg(), **given)
+        assert places(caught) == expected
+
+    async def test_a_file_that_cannot_be_written_is_refused(self) -> None:
+        with pytest.raises(InContextError) as caught:
+            await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), out=".")
+        assert refused(caught) == (".", None, None)
 
     async def test_a_configuration_without_its_parts(self) -> None:
-        with pytest.raises(InContextError, match="it has no infer_cfg and no reader_cfg"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run({"abbr": "x"}, ROWS, ScriptedModel.repeat("x"))
-        with pytest.raises(InContextError, match="no row of test has a column 'question'"):
+        assert refused(caught) == (None, "infer_cfg, reader_cfg", None)
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), [{"q": 1}], ScriptedModel.repeat("x"))
+        assert places(caught) == ["test.question"]
 
 
 class TestNothingIsScoredInSilence:
     async def test_rows_without_any_true_answer_are_refused_unless_nothing_is_to_be_scored(self) -> None:
         model = ScriptedModel.repeat("x")
         rows = [{"question": "q"}, {"question": "p", "answer": None}]
-        with pytest.raises(InContextError, match="no row of test has a column 'answer', so nothing can be scored"):
+        with pytest.raises(InContextError) as refusal:
             await evaluation.run(cfg(), rows, model, score="exact")
-        with pytest.raises(InContextError, match="reader_cfg has no output_column"):
+        assert refused(refusal) == ("test", "answer", None)
+        with pytest.raises(InContextError) as refusal:
             await evaluation.run({**cfg(), "reader_cfg": {"input_columns": ["question"]}}, rows, model, score="exact")
+        assert refused(refusal) == (None, "reader_cfg.output_column", None)
         assert not model.requests
         assert (await evaluation.run(cfg(), rows, model, score="none")).score is None
-        with pytest.warns(InContextWarning, match=r"2 of 3 rows have no 'answer' \(the first is row 0\)"):
+        with pytest.warns(InContextWarning) as caught:
             found = await evaluation.run(cfg(), [*rows, ROWS[0]], model, score="exact")
+        assert names(caught) == ["answer"]
         assert [row.score for row in found.rows] == [None, None, 0.0]
 
     async def test_a_true_answer_that_cannot_be_compared_is_reported_before_anything_is_asked(self) -> None:
         model = ScriptedModel.repeat("2")
-        with pytest.raises(InContextError, match="row 5: numeric: the true answer holds no number"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), [*ROWS, {"question": "q", "answer": "two"}], model, score="numeric")
+        assert refused(caught) == ("rows[5]", "numeric", "two")
         assert not model.requests
 
     @pytest.mark.parametrize("retriever", ["BM25Retriever", "RandomRetriever", "SlidingWindowRetriever"])
@@ -361,12 +403,14 @@ class TestNothingIsScoredInSilence:
             "retriever": {"type": retriever, "ice_num": 5},
         }
         model = ScriptedModel.repeat("x")
-        with pytest.raises(InContextError, match="shows 5 worked examples, and there are no training rows"):
+        with pytest.raises(InContextError) as refusal:
             await evaluation.run(few, ROWS, model)
+        assert places(refusal) == ["train"]
         assert not model.requests
         few["reader_cfg"] = {**READER, "train_split": "test"}
-        with pytest.warns(InContextWarning, match=r"5 of 5 rows \(the first is row 0\) stand among their own"):
+        with pytest.warns(InContextWarning) as caught:
             await evaluation.run(few, {"test": ROWS}, model, score="exact")
+        assert names(caught) == ["0, 1, 2, 3, 4"]
 
 
 class TestSampling:
@@ -400,7 +444,7 @@ class TestFailures:
     async def test_a_server_that_is_not_there_ends_the_run_at_once(self) -> None:
         model = OpenAIModel("gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
         seen: list[Any] = []
-        with pytest.raises(ModelUnavailable, match="no connection"):
+        with pytest.raises(ModelUnavailable):
             await evaluation.run(cfg(), ROWS * 20, model, concurrency=1, progress=seen.append, retries=50)
         assert len(seen) == 2  # the third row without a connection ends it
 
@@ -429,7 +473,7 @@ class TestFailures:
             return answers(sums)(asked)
 
         server.on("picky", picky)
-        with pytest.raises(EvaluationFailed, match=r"1 of 5 rows could not be asked: row 2: .*too long") as error:
+        with pytest.raises(EvaluationFailed) as error:
             await evaluation.run(cfg(), ROWS, chat(server, "picky"), score="exact", concurrency=1)
         assert [row.row for row in error.value.evaluation.rows] == [0, 1, 3, 4] and list(error.value.failures) == [2]
 
@@ -446,8 +490,9 @@ class TestFailures:
         def broken(answer: str, gold: Any) -> float:
             raise ZeroDivisionError("in the score")
 
-        with pytest.raises(ZeroDivisionError, match="in the score"):
+        with pytest.raises(ZeroDivisionError) as caught:
             await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), score=broken)
+        assert caught.value.args == ("in the score",)
 
 
 async def test_two_hundred_requests_are_under_way_at_once(server: ChatServer) -> None:
@@ -488,18 +533,19 @@ class TestDoubts:
     @pytest.mark.parametrize(
         ("template", "warned"),
         [
-            ("Q: {qestion}", r"`\{qestion\}` is no column .* 'question' is not in it; did you mean `\{question\}`\?"),
-            ("Q: { question }", r"`\{ question \}` is no column .* did you mean `\{question\}`\?"),
-            ("Q: {Question!r}", r"`\{Question!r\}` is no column .* did you mean `\{question\}`\?"),
-            ("{question} A: {answr}", r"`\{answr\}` is no column and stays as it is; did you mean `\{answer\}`\?"),
-            ({"round": [{"role": "HUMAN", "prompt": "{q}"}]}, r"`\{q\}` is no column .* 'question' is not in it"),
-            ({"yes": "{question} yes", "no": "{qestion} no"}, r"`\{qestion\}` is no column"),
+            ("Q: {qestion}", "{qestion}"),
+            ("Q: { question }", "{ question }"),
+            ("Q: {Question!r}", "{Question!r}"),
+            ("{question} A: {answr}", "{answr}"),
+            ({"round": [{"role": "HUMAN", "prompt": "{q}"}]}, "{q}"),
+            ({"yes": "{question} yes", "no": "{qestion} no"}, "{qestion}"),
         ],
     )
     async def test_braces_that_are_probably_a_column_are_named(self, template: Any, warned: str) -> None:
         icl = InContext.from_cfg(cfg(template)["infer_cfg"], READER)
-        with pytest.warns(InContextWarning, match=f"prompt_template: {warned}"):
+        with pytest.warns(InContextWarning) as caught:
             await evaluation.run(icl, ROWS[:1], ScriptedModel(["x"]))
+        assert names(caught) == [f"prompt_template.{warned}"]
 
     @pytest.mark.parametrize("template", ["{question} \\boxed{x} {answer}", "{question}: {sum} {'a': 1} {}", "Sum:"])
     async def test_braces_that_mean_themselves_are_left_alone(self, template: str) -> None:
@@ -515,11 +561,12 @@ class TestDoubts:
             "retriever": {"type": "FixKRetriever", "fix_id_list": [0, 1]},
         }
         icl = InContext.from_cfg(few, READER, train=ROWS[:2])
-        with pytest.warns(InContextWarning, match=r"^2 of 5 rows .* so the score of those 2 means nothing") as caught:
+        with pytest.warns(InContextWarning) as caught:
             evaluation.run_sync(icl, ROWS, ScriptedModel.repeat("x"))
-        assert caught[0].filename == __file__
-        with pytest.warns(InContextWarning, match=r"^1 of 1 rows \(row 0\) stands among its own worked examples"):
+        assert (names(caught), caught[0].filename) == (["0, 1"], __file__)
+        with pytest.warns(InContextWarning) as caught:
             next(icl.samples(ROWS[:1]))
+        assert names(caught) == ["0"]
 
 
 def test_interrupted_it_names_the_file_that_it_goes_on_from(tmp_path: Path) -> None:
@@ -547,15 +594,17 @@ async def test_requests_begin_at_the_distance_of_a_rate() -> None:
         await evaluation.run(cfg(), ROWS, Timed.repeat("x"), rate=50)
     assert [later - earlier for earlier, later in pairwise(begun)] == pytest.approx([1 / 50] * 4)
     for wrong in (0, -1, float("nan"), float("inf"), "2", True):
-        with pytest.raises(InContextError, match="rate: expected requests in a second, a number above 0"):
+        with pytest.raises(InContextError) as caught:
             await evaluation.run(cfg(), ROWS, ScriptedModel.repeat("x"), rate=wrong)  # type: ignore[arg-type]
+        assert refused(caught) == (None, "rate", repr(wrong))
 
 
 async def test_settings_that_nothing_would_follow_are_refused(server: ChatServer) -> None:
     made = cfg({"yes": "{question} yes", "no": "{question} no"}, type="PPLInferencer")
     model = completions(server, "scored")
-    with pytest.raises(InContextError, match=r"settings: temperature=0.3, seed=1: PPLInferencer scores texts"):
+    with pytest.raises(InContextError) as caught:
         await evaluation.run(made, ROWS, model, settings=ModelSettings(temperature=0.3, seed=1))
+    assert refused(caught) == (None, "settings", "temperature=0.3, seed=1")
 
 
 async def test_the_keys_of_all_parts_are_wrong_at_once() -> None:
@@ -563,5 +612,4 @@ async def test_the_keys_of_all_parts_are_wrong_at_once() -> None:
     made["infer_cfg"]["prompt_templat"] = {}
     with pytest.raises(InContextError) as caught:
         await evaluation.run(made, ROWS, ScriptedModel.repeat("x"))
-    for part in ("'prompt_templat'", "'otput'", "eval_cfg: AccEvaluater: nothing .* did you mean 'AccEvaluator'"):
-        assert re.search(part, str(caught.value))
+    assert places(caught) == ["infer_cfg.prompt_templat", "reader_cfg.otput", "eval_cfg"]

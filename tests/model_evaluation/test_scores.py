@@ -69,7 +69,7 @@ def test_numeric(answer: str, gold: Any, score: float) -> None:
 
 
 def test_a_true_answer_that_cannot_be_compared_is_an_error() -> None:
-    with pytest.raises(InContextError, match="must be one letter, got 'Paris'"):
-        choice_match("B", "Paris")
-    with pytest.raises(InContextError, match="holds no number: 'many'"):
-        numeric_match("5", "many")
+    for match, answer, gold, name in ((choice_match, "B", "Paris", "choice"), (numeric_match, "5", "many", "numeric")):
+        with pytest.raises(InContextError) as caught:
+            match(answer, gold)
+        assert (caught.value.name, caught.value.value) == (name, gold)

@@ -74,17 +74,17 @@ def test_letters(answer: str, first: str, last: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("eval_cfg", "gold", "problem"),
+    ("eval_cfg", "gold"),
     [
-        (accuracy("first_capital_postprocess"), "Paris", "must be one capital letter, got 'Paris'"),
-        (accuracy("first_capital_postprocess"), "b", "must be one capital letter, got 'b'"),
-        (GSM8K, "#### many", "must be a whole number, got '#### many'"),
-        (GSM8K, "#### 1.5", "must be a whole number"),
-        ({**GSM8K, "dataset_postprocessor": None}, "1+1\n#### 2", "must be a whole number"),
+        (accuracy("first_capital_postprocess"), "Paris"),
+        (accuracy("first_capital_postprocess"), "b"),
+        (GSM8K, "#### many"),
+        (GSM8K, "#### 1.5"),
+        ({**GSM8K, "dataset_postprocessor": None}, "1+1\n#### 2"),
     ],
 )
 async def test_true_answers_that_no_answer_could_equal_are_refused_before_anything_is_asked(
-    eval_cfg: dict[str, Any], gold: str, problem: str
+    eval_cfg: dict[str, Any], gold: str
 ) -> None:
     made = {
         "reader_cfg": {"input_columns": ["question"], "output_column": "answer"},
@@ -92,18 +92,29 @@ async def test_true_answers_that_no_answer_could_equal_are_refused_before_anythi
         "eval_cfg": eval_cfg,
     }
     model = ScriptedModel.repeat("2")
-    with pytest.raises(InContextError, match=f"row 0: eval_cfg: the true answer {problem}"):
+    with pytest.raises(InContextError) as caught:
         await evaluation.run(made, [{"question": "q", "answer": gold}], model)
+    assert (caught.value.path, caught.value.name, caught.value.value) == ("rows[0]", "eval_cfg", gold)
     assert not model.requests
 
 
 def test_what_is_not_followed_is_refused() -> None:
-    with pytest.raises(InContextError, match=r"first_option_postprocess: it tries .* give score='choice'"):
-        score_of_cfg(accuracy("first_option_postprocess", options="ABCD"))
-    with pytest.raises(InContextError, match="last_option_postprocess needs `options`, such as 'ABCD', got None"):
-        score_of_cfg(accuracy("last_option_postprocess"))
-    with pytest.raises(InContextError, match="nothing here scores like that"):
-        score_of_cfg({**GSM8K, "pred_postprocessor": {"type": "gsm8k_dataset_postprocess"}})
+    for eval_cfg, name, value in (
+        (
+            accuracy("first_option_postprocess", options="ABCD"),
+            "eval_cfg.pred_postprocessor",
+            "first_option_postprocess",
+        ),
+        (accuracy("last_option_postprocess"), "eval_cfg.pred_postprocessor.options", "None"),
+        (
+            {**GSM8K, "pred_postprocessor": {"type": "gsm8k_dataset_postprocess"}},
+            "eval_cfg",
+            "Gsm8kEvaluator, gsm8k_dataset_postprocess, gsm8k_dataset_postprocess",
+        ),
+    ):
+        with pytest.raises(InContextError) as caught:
+            score_of_cfg(eval_cfg)
+        assert (caught.value.name, caught.value.value) == (name, value)
 
 
 @pytest.mark.parametrize(

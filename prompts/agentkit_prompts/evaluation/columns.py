@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from agentkit_prompts.errors import InContextError
+from agentkit_prompts.errors import InContextError, brief
 
 __all__ = ["Slots", "Tokens", "safe_format", "slots"]
 
@@ -67,9 +67,12 @@ def slots(text: str, names: tuple[str, ...], tokens: Tokens = ()) -> Slots:
 
 @lru_cache(256)
 def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | None, Mapping[str, str]]:
-    odd = [repr(name)[:80] for name in names if not isinstance(name, str)]
-    if odd:
-        raise InContextError(f"names of columns must be strings, got {', '.join(odd)}")
+    wrong = [brief(name) for name in names if not isinstance(name, str)]
+    if wrong:
+        raise InContextError(
+            f"names of columns must be strings, got {', '.join(wrong)}",
+            problems=[(name, "must be a string") for name in wrong],
+        )
     columns = {f"{{{name}}}": name for name in names}
     columns.update({token: name for token, name in tokens if name in names})
     longest_first = sorted(columns, key=len, reverse=True)
@@ -77,11 +80,14 @@ def _pattern(names: tuple[str, ...], tokens: Tokens) -> tuple[re.Pattern[str] | 
 
 
 def _no_text(row: Mapping[str, Any], names: tuple[str, ...], error: Exception) -> InContextError:
-    found = []
+    problems = []
     for name in dict.fromkeys(names):
         try:
             str(row[name])
         except Exception as reason:
-            found.append(f"{name!r} holds a {type(row[name]).__name__} ({type(reason).__name__}: {reason})")
-    listed = "; ".join(found) or f"{type(error).__name__}: {error}"
-    return InContextError(f"columns that cannot become text: {listed}; give strings, or values whose str() works")
+            text = f"{name!r} contains a {type(row[name]).__name__} ({type(reason).__name__}: {reason})"
+            problems.append((name, text))
+    listed = "; ".join([text for _, text in problems]) or f"{type(error).__name__}: {error}"
+    return InContextError(
+        f"columns that cannot become text: {listed}; give strings, or values whose str() works", problems=problems
+    )

@@ -9,7 +9,8 @@ from random import Random
 from typing import Any, TypeAlias
 
 from agentkit_prompts.context.items import Example
-from agentkit_prompts.errors import InContextError, misnamed
+from agentkit_prompts.errors import InContextError, brief
+from agentkit_prompts.evaluation.problems import Problem, problems_of_error, refuse, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 
 __all__ = ["DatasetReader", "Row", "part_of"]
@@ -45,26 +46,28 @@ class DatasetReader:
     def __post_init__(self) -> None:
         columns = self.input_columns
         names = tuple(columns.split()) if isinstance(columns, str) else columns
-        problems = []
+        problems: list[Problem] = []
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-            problems.append(f"input_columns must be column names, got {columns!r}"[:200])
+            problems.append(Problem("input_columns", f"input_columns must be column names, got {columns!r}"[:200]))
         elif not names:
-            problems.append("input_columns is empty; name at least one column")
+            problems.append(Problem("input_columns", "input_columns is empty; name at least one column"))
         if not isinstance(self.output_column, str | None):
-            problems.append(f"output_column must be one column name or None, got {self.output_column!r}"[:200])
+            text = f"output_column must be one column name or None, got {self.output_column!r}"[:200]
+            problems.append(Problem("output_column", text))
         for name in ("input_template", "output_template"):
-            if not isinstance(getattr(self, name), PromptTemplate | None):
-                problems.append(f"{name} must be a PromptTemplate, got {type(getattr(self, name)).__name__}")
+            template = getattr(self, name)
+            if not isinstance(template, PromptTemplate | None):
+                problems.append(Problem(name, f"{name} must be a PromptTemplate, got {type(template).__name__}"))
         for name in ("train_split", "test_split"):
             if not isinstance(getattr(self, name), str):
-                problems.append(f"{name} must be text, got {getattr(self, name)!r}"[:200])
+                problems.append(Problem(name, f"{name} must be text, got {getattr(self, name)!r}"[:200]))
         for name in ("train_range", "test_range"):
             try:
                 part_of(range(0), getattr(self, name))
             except InContextError as error:
-                problems.append(f"{name}: {error}")
+                problems += problems_of_error(name, error)
         if problems:
-            raise InContextError(f"reader: {'; '.join(problems)}")
+            raise refuse("reader", problems)
         object.__setattr__(self, "input_columns", tuple(names))
 
     def split(self, dataset: Mapping[str, Sequence[Row]] | Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
@@ -77,9 +80,10 @@ class DatasetReader:
             InContextError: A split is not there, or no row has one of the columns; names everything at once.
         """
         if isinstance(dataset, Mapping):
-            missing = misnamed("no split", dict.fromkeys((self.train_split, self.test_split)), dataset)
+            missing = unknown_names("", "no split", dict.fromkeys((self.train_split, self.test_split)), dataset)
             if missing:
-                raise InContextError(f"dataset: {'; '.join(missing)}; add what is missing (--rows SPLIT=FILE)")
+                last = Problem(missing[-1].place, f"{missing[-1].text}; add what is missing (--rows SPLIT=FILE)")
+                raise refuse("dataset", [*missing[:-1], last])
             train, test = dataset[self.train_split], dataset[self.test_split]
         else:
             train = test = dataset
@@ -92,17 +96,19 @@ class DatasetReader:
         Raises:
             InContextError: Columns are missing; names all of them.
         """
-        problems: list[str] = []
+        problems: list[Problem] = []
         answers = (self.output_column,) if self.output_column is not None else ()
         for split, rows, wanted in (("train", train, answers), ("test", test, ())):
-            odd = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
-            if odd:
-                problems.append(f"rows {', '.join(odd[:5])} of {split} must be dicts of column to value")
+            wrong = [str(number) for number, row in enumerate(rows) if not isinstance(row, Mapping)]
+            if wrong:
+                text = f"rows {', '.join(wrong[:5])} of {split} must be dicts of column to value"
+                problems += [Problem(f"{split}[{number}]", text) for number in wrong[:1]]
             elif len(rows):
-                known = {str(name) for row in rows for name in row}
-                problems += misnamed(f"no row of {split} has a column", (*self.input_columns, *wanted), known)
+                columns = {str(name) for row in rows for name in row}
+                names = (*self.input_columns, *wanted)
+                problems += unknown_names(split, f"no row of {split} has a column", names, columns)
         if problems:
-            raise InContextError(f"dataset: {'; '.join(problems)}")
+            raise refuse("dataset", problems)
 
     def query(self, row: Row) -> str:
         """Return what a row asks, as text to look for examples with.
@@ -115,7 +121,8 @@ class DatasetReader:
         missing = [name for name in self.input_columns if name not in row]
         if missing:
             raise InContextError(
-                f"a row has no column {', '.join(map(repr, missing))}; there is: {', '.join(map(str, row))}"
+                f"a row has no column {', '.join(map(repr, missing))}; columns: {', '.join(map(str, row))}",
+                name=", ".join(missing),
             )
         return " ".join([str(row[name]) for name in self.input_columns])
 
@@ -145,10 +152,13 @@ def part_of(rows: Sequence[Any], size: float | str | None) -> Sequence[Any]:
         match = _SLICE.fullmatch(size.strip())
         parts = [int(part) if part is not None else None for part in match.groups()] if match else [None, None, 0]
         if parts[2] == 0:
-            raise InContextError(f"{size!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'")
+            raise InContextError(
+                f"{size!r} is not a slice; write it as '[start:stop]' or '[start:stop:step]'", value=size
+            )
         return [rows[position] for position in range(len(rows))[slice(*parts)]]
     if isinstance(size, bool) or not isinstance(size, int | float) or (size >= 1 and size != int(size)) or size != size:
-        raise InContextError(f"{size!r} is not a number of rows, a share below 1, or a slice such as '[:16]'")
+        text = f"{size!r} is not a number of rows, a share below 1, or a slice such as '[:16]'"
+        raise InContextError(text, value=brief(size))
     if size <= 0 or size >= len(rows):
         return rows
     wanted = int(size * len(rows)) if size < 1 else int(size)

@@ -45,7 +45,8 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
         sizes = {name: len(value) for name, value in given.items()}
         if len(set(sizes.values())) > 1:
             listed = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-            raise InContextError(f"dialogue: the columns must have an entry for each turn: {listed}")
+            text = f"dialogue: the columns must have an entry for each turn: {listed}"
+            raise InContextError(text, problems=[(name, f"has {size} entries") for name, size in sizes.items()])
         found: list[Item] = []
         for number in range(min(sizes.values())):
             turn = {**row, **{name: value[number] for name, value in given.items()}}
@@ -54,7 +55,8 @@ def _chat(template: RowTemplate, reader: DatasetReader, row: Row) -> list[Item]:
     kinds = ", ".join(f"{name} is a {type(value).__name__}" for name, value in given.items()) or "no columns"
     raise InContextError(
         "dialogue: the columns of a row must be texts, or lists of texts with one for each turn, or one must hold "
-        f"messages with role and content; {kinds}"
+        f"messages with role and content; {kinds}",
+        problems=[(name, f"is a {type(value).__name__}") for name, value in given.items()],
     )
 
 
@@ -77,7 +79,8 @@ def _turn(template: RowTemplate, row: Mapping[str, Any], answer: Any) -> list[It
 def _of_messages(messages: Any, where: str) -> list[Item]:
     wrong = [repr(message.get("role"))[:40] for message in messages if message.get("role") not in _ROLES]
     if wrong:
-        raise InContextError(f"dialogue: {where} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}")
+        text = f"dialogue: {where} has messages of role {', '.join(wrong)}; expected {', '.join(_ROLES)}"
+        raise InContextError(text, name="role", value=", ".join(wrong))
     return [{"role": _ROLES[message["role"]], "prompt": message.get("content") or ""} for message in messages]
 
 

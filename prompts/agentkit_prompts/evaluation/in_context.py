@@ -9,6 +9,7 @@ from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
 from agentkit_prompts.evaluation.dialogues import dialogue_requests
 from agentkit_prompts.evaluation.inferencer import Inferencer
+from agentkit_prompts.evaluation.problems import Problem, at_row, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, copies
 from agentkit_prompts.evaluation.retrievers import retrieve
 from agentkit_prompts.evaluation.row_checks import (
@@ -92,22 +93,23 @@ class InContext:
         problems = problems_of_rows(reader, retriever, train)
         asked = ice_template if prompt_template is None else prompt_template
         if asked is None:
-            problems.append("prompt_template and ice_template are both missing; give one of them")
+            text = "prompt_template and ice_template are both missing; give one of them"
+            problems.append(Problem("prompt_template", text))
         elif shows and inferencer.asks == "dialogue":
-            problems.append("a dialogue shows no worked examples; use ZeroRetriever")
+            problems.append(Problem("retriever", "a dialogue shows no worked examples; use ZeroRetriever"))
         elif shows:
             problems += misfits(asked, ice_template, "ice_template" if prompt_template is None else "prompt_template")
         if asked is None or problems:
-            raise InContextError(f"infer_cfg: {'; '.join(problems)}")
+            raise refuse("infer_cfg", problems)
         self.prompt_template: RowTemplate = asked
         nowhere = [label for label in asked.labels or (None,) if shows and not asked.places(label)]
         if nowhere:
             listed = "" if nowhere == [None] else f" for label {', '.join(map(repr, nowhere))}"
-            warn(
+            text = (
                 f"worked examples are not shown: the template{listed} has no {asked.ice_token!r} in it; "
-                "put the ice_token where they go, or retrieve none",
-                InContextWarning,
+                "put the ice_token where they go, or retrieve none"
             )
+            warn(InContextWarning(text, name=", ".join(map(str, nowhere))))
 
     @classmethod
     def from_cfg(
@@ -223,7 +225,7 @@ class InContext:
                 row, ice=ice, hide=self.reader.output_column, instead=self.inferencer.gen_field_replace_token
             )
         if ids and template.ice_token is None:
-            raise InContextError(no_place("the template"))
+            raise InContextError(no_place("the template"), name="ice_token")
         return prompt
 
     def requests(self, row: Row, ids: Sequence[int] | None = None) -> Generator[Any, str | None, list[str | None]]:
@@ -242,7 +244,7 @@ class InContext:
         if mode is None:
             return [(yield self.prompt(row, ids))]
         if ids:  # and no retriever chooses any
-            raise InContextError("a dialogue shows no worked examples; use ZeroRetriever")
+            raise InContextError("a dialogue shows no worked examples; use ZeroRetriever", name="ids")
         return (yield from dialogue_requests(self.prompt_template, self.reader, row, mode))
 
     def written(self, prompt: Any, model: MetaParser | ChatTemplate | None = None) -> Any:
@@ -296,7 +298,9 @@ class InContext:
         if self.inferencer.mode == "every":
             raise InContextError(
                 "infer_mode 'every' asks each turn after the model's own answers: run the evaluation with a model, or "
-                "send the answers to `requests`; 'every_with_gt' and 'last' need none"
+                "send the answers to `requests`; 'every_with_gt' and 'last' need none",
+                name="infer_mode",
+                value="every",
             )
         self.warn_of_doubts(rows)
         labels = self.labels(rows) if self.mode == "ppl" else [None]
@@ -312,7 +316,7 @@ class InContext:
                     final = prompt if model is None else self.final(row, model, ids, label)
                     yield RowPrompt(number, label, ids, prompt, final)
             except InContextError as error:
-                raise InContextError(f"row {number}: {error}") from error
+                raise at_row(number, error) from error
 
     def samples(
         self, rows: Sequence[Row], chat_template: GivenTemplate | None = None, **kwargs: Any
@@ -338,17 +342,20 @@ class InContext:
         from agentkit_prompts.tree.layers import Layers
 
         if self.inferencer.asks != "gen":
-            raise InContextError(f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer")
+            text = f"samples: {self.inferencer.name} has no single reply to learn; use GenInferencer"
+            raise InContextError(text, name="inferencer", value=self.inferencer.name)
         given: Any = rows
         if isinstance(given, Mapping):
-            raise InContextError(f"samples: expected rows, got a mapping of {', '.join(given)}: give one split")
+            text = f"samples: expected rows, got a mapping of {', '.join(given)}: give one split"
+            raise InContextError(text, name="rows")
         template = None if chat_template is None else chat_template_of(chat_template, None)
         completes = getattr(template, "capability", "chat") == "completion"
         answer = self.reader.output_column
         without = [str(number) for number, row in enumerate(rows) if answer is None or answer not in row]
         if without:
             listed = ", ".join(without[:5]) + (f" and {len(without) - 5} more" if len(without) > 5 else "")
-            raise InContextError(f"samples: rows {listed} have no answer; the output column is {answer!r}")
+            text = f"samples: rows {listed} have no answer; the output column is {answer!r}"
+            raise InContextError(text, path=f"rows[{without[0]}]", name=answer)
         chosen = self.ids(rows)
         self.warn_of_doubts(rows, chosen)
         for row, ids in zip(rows, chosen, strict=True):
@@ -375,17 +382,21 @@ class InContext:
         if template is None:
             raise InContextError(
                 f"{len(ids)} rows are chosen as worked examples, and there is no ice_template to show them with; "
-                "give one, or retrieve none (ZeroRetriever)"
+                "give one, or retrieve none (ZeroRetriever)",
+                name="ice_template",
             )
         odd = [repr(number) for number in ids if type(number) is not int or not 0 <= number < size]
         if odd:
-            raise InContextError(f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0")
+            text = f"worked examples: no row {', '.join(odd)} to show: there are {size}, counted from 0"
+            raise InContextError(text, name="ids", value=", ".join(odd))
         if template.labels:
             without = [str(number) for number in ids if answer is None or answer not in self.train[number]]
             if without:
                 raise InContextError(
                     f"worked examples: rows {', '.join(without)} have no column {answer!r}, whose value chooses one of "
-                    f"the labels {', '.join(map(repr, template.labels))}"
+                    f"the labels {', '.join(map(repr, template.labels))}",
+                    path=f"train[{without[0]}]",
+                    name=answer,
                 )
         return template
 

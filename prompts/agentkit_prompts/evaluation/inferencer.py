@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from agentkit_prompts.context.frozen import FrozenDict
-from agentkit_prompts.errors import InContextError, InContextWarning, brief, misnamed, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, brief, nearest, warn
 from agentkit_prompts.evaluation.multi_turn import InferMode
+from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
 
 __all__ = ["ASKED", "Asks", "Inferencer"]
 
@@ -109,27 +110,30 @@ class Inferencer:
         known = (*ASKED, *BUILT)
         if not isinstance(self.name, str) or self.name not in known:
             raise InContextError(
-                f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), known)}; run are {', '.join(ASKED)}"
+                f"unknown inferencer {self.name!r:.80}{nearest(str(self.name), known)}; run are {', '.join(ASKED)}",
+                name="name",
+                value=brief(self.name),
             )
-        problems: list[str] = []
+        problems: list[Problem] = []
         for name, (is_right, expected) in _CHECKS.items():
             value = getattr(self, name)
             if not (value is None and name in _OPTIONAL) and not is_right(value):
                 near = nearest(str(value), get_args(InferMode)) if name == "infer_mode" else ""
-                problems.append(f"{name} must be {expected}, got {brief(value)}{near}")
+                problems.append(Problem(name, f"{name} must be {expected}, got {brief(value)}{near}"))
         asks = self.asks
         if self.infer_mode is not None and self.name in ASKED and asks != "dialogue":
-            problems.append(f"infer_mode is for dialogues: {', '.join(_DEFAULT_MODES)}")
+            problems.append(Problem("infer_mode", f"infer_mode is for dialogues: {', '.join(_DEFAULT_MODES)}"))
         if isinstance(self.max_out_len, list | tuple) and asks in ("gen", "ppl", "ll") and len(self.max_out_len) > 1:
-            problems.append("max_out_len has a number for each turn, and there is one turn; give one number")
+            text = "max_out_len has a number for each turn, and there is one turn; give one number"
+            problems.append(Problem("max_out_len", text))
         if self.labels is not None and asks in ("gen", "dialogue") and self.name in ASKED:
-            problems.append("labels are for inferencers that score: PPLInferencer, LLInferencer")
+            problems.append(Problem("labels", "labels are for inferencers that score: PPLInferencer, LLInferencer"))
         if self.normalizing_str is not None and asks != "ppl":
-            problems.append("normalizing_str is for PPLInferencer")
+            problems.append(Problem("normalizing_str", "normalizing_str is for PPLInferencer"))
         if isinstance(self.generation_kwargs, Mapping):
             problems += _generation_problems(self.generation_kwargs)
         if problems:
-            raise InContextError(f"inferencer {self.name}: {'; '.join(problems)}")
+            raise refuse(f"inferencer {self.name}", problems)
 
     @property
     def asks(self) -> Asks:
@@ -153,26 +157,27 @@ class Inferencer:
         given = {key: value for key, value in cfg.items() if key in own}
         if name in ASKED:
             known = ("type", *own, "generation_kwargs", *_GENERATION, *_MEANINGLESS)
-            unknown = misnamed("unknown key", cfg, known)
+            unknown = unknown_names("", "unknown key", cfg, known)
             unknown += [
-                f"{key}: the answers go to the file that `run(..., out=)` names"
+                Problem(key, f"{key}: the answers go to the file that `run(..., out=)` names")
                 for key in ("output_json_filepath", "output_json_filename")
                 if key in cfg
             ]
             if unknown:
-                raise InContextError(f"inferencer {name}: {'; '.join(unknown)}")
+                raise refuse(f"inferencer {name}", unknown)
             if name == "GenInferencer" and given.pop("labels", None) is not None:  # some shipped files have it
-                warn("inferencer GenInferencer: labels have no meaning for it and are left out", InContextWarning)
+                text = "inferencer GenInferencer: labels have no meaning for it and are left out"
+                warn(InContextWarning(text, name="labels"))
             inner = cfg.get("generation_kwargs", {})
             return cls(name=name, **given, generation_kwargs={**inner, **sampling} if sampling else inner)
         return cls(name=name, gen_field_replace_token=cfg.get("gen_field_replace_token", ""))
 
 
-def _generation_problems(given: Mapping[str, Any]) -> list[str]:
-    problems = misnamed("generation_kwargs: unknown key", given, _GENERATION)
+def _generation_problems(given: Mapping[str, Any]) -> list[Problem]:
+    problems = unknown_names("generation_kwargs", "generation_kwargs: unknown key", given, _GENERATION)
     for key, kind in _GENERATION.items():
         value = given.get(key, 0)
         is_right = isinstance(value, bool) if key == "do_sample" and key in given else type(value) in (int, float)
         if not is_right:
-            problems.append(f"{key} must be a {kind or 'bool'}, got {brief(value)}")
+            problems.append(Problem(key, f"{key} must be a {kind or 'bool'}, got {brief(value)}"))
     return problems

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
-from agentkit_prompts.evaluation.meta.role_config import refuse
+from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import RowTemplate, items_of, problems_of
 
@@ -36,7 +36,9 @@ def in_turns(
         if reply is not None and not isinstance(reply, str):
             raise InContextError(
                 f"MultiTurnPromptTemplate: the answer to request {len(given)} must be text, or None when it "
-                f"failed, got {type(reply).__name__}"
+                f"failed, got {type(reply).__name__}",
+                name=f"request {len(given)}",
+                value=type(reply).__name__,
             )
         given.append(reply)
         if infer_mode == "every":
@@ -75,7 +77,9 @@ class MultiTurnPromptTemplate(RowTemplate):
             InContextError: The row has no questions or answers, or there are worked examples.
         """
         if ice:
-            raise InContextError("MultiTurnPromptTemplate: worked examples have no place in it; use ZeroRetriever")
+            raise InContextError(
+                "MultiTurnPromptTemplate: worked examples have no place in it; use ZeroRetriever", name="ice"
+            )
         return self._prompt(row, self._chat(row, self._pairs(row)))
 
     def ice_item(self, row: Mapping[str, Any], label: Any = None, *, keep_separator: bool = True) -> PromptList:
@@ -99,14 +103,17 @@ class MultiTurnPromptTemplate(RowTemplate):
         modes = get_args(InferMode)
         if infer_mode not in modes:
             near = nearest(str(infer_mode), modes)
-            raise InContextError(f"infer_mode: expected one of {', '.join(modes)}, got {infer_mode!r}{near}")
+            raise InContextError(
+                f"infer_mode: expected one of {', '.join(modes)}, got {infer_mode!r}{near}", name="infer_mode"
+            )
         known = () if infer_mode == "every" else ("answer",)
         columns = _columns(row, ("question", *known))
         questions, answers = columns[0], columns[1] if known else []
         if known and not len(questions) - 1 <= len(answers) <= len(questions):
             raise InContextError(
                 f"MultiTurnPromptTemplate: mode {infer_mode!r} needs an answer to each question, but the last may lack "
-                f"it; there are {len(questions)} questions and {len(answers)} answers"
+                f"it; there are {len(questions)} questions and {len(answers)} answers",
+                name="answer",
             )
         chat = self._chat(row, list(zip_longest(questions, answers, fillvalue="")))
         return (yield from in_turns(chat, infer_mode, lambda items: self._prompt(row, items)))
@@ -116,9 +123,11 @@ class MultiTurnPromptTemplate(RowTemplate):
         questions, answers = _columns(row, ("question", "answer"))
         if len(questions) != len(answers):
             warn(
-                f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has the "
-                f"first {min(len(questions), len(answers))} of each",
-                InContextWarning,
+                InContextWarning(
+                    f"MultiTurnPromptTemplate: {len(questions)} questions and {len(answers)} answers; the dialogue has "
+                    f"the first {min(len(questions), len(answers))} of each",
+                    name="answer",
+                )
             )
         return list(zip(questions, answers, strict=False))
 
@@ -139,20 +148,20 @@ class MultiTurnPromptTemplate(RowTemplate):
 
 def _columns(row: Mapping[str, Any], names: Sequence[str]) -> list[list[Any]]:
     """Return the entries of each column, one for each turn; name every column that has no entries."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     found: list[list[Any]] = []
     for name in names:
         value = row.get(name)
         if name not in row:
-            problems.append(f"the row has no column {name!r}; there is: {', '.join(map(str, row)) or 'no column'}")
+            text = f"the row has no column {name!r}; columns: {', '.join(map(str, row)) or 'none'}"
+            problems.append(Problem(name, text))
         elif not isinstance(value, str | list | tuple):
-            problems.append(f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}")
+            text = f"column {name!r} must be a list with an entry for each turn, got {type(value).__name__}"
+            problems.append(Problem(name, text))
         else:
             if isinstance(value, str):
-                warn(
-                    f"MultiTurnPromptTemplate: column {name!r} is text, so each character is a turn; make it a list",
-                    InContextWarning,
-                )
+                text = f"column {name!r} is text, so each character is a turn; make it a list"
+                warn(InContextWarning(f"MultiTurnPromptTemplate: {text}", name=name))
             found.append(list(value))
     if problems:
         raise refuse("MultiTurnPromptTemplate", problems)

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
+from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.columns import safe_format
+from agentkit_prompts.evaluation.problems import Problem, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate, Shown
 from agentkit_prompts.evaluation.row_template import located, problems_of
 
@@ -66,9 +67,11 @@ class MMPromptTemplate(PromptTemplate):
                 ]
                 if any(map(_has_two_schemes, filled)):
                     warn(
-                        "MMPromptTemplate: an address has two schemes, that of the template and its own; take the one "
-                        "of the template out",
-                        InContextWarning,
+                        InContextWarning(
+                            "MMPromptTemplate: an address has two schemes, its own and one from the template; remove "
+                            "the one of the template",
+                            name="prompt_mm",
+                        )
                     )
         return found
 
@@ -79,38 +82,47 @@ class MMPromptTemplate(PromptTemplate):
         name = next((name for name in _CONTENT if name in row), None)
         if name is None:
             raise InContextError(
-                f"MMPromptTemplate: the row has neither {' nor '.join(map(repr, _CONTENT))}, one of which holds what "
-                f"is shown; there is: {', '.join(map(str, row)) or 'no column'}"
+                f"MMPromptTemplate: the row has no column {' or '.join(map(repr, _CONTENT))}, which contains the text "
+                f"and media to show; columns: {', '.join(map(str, row)) or 'none'}",
+                name="content",
             )
         if not isinstance(row[name], str):
             raise InContextError(
-                f"MMPromptTemplate: column {name!r} must hold text with tags, got {type(row[name]).__name__}"
+                f"MMPromptTemplate: column {name!r} must contain text with tags, got {type(row[name]).__name__}",
+                name=name,
+                value=type(row[name]).__name__,
             )
         content = read_tags(row[name])
         unused = [kind for kind in dict(content) if kind not in self._kinds]
         if unused:
             raise InContextError(
                 f"MMPromptTemplate: column {name!r} holds {', '.join(unused)}, which no prompt_mm of the template "
-                f"takes; add it beside {', '.join(sorted(self._kinds))}"
+                f"takes; add it beside {', '.join(sorted(self._kinds))}",
+                name=name,
+                problems=[(kind, f"prompt_mm has no {kind!r}") for kind in unused],
             )
         return content
 
-    def _problems(self, template: object, ice_token: str) -> list[str]:
-        found = problems_of(template)
+    def _problems(self, template: object, ice_token: str) -> list[Problem]:
+        problems = problems_of(template)
         for where, item in located(template):
             parts = item.get("prompt_mm", {}) if isinstance(item, Mapping) else {}
             if not isinstance(parts, Mapping):
-                found.append(f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}")
+                text = f"{where}: prompt_mm must map kinds of content to parts, got {type(parts).__name__}"
+                problems.append(Problem(f"{where}.prompt_mm", text))
                 continue
-            for kind, part in parts.items():
-                this = f"{where}: prompt_mm[{kind!r}]"
-                if kind not in KINDS:
-                    found.append(f"{where}: unknown kind of content {kind!r} in prompt_mm{nearest(str(kind), KINDS)}")
-                elif not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-                    found.append(f"{this} must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300])
+            problems += unknown_names(
+                f"{where}.prompt_mm", f"{where}: prompt_mm: unknown kind of content", parts, KINDS
+            )
+            for kind in [kind for kind in KINDS if kind in parts]:
+                part, this = parts[kind], f"{where}: prompt_mm[{kind!r}]"
+                if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+                    text = f"{this} must be a part such as {_EXAMPLES[kind]}, got {part!r}"[:300]
+                    problems.append(Problem(f"{where}.prompt_mm.{kind}", text))
                 elif part["type"] not in part:
-                    found.append(f"{this} is of type {part['type']!r} and has no key of that name")
-        return found
+                    text = f"{this} is of type {part['type']!r} and has no key of that name"
+                    problems.append(Problem(f"{where}.prompt_mm.{kind}", text))
+        return problems
 
 
 def read_tags(content: str) -> list[tuple[str, str]]:

@@ -40,13 +40,14 @@ class PromptList(list[Item]):
             InContextError: `src` is empty, or stands in the prompt of a role item, where items cannot go.
         """
         if not src:
-            raise InContextError("PromptList.replace: nothing to look for; give the token that is to be replaced")
+            raise InContextError("PromptList.replace: src is empty; give the token that is to be replaced", name="src")
         if isinstance(dst, str):
             return self._map(lambda text: text.replace(src, dst))
         if not isinstance(dst, PromptList):
             raise InContextError(
                 f"PromptList.replace: expected text or a PromptList for {src!r}, got {type(dst).__name__}; "
-                "wrap a list of items as PromptList(items)"
+                "wrap a list of items as PromptList(items)",
+                name="dst",
             )
         found: list[Item] = []
         for position, item in enumerate(self):
@@ -59,7 +60,9 @@ class PromptList(list[Item]):
             elif src in _prompt(position, item):
                 raise InContextError(
                     f"PromptList[{position}]: {src!r} stands in the prompt of role {item.get('role')!r}, and what "
-                    "replaces it has roles of its own; put the token among the items of the list, or use text examples"
+                    "replaces it has roles of its own; put the token among the items of the list, or use text examples",
+                    path=f"[{position}]",
+                    name=src,
                 )
             else:
                 found.append(dict(item))
@@ -128,7 +131,8 @@ def _items(other: object) -> list[Item]:
     if isinstance(other, list | tuple):
         return copies(other)
     raise InContextError(
-        f"PromptList: cannot be joined with a {type(other).__name__}; expected text or a list of items"
+        f"PromptList: cannot be joined with a {type(other).__name__}; expected text or a list of items",
+        value=type(other).__name__,
     )
 
 
@@ -136,11 +140,12 @@ def _prompt(position: int, item: object) -> str:
     """Return the text of a role item, empty where there is no text."""
     if not isinstance(item, dict):
         raise InContextError(
-            f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300]
+            f"PromptList[{position}]: expected text or a dict with a role, got {type(item).__name__} {item!r}"[:300],
+            path=f"[{position}]",
         )
     prompt = item.get("prompt", "")
     if not isinstance(prompt, str):
-        raise InContextError(
-            f"PromptList[{position}]: the prompt of role {item.get('role')!r} must be text, got {type(prompt).__name__}"
-        )
+        role, kind = item.get("role"), type(prompt).__name__
+        text = f"PromptList[{position}]: the prompt of role {role!r} must be text, got {kind}"
+        raise InContextError(text, path=f"[{position}].prompt", value=kind)
     return prompt

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError, InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.columns import Slots, Tokens, slots
+from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, copies, section
 from agentkit_prompts.evaluation.row_template import SECTIONS, RowTemplate, items_of, located, problems_of
 
@@ -45,23 +46,27 @@ class PromptTemplate(RowTemplate):
         column_token_map: Mapping[str, str] | None = None,
     ) -> None:
         problems = [
-            f"{name} must be text, got {type(token).__name__}"
+            Problem(name, f"{name} must be text, got {type(token).__name__}")
             for name, token in (("ice_token", ice_token), ("sep_token", sep_token))
             if not isinstance(token, str | None)
         ]
         if not isinstance(column_token_map, Mapping | None):
-            problems.append(f"column_token_map must map column names to tokens, got {type(column_token_map).__name__}")
+            text = f"column_token_map must map column names to tokens, got {type(column_token_map).__name__}"
+            problems.append(Problem("column_token_map", text))
         else:
             problems += [
-                f"column_token_map[{name!r}] must be text that is not empty, got {token!r}"
+                Problem(
+                    f"column_token_map[{name!r}]",
+                    f"column_token_map[{name!r}] must be text that is not empty, got {token!r}",
+                )
                 for name, token in (column_token_map or {}).items()
                 if not isinstance(token, str) or not token
             ]
         problems += self._problems(template, ice_token if isinstance(ice_token, str) else "")
         if problems:
-            raise InContextError(f"{type(self).__name__}: {'; '.join(problems)}")
+            raise refuse(type(self).__name__, problems)
         if problem := _doubts(template, ice_token):
-            warn(f"{type(self).__name__}: {problem}", InContextWarning)
+            warn(InContextWarning(f"{type(self).__name__}: {problem.text}", name=problem.place))
         self.template = deepcopy(template)
         self.ice_token = ice_token or None
         self.sep_token = sep_token or None
@@ -121,7 +126,8 @@ class PromptTemplate(RowTemplate):
         except (KeyError, TypeError):
             hint = nearest(str(label), map(str, self.labels))
             raise InContextError(
-                f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}"
+                f"{type(self).__name__}: no prompt for label {label!r} ({type(label).__name__}){hint}",
+                name=str(label),
             ) from None
         return {"round": chosen} if isinstance(chosen, list) else chosen
 
@@ -159,7 +165,7 @@ class PromptTemplate(RowTemplate):
                 self._plans.clear()
             plan = self._plans[key] = self._compile(chosen, form, names)
         if isinstance(chosen, str):
-            return self._joined(plan[0][1], row, ice, "a text")
+            return self._joined(plan[0][1], row, ice, None)
         found = PromptList()
         for item, parts in plan:
             if item is None:
@@ -170,59 +176,72 @@ class PromptTemplate(RowTemplate):
                         if part.text:
                             found.append(part.fill(row))
                 else:
-                    found.append(self._joined(parts, row, ice, "a text"))
+                    found.append(self._joined(parts, row, ice, None))
             elif parts:
-                found.append({**item, "prompt": self._joined(parts, row, ice, f"the prompt of role {item['role']!r}")})
+                found.append({**item, "prompt": self._joined(parts, row, ice, item["role"])})
             else:
                 found.append(dict(item))
         return found
 
-    def _joined(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, where: str) -> str:
+    def _joined(self, parts: Sequence[Slots], row: Mapping[str, Any], ice: Shown, role: str | None) -> str:
         if len(parts) == 1:
             return parts[0].fill(row)
         if not isinstance(ice, str):
+            place = "a text" if role is None else f"the prompt of role {role!r}"
             raise InContextError(
-                f"{type(self).__name__}: {self.ice_token!r} stands in {where}, and the worked examples have roles of "
-                "their own; put the token among the items of `begin` or `round`, or make the examples text"
+                f"{type(self).__name__}: {self.ice_token!r} is in {place}, and the worked examples have roles; put the "
+                "token among the items of `begin` or `round`, or make the examples text",
+                name=self.ice_token,
+                path=role,
             )
         return ice.join([part.fill(row) for part in parts])
 
-    def _problems(self, template: object, ice_token: str) -> list[str]:
-        """Return what keeps a template from being one: everything at once."""
+    def _problems(self, template: object, ice_token: str) -> list[Problem]:
+        """Return all problems of a template."""
         if not isinstance(template, str | Mapping):
-            return [f"template must be text or a dict, got {type(template).__name__}"]
+            return [Problem("template", f"template must be text or a dict, got {type(template).__name__}")]
         is_labelled = _is_labelled(template)
-        prompts: list[tuple[str, Any]] = [("the template", template)]
+        prompts: list[tuple[str, Any]] = [("template", template)]
         if is_labelled and isinstance(template, Mapping):
             prompts = [(f"template[{label!r}]", chosen) for label, chosen in template.items()]
-        found: list[str] = []
-        for where, chosen in prompts:
+        problems: list[Problem] = []
+        for place, chosen in prompts:
             if isinstance(chosen, str):
                 if ice_token not in chosen:
-                    found.append(f"ice_token {ice_token!r} is not in {where} {chosen[:80]!r}")
+                    problems.append(Problem(place, f"ice_token {ice_token!r} is not in {place} {chosen[:80]!r}"))
             elif isinstance(chosen, list | Mapping):
-                dialogue = {"round": chosen} if isinstance(chosen, list) else chosen
-                found += [f"{where}: {problem}" if is_labelled else problem for problem in problems_of(dialogue)]
+                inner = problems_of({"round": chosen} if isinstance(chosen, list) else chosen)
+                if is_labelled:
+                    inner = [Problem(f"{place}.{name}", f"{place}: {text}") for name, text in inner]
+                problems += inner
             else:
-                found.append(f"{where} must be text, a list of turns or a dialogue, got {type(chosen).__name__}")
-        return found
+                text = f"{place} must be text, a list of turns or a dialogue, got {type(chosen).__name__}"
+                problems.append(Problem(place, text))
+        return problems
 
 
 def _is_labelled(template: object) -> bool:
     return isinstance(template, Mapping) and not set(template) <= set(SECTIONS)
 
 
-def _doubts(template: Any, ice_token: str | None) -> str:
-    """Return what of a template is probably meant in another way."""
+def _doubts(template: Any, ice_token: str | None) -> Problem | None:
+    """Return the part of a template that probably does something else than its author expects."""
     if _is_labelled(template):
         foreign = [key for key in template if key not in SECTIONS]
         if len(foreign) == len(template):
-            return ""
+            return None
         names = ", ".join(f"{key!r}{nearest(str(key), SECTIONS)}" for key in foreign)
-        return f"`{'` and `'.join(key for key in template if key in SECTIONS)}` are labels beside {names}"
+        sections = "` and `".join(key for key in template if key in SECTIONS)
+        return Problem(
+            str(foreign[0]), f"`{sections}` are labels here, because the template has other keys than sections: {names}"
+        )
     texts = [
         repr(item[:40])
         for where, item in located(template)
         if where.startswith("round") and isinstance(item, str) and item.strip().replace(ice_token or "\0", "")
     ]
-    return f"{', '.join(texts)} in `round` has no role, so it stands before all turns; give it a role" if texts else ""
+    if not texts:
+        return None
+    return Problem(
+        "round", f"{', '.join(texts)} in `round` has no role, so it is sent before all turns; give it a role"
+    )

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextError
 from agentkit_prompts.evaluation.columns import safe_format
+from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.row_template import RowTemplate
 
 __all__ = ["Messages", "RawPromptTemplate"]
@@ -35,10 +36,12 @@ class RawPromptTemplate(RowTemplate):
         self, messages: Sequence[Mapping[str, Any] | str], format_variables: bool = True, ice_token: str = "</E>"
     ) -> None:
         if isinstance(messages, str) or not isinstance(messages, Sequence):
-            raise InContextError(f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}")
+            raise InContextError(
+                f"RawPromptTemplate: messages must be a list, got {type(messages).__name__}", name="messages"
+            )
         faults = [_problems(position, message, ice_token) for position, message in enumerate(messages)]
         if problems := [*chain.from_iterable(faults)]:
-            raise InContextError(f"RawPromptTemplate: {'; '.join(problems)}")
+            raise refuse("RawPromptTemplate", problems)
         self.messages: tuple[Any, ...] = tuple(deepcopy(message) for message in messages)
         self.format_variables = format_variables
         self.ice_token = ice_token
@@ -59,7 +62,9 @@ class RawPromptTemplate(RowTemplate):
 
     def _render(self, row: Mapping[str, Any], ice: object) -> Messages:
         if ice and (isinstance(ice, str) or not isinstance(ice, list | tuple)):
-            raise InContextError("RawPromptTemplate: examples that are text cannot go among messages; give them roles")
+            raise InContextError(
+                "RawPromptTemplate: examples that are text cannot go among messages; give them roles", name="ice"
+            )
         found: Messages = []
         for message in self.messages:
             if isinstance(message, str):
@@ -85,26 +90,37 @@ def _filled(content: Any, row: Mapping[str, Any]) -> Any:
     return content
 
 
-def _problems(position: int, message: object, ice_token: object) -> list[str]:
-    where = f"messages[{position}]"
+def _problems(position: int, message: object, ice_token: object) -> list[Problem]:
+    place = f"messages[{position}]"
     if isinstance(message, str):
-        what = f"{where} is text other than the ice_token {ice_token!r}: {message[:80]!r}"
-        return [] if message == ice_token else [what]
+        if message == ice_token:
+            return []
+        return [Problem(place, f"{place} is text other than the ice_token {ice_token!r}: {message[:80]!r}")]
     if not isinstance(message, Mapping):
-        return [f"{where} must be a dict or the ice_token, got {type(message).__name__}"]
+        return [Problem(place, f"{place} must be a dict or the ice_token, got {type(message).__name__}")]
     if "expand_column" in message:
         name = message["expand_column"]
-        return [] if isinstance(name, str) else [f"{where}: expand_column must name a column, got {name!r}"]
-    found = [f"{where} has no {key!r}" for key in ("role", "content") if key not in message]
+        if isinstance(name, str):
+            return []
+        return [Problem(f"{place}.expand_column", f"{place}: expand_column must name a column, got {name!r}")]
+    problems = [
+        Problem(f"{place}.{key}", f"{place} has no {key!r}") for key in ("role", "content") if key not in message
+    ]
     if "role" in message and message["role"] not in _ROLES:
-        found.append(f"{where} has the role {message['role']!r}; expected {', '.join(_ROLES)}")
-    return found
+        text = f"{place} has the role {message['role']!r}; expected {', '.join(_ROLES)}"
+        problems.append(Problem(f"{place}.role", text))
+    return problems
 
 
 def _expanded(row: Mapping[str, Any], name: str) -> Messages:
     if name not in row:
-        raise InContextError(f"RawPromptTemplate: no column {name!r} to expand; there is: {', '.join(map(str, row))}")
+        columns = ", ".join(map(str, row))
+        raise InContextError(f"RawPromptTemplate: no column {name!r} to expand; columns: {columns}", name=name)
     held = row[name]
     if not isinstance(held, list | tuple) or not all(isinstance(item, Mapping) and "role" in item for item in held):
-        raise InContextError(f"RawPromptTemplate: column {name!r} must hold a list of messages with roles")
+        raise InContextError(
+            f"RawPromptTemplate: column {name!r} must contain a list of messages with roles",
+            name=name,
+            value=type(held).__name__,
+        )
     return [deepcopy(dict(item)) for item in held]

@@ -61,7 +61,7 @@ class RandomSelector:
         self.k = whole("RandomSelector: k", k, InContextError)
         self.seed = whole("RandomSelector: seed", seed, InContextError)
         if seed > _WORD:
-            raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}")
+            raise InContextError(f"RandomSelector: seed must be at most {_WORD}, got {seed}", name="seed", value=seed)
 
     def select(self, query: str, examples: Sequence[Example]) -> tuple[Example, ...]:
         """Return the first draw of the seed."""
@@ -134,17 +134,19 @@ def retrieve(selector: ExampleSelector, queries: Sequence[str], examples: Sequen
     except InContextError:
         raise
     except PromptError as error:
-        raise InContextError(str(error)) from error
+        raise InContextError(str(error), name=error.name, value=error.value) from error
     except KeyError as error:
-        raise InContextError(f"{name}: returned an example with id {error}, which is not one of the pool") from error
+        text = f"{name}: returned an example with id {error}, which is not one of the pool"
+        raise InContextError(text, name=name, value=str(error.args[0])) from error
     except Exception as error:
-        raise InContextError(f"{name}: could not select examples: {type(error).__name__}: {error}") from error
+        text = f"{name}: could not select examples: {type(error).__name__}: {error}"
+        raise InContextError(text, name=name, value=type(error).__name__) from error
 
 
 def _at_once(name: str, selected: Sequence[Example] | Awaitable[Sequence[Example]]) -> Sequence[Example]:
     if isinstance(selected, Awaitable):
         give_up(selected)
-        raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async")
+        raise InContextError(f"{name}: has to be awaited; give it an embedder whose `embed` is not async", name=name)
     return selected
 
 
@@ -171,4 +173,5 @@ def _shuffled(generator: Random, size: int) -> list[int]:
 
 def _enough(name: str, wanted: int, there: int) -> None:
     if wanted > there:
-        raise InContextError(f"{name}: {wanted} examples are asked for and there are {there}; ask for fewer")
+        text = f"{name}: {wanted} examples are asked for and there are {there}; ask for fewer"
+        raise InContextError(text, name="k", value=wanted)

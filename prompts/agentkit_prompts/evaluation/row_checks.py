@@ -8,6 +8,7 @@ from typing import Any
 
 from agentkit_prompts.errors import InContextError, InContextWarning, similar, warn
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader, Row
+from agentkit_prompts.evaluation.problems import Problem
 from agentkit_prompts.evaluation.row_template import RowTemplate
 from agentkit_prompts.tree.examples import ExampleSelector, StaticSelector
 
@@ -18,23 +19,24 @@ _NAME = re.compile(r"\{\s*+([^\W\d](?:[\w .-]*[\w.-])?)\s*+(?:[!:][^{}\n]*)?\}")
 _MAX_NAMED = 5
 
 
-def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[str]:
-    """Say which training rows or columns are not there."""
-    problems = []
+def problems_of_rows(reader: DatasetReader, retriever: ExampleSelector, train: Sequence[Row]) -> list[Problem]:
+    """Return a problem for each missing training row or column."""
+    problems: list[Problem] = []
     if type(retriever) is StaticSelector and retriever.ids is not None:
         odd = [name for name in retriever.ids if not name.isdecimal() or int(name) >= len(train)]
         if odd:
             there = f"of {len(train)} training rows, counted from 0" if len(train) else _and_no_rows(reader)
-            problems.append(f"the retriever shows row {', '.join(odd)}, {there}")
+            problems.append(Problem("retriever.ids", f"the retriever shows row {', '.join(odd)}, {there}"))
     else:
         wanted = getattr(retriever, "k", None)
         if (least := wanted if type(wanted) is int else 1) > len(train):
             there = f"and there are {len(train)} training rows; ask for fewer" if len(train) else _and_no_rows(reader)
-            problems.append(f"the retriever ({type(retriever).__name__}) shows {least} worked examples, {there}")
+            text = f"the retriever ({type(retriever).__name__}) shows {least} worked examples, {there}"
+            problems.append(Problem("retriever.k" if len(train) else "train", text))
     try:
         reader.check(train, ())
     except InContextError as error:
-        problems.append(str(error))
+        problems += [Problem(place, f"dataset: {text}") for place, text in error.problems]
     return problems
 
 
@@ -47,17 +49,19 @@ def _and_no_rows(reader: DatasetReader) -> str:
     )
 
 
-def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[str]:
-    """Say why worked examples cannot be shown."""
+def misfits(asked: RowTemplate, ice_template: RowTemplate | None, name: str) -> list[Problem]:
+    """Return the reasons why worked examples cannot be shown."""
     if ice_template is None:
-        return ["the retriever chooses worked examples and there is no ice_template to show them with"]
+        text = "the retriever chooses worked examples and there is no ice_template to show them with"
+        return [Problem("ice_template", text)]
     if asked.ice_token is None:
-        return [no_place(name)]
+        return [Problem(f"{name}.ice_token", no_place(name))]
     if ice_template.is_dialogue and any(asked.places(label) == "text" for label in asked.labels or (None,)):
-        return [
+        text = (
             f"{name} has its ice_token {asked.ice_token!r} inside text, and ice_template makes turns with roles; "
             "put the token among the items of `begin` or `round`, or make ice_template text"
-        ]
+        )
+        return [Problem(name, text)]
     return []
 
 
@@ -86,14 +90,14 @@ def warn_of_own_answers(
         return
     one = len(shown) == 1
     which = f"row {shown[0]}" if one else f"the first is row {shown[0]}"
-    warn(
+    text = (
         f"{len(shown)} of {len(rows)} rows ({which}) {'stands' if one else 'stand'} among "
         f"{'its' if one else 'their'} own worked examples, answer included, so the score of "
         f"{'that row' if one else f'those {len(shown)}'} means nothing, and nothing can be learned from "
         f"{'it' if one else 'them'}: take {'it' if one else 'them'} out of the training rows, or name another "
-        "train_split",
-        InContextWarning,
+        "train_split"
     )
+    warn(InContextWarning(text, name=", ".join(map(str, shown))))
 
 
 def warn_of_columns(
@@ -108,7 +112,7 @@ def warn_of_columns(
         ice_template: Shows a worked example; None without one.
         asked: The columns of the input.
     """
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     columns = set[str]().union(*rows)
     for where, template, known in (
         ("prompt_template", prompt_template, columns),
@@ -117,17 +121,19 @@ def warn_of_columns(
         if template is None or (where == "ice_template" and template is prompt_template):
             continue
         for text in _prompts(template):
-            found |= dict.fromkeys(
-                f"{where}: {problem}" for problem in _misspelt(text, known, asked, getattr(template, "tokens", ()))
-            )
+            for braces, problem in _misspelt(text, known, asked, getattr(template, "tokens", ())):
+                found[f"{where}: {problem}"] = f"{where}.{braces}"
     if found:
         listed = [*found]
         more = f"; and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
-        warn("; ".join(listed[:_MAX_NAMED]) + more, InContextWarning)
+        text = "; ".join(listed[:_MAX_NAMED]) + more
+        warn(InContextWarning(text, name=", ".join(found.values())))
 
 
-def _misspelt(text: str, columns: set[str], asked: Sequence[str], tokens: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield what is wrong with the braces of one prompt."""
+def _misspelt(
+    text: str, columns: set[str], asked: Sequence[str], tokens: Sequence[tuple[str, str]]
+) -> Iterator[Problem]:
+    """Yield the braces of one prompt that probably mean a column."""
     unused = {
         name
         for name in columns
@@ -143,7 +149,7 @@ def _misspelt(text: str, columns: set[str], asked: Sequence[str], tokens: Sequen
             continue  # braces that are meant as they are
         also = f", and the input column {', '.join(map(repr, missing))} is not in it" if missing else ""
         hint = f"; did you mean `{{{near}}}`?" if near is not None else ""
-        yield f"`{braces}` is no column and stays as it is{also}{hint}"
+        yield Problem(braces, f"`{braces}` is no column and stays as it is{also}{hint}")
 
 
 def _folded(name: str, names: set[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from agentkit_prompts.errors import misnamed
+from agentkit_prompts.evaluation.problems import Problem, unknown_names
 
 __all__ = ["SECTIONS", "RowTemplate", "items_of", "located", "problems_of"]
 
@@ -73,19 +73,21 @@ def located(template: object) -> Iterator[tuple[str, Any]]:
             yield f"{name}[{position}]", item
 
 
-def problems_of(template: object) -> list[str]:
+def problems_of(template: object) -> list[Problem]:
     """Return what keeps `template` from being a dialogue: everything at once."""
     if not isinstance(template, Mapping):
-        return [f"template must be a dialogue with a 'round' of role items, got {type(template).__name__}"]
-    found = misnamed("unknown section", template, SECTIONS)
+        text = f"template must be a dialogue with a 'round' of role items, got {type(template).__name__}"
+        return [Problem("template", text)]
+    problems = unknown_names("", "unknown section", template, SECTIONS)
     if "round" not in template:
-        found.append("template has no 'round': a dialogue needs the list of its turns")
-    for where, item in located(template):
+        problems.append(Problem("round", "template has no 'round': a dialogue needs the list of its turns"))
+    for place, item in located(template):
         if isinstance(item, Mapping):
             if not isinstance(item.get("role"), str):
-                found.append(f"{where} has no role that is text")
+                problems.append(Problem(f"{place}.role", f"{place} has no role that is text"))
             if not isinstance(item.get("prompt", ""), str):
-                found.append(f"{where}: the prompt must be text, got {type(item['prompt']).__name__}")
+                text = f"{place}: the prompt must be text, got {type(item['prompt']).__name__}"
+                problems.append(Problem(f"{place}.prompt", text))
         elif not isinstance(item, str):
-            found.append(f"{where} must be text or a role item, got {type(item).__name__}")
-    return found
+            problems.append(Problem(place, f"{place} must be text or a role item, got {type(item).__name__}"))
+    return problems

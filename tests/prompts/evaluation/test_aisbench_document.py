@@ -11,13 +11,13 @@ from agentkit.prompts.evaluation import (
     FixKRetriever,
     GenInferencer,
     InContext,
-    InContextError,
     MMPromptTemplate,
     MultiTurnGenInferencer,
     MultiTurnPromptTemplate,
     PromptTemplate,
     ZeroRetriever,
 )
+from tests.prompts.evaluation.refusals import places
 
 BOTH = {"input_columns": ["anything", "question"], "output_column": "answer"}
 ONE = {"input_columns": ["question"], "output_column": "answer"}
@@ -213,5 +213,5 @@ def test_without_examples_a_template_for_examples_asks_and_needs_no_token() -> N
         "inferencer": {"type": GenInferencer},
     }
     assert InContext.from_cfg(cfg, ONE).final(TEST) == "Q: 1+1=?\nA: "
-    with pytest.raises(InContextError, match="no place for worked examples"):
-        InContext.from_cfg({**cfg, "retriever": {"type": FixKRetriever, "fix_id_list": [0]}}, ONE, train=TRAIN)
+    shows = {**cfg, "retriever": {"type": FixKRetriever, "fix_id_list": [0]}}
+    assert places(lambda: InContext.from_cfg(shows, ONE, train=TRAIN)) == ("ice_template.ice_token",)

@@ -12,6 +12,7 @@ import pytest
 from agentkit.prompts.evaluation import InContext, InContextError, load_config, load_datasets
 from agentkit_prompts.evaluation.config import config_code
 from tests.effort import spread
+from tests.prompts.evaluation.refusals import places, refused
 
 SHIPPED = '''
 from mmengine.config import read_base
@@ -120,8 +121,7 @@ def test_functions_of_the_file_are_read_too(tmp_path: Path) -> None:
     )
     assert found["base"] == {"a": [0.0, 0.5, 1.0]} and found["other"] == {"a": [4.0, 0.5, 1.0]}
     assert found["pick"] == 1.0
-    with pytest.raises(InContextError, match="line 14: cannot be read: 2 values for 2 names"):
-        found["key"]
+    assert refused(lambda: found["key"]).line == 14
 
 
 def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
@@ -136,8 +136,9 @@ def test_a_file_beside_the_configuration_may_be_opened_and_no_other(
     """
     assert read(tmp_path, source.format(name="hint.txt"))["hint"] == "Think."
     for name in ("../secret.txt", "/etc/passwd"):
-        with pytest.raises(InContextError, match=r"lies outside of .*: to read it, give a root around both"):
-            read(tmp_path, source.format(name=name))["hint"]
+        found = read(tmp_path, source.format(name=name))
+        error = refused(lambda found=found: found["hint"])  # type: ignore[misc]
+        assert (error.line, error.name) == (3, "root")
     read(tmp_path, source.format(name="hint.txt"))
     monkeypatch.chdir(tmp_path.parent)
     assert load_config(Path(tmp_path.name, "main.py"))["hint"] == "Think."
@@ -153,16 +154,14 @@ def test_nothing_outside_of_the_root_is_imported(tmp_path: Path) -> None:
     (inner / "away").symlink_to(tmp_path)
     imports = ["...keys", "..keys", ".linked", ".away.keys", "configs.keys", "...configs.keys"]
     for name in imports:
-        with pytest.raises(InContextError, match=r"keys|linked") as error:
-            read(inner, f"from {name} import KEY as x")["x"]
-        assert "lies outside of" in str(error.value)
-    with pytest.raises(InContextError, match="there is no file for the import of"):
-        read(inner, f"from .{'a' * 5000} import x")["x"]
+        found = read(inner, f"from {name} import KEY as x")
+        assert refused(lambda found=found: found["x"]).name == "root", name  # type: ignore[misc]
+    assert refused(lambda: read(inner, f"from .{'a' * 5000} import x")["x"]).name == f".{'a' * 5000}"
     for root, name in ((tmp_path, "...keys"), (tmp_path, "configs.keys"), (inner.parent, "..keys")):
         main = files(inner, main=f"from {name} import KEY as x")
         assert load_config(main, root=root)["x"] == "secret"
-    with pytest.raises(InContextError, match="does not lie in the root"):
-        load_config(main, root=tmp_path / "configs")
+    error = refused(lambda: load_config(main, root=tmp_path / "configs"))
+    assert (error.name, error.value) == ("root", str(tmp_path / "configs"))
 
 
 def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) -> None:
@@ -176,14 +175,14 @@ def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) ->
     assert len(load_datasets(inner / "all.py")) == 2
     (tmp_path / "examples").mkdir()
     (tmp_path / "examples" / "main.py").write_text("from opencompass.configs.datasets.sums import sums_datasets")
-    with pytest.raises(InContextError, match="give a root around both"):
-        load_datasets(tmp_path / "examples" / "main.py")
+    assert refused(lambda: load_datasets(tmp_path / "examples" / "main.py")).name == "root"
     assert len(load_datasets(tmp_path / "examples" / "main.py", root=tmp_path)) == 1
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failures = []
+    for source in (
         "import os\nx = os.system('touch ran')",
         "x = __import__('os').system('touch ran')",
         "x = eval('1')",
@@ -202,14 +201,14 @@ def test_configurations_in_a_folder_configs_import_each_other(tmp_path: Path) ->
         "import os\nx = os.environ['HOME']",
         "x = (lambda f: f(f))(lambda f: f(f))",
         "def f(): return f()\nx = f()",
-    ],
-)
-def test_nothing_is_run(tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = read(tmp_path, source)
-    with pytest.raises(InContextError, match=r"line \d+: cannot be read"):
-        found["x"]
-    assert not (tmp_path / "ran").exists()
+    ):
+        found = read(tmp_path, source)
+        error = refused(lambda found=found: found["x"])  # type: ignore[misc]
+        if error.line != source.count("\n", 0, source.rindex("x")) + 1 and not source.startswith("class"):
+            failures.append((source, error.line))
+        if (tmp_path / "ran").exists():
+            failures.append((source, "was run"))
+    assert failures == []
 
 
 @pytest.mark.parametrize(
@@ -289,58 +288,53 @@ def test_what_would_take_for_ever_is_an_error(tmp_path: Path, source: str) -> No
 def test_rounding_takes_so_many_digits_and_no_more(tmp_path: Path) -> None:
     assert read(tmp_path, "x = round(7, -1000), round(7.25, 1000)")["x"] == (0, 7.25)
     for digits in (-1001, 1001):
-        with pytest.raises(InContextError, match="cannot be read: rounding to more than 1,000 digits"):
-            read(tmp_path, f"x = round(7, {digits})")["x"]
+        found = read(tmp_path, f"x = round(7, {digits})")
+        assert refused(lambda found=found: found["x"]).line == 1  # type: ignore[misc]
 
 
 def test_calls_nest_so_deep_and_no_deeper(tmp_path: Path) -> None:
     source = "def f(n):\n    return 0 if n == 0 else 1 + f(n - 1)\nx = f({0})"
     assert read(tmp_path, source.format(59))["x"] == 59
-    with pytest.raises(InContextError, match="line 3: cannot be read: calls nested more than 60 deep"):
-        read(tmp_path, source.format(60))["x"]
+    assert refused(lambda: read(tmp_path, source.format(60))["x"]).line == 3
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "name"),
     [
-        ("'a'.zfill(10**9)", "the method 'zfill' of a str"),
-        ("'a'.encode()", "the method 'encode' of a str"),
-        ("[1].clear()", "the method 'clear' of a list"),
-        ("{'a': 1}.popitem()", "the method 'popitem' of a dict"),
-        ("set([1]).pop()", "the method 'pop' of a set"),
-        ("(1).bit_length()", "the method 'bit_length' of a int"),
+        ("'a'.zfill(10**9)", "zfill"),
+        ("'a'.encode()", "encode"),
+        ("[1].clear()", "clear"),
+        ("{'a': 1}.popitem()", "popitem"),
+        ("set([1]).pop()", "pop"),
+        ("(1).bit_length()", "bit_length"),
     ],
 )
-def test_a_method_that_no_configuration_needs_is_not_called(tmp_path: Path, call: str, said: str) -> None:
-    with pytest.raises(InContextError, match=f"line 1: cannot be read: {said}"):
-        read(tmp_path, f"x = {call}")["x"]
+def test_a_method_that_no_configuration_needs_is_not_called(tmp_path: Path, call: str, name: str) -> None:
+    error = refused(lambda: read(tmp_path, f"x = {call}")["x"])
+    assert (error.line, error.name) == (1, name)
 
 
 def test_loops_in_loops_end_after_so_many_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config_code, "_MAX_STEPS", 20_000)
     loops = "for a in [0] * {0}:\n    for b in [0] * {0}:\n        pass\nx = 1"
     assert read(tmp_path, loops.format(30))["x"] == 1
-    with pytest.raises(InContextError, match="more than 20,000 steps"):
-        read(tmp_path, loops.format(300))["x"]
+    assert refused(lambda: read(tmp_path, loops.format(300))["x"]).value == 20_000
 
 
 def test_a_list_that_grows_past_its_bound_is_an_error_where_it_grows(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="line 2: cannot be read: a list of more than 1,000,000"):
-        read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]
+    assert refused(lambda: read(tmp_path, "x = [0] * 900_000\nx.extend([0] * 900_000)")["x"]).line == 2
 
 
 def test_an_f_string_that_is_too_long_costs_its_own_variable_only(tmp_path: Path) -> None:
     held = read(tmp_path, "part = 'x' * 900_000\nx = f'" + "{part}" * 2_000 + "'\ny = 1")
     assert held["y"] == 1
-    with pytest.raises(InContextError, match="line 2: cannot be read: more than 1,000,000 characters"):
-        held["x"]
+    assert refused(lambda: held["x"]).line == 2
 
 
 def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
     held = read(tmp_path, "a = [n * (2**61 - 1) for n in range(101)]\nx = {*a[1:], 5}\ny = {*a, 5}")
     assert len(held["x"]) == 101
-    with pytest.raises(InContextError, match="more than 100 keys that have the same hash"):
-        held["y"]
+    assert refused(lambda: held["y"]).line == 3
 
 
 @pytest.mark.parametrize(
@@ -349,8 +343,7 @@ def test_a_hundred_keys_may_have_the_same_hash(tmp_path: Path) -> None:
 def test_what_python_refuses_is_an_error_of_its_variable(tmp_path: Path, source: str) -> None:
     held = read(tmp_path, f"{source}\nb = 2")
     assert held["b"] == 2
-    with pytest.raises(InContextError, match=r"line \d: cannot be read"):
-        held["x"]
+    assert refused(lambda: held["x"]).line in (1, 2)
 
 
 def test_why_a_variable_cannot_be_read_stays_short(tmp_path: Path) -> None:
@@ -364,13 +357,13 @@ def test_why_a_variable_cannot_be_read_stays_short(tmp_path: Path) -> None:
 def test_a_file_of_code_or_yaml_is_not_longer_than_one_is(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text("a\n" * 300_000)
     (tmp_path / "long.yaml").write_text("# \n" * 400_000)
-    for name, most in (("long.py", "500,000"), ("long.yaml", "1,000,000")):
-        with pytest.raises(InContextError, match=f"{most} bytes"):
-            load_config(tmp_path / name)
+    for name, limit in (("long.py", 500_000), ("long.yaml", 1_000_000)):
+        error = refused(lambda name=name: load_config(tmp_path / name))  # type: ignore[misc]
+        assert (error.path, error.value) == (str(tmp_path / name), limit)
     for number in range(20):
         (tmp_path / f"part{number}.py").write_text("#" * 400_000)
-    with pytest.raises(InContextError, match="3,000,000 characters of code"):
-        read(tmp_path, "\n".join(f"from .part{number} import *" for number in range(20)))
+    imports = "\n".join(f"from .part{number} import *" for number in range(20))
+    assert refused(lambda: read(tmp_path, imports)).value == 3_000_000
 
 
 def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
@@ -409,12 +402,10 @@ def test_what_is_usual_is_read_as_before(tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_shared_a_million_times_over_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="more than 1,000,000 values"):
-        read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")["x"]
+    assert refused(lambda: read(tmp_path, "x = [1]\nfor _ in range(60):\n    x = [x, x]")["x"]).line == 2
     doubled = [f"{one}: &{one} [{', '.join(['*' + before] * 9)}]" for before, one in pairwise("abcdefghij")]
     (tmp_path / "x.yaml").write_text("\n".join(["a: &a [1, 2]", *doubled]))
-    with pytest.raises(InContextError, match="aliases are not allowed"):
-        load_config(tmp_path / "x.yaml")
+    assert refused(lambda: load_config(tmp_path / "x.yaml")).name == "YAML"
 
 
 def test_what_cannot_be_read_is_named_where_it_is_needed(tmp_path: Path) -> None:
@@ -426,30 +417,27 @@ def test_what_cannot_be_read_is_named_where_it_is_needed(tmp_path: Path) -> None
     made_datasets.append(dict(infer_cfg=dict(prompt_template=dict(template=text)), reader_cfg={}))
     """
     assert read(tmp_path, source)["fine"] == 1
-    with pytest.raises(InContextError) as error:
-        load_datasets(tmp_path / "main.py")
-    assert "main.py, line 6: cannot be read: 'text', which could not be read" in str(error.value)
-    assert "line 3: cannot be read: calling 'elsewhere.prompt_of': nothing that is imported is run" in str(error.value)
+    error = refused(lambda: load_datasets(tmp_path / "main.py"))
+    assert (error.path, error.line, error.name) == (str(tmp_path / "main.py"), 6, "text")
+    error = refused(lambda: load_config(tmp_path / "main.py")["text"])
+    assert (error.line, error.name) == (3, "elsewhere.prompt_of")
 
 
 def test_files_that_are_missing_damaged_or_go_round_in_circles(tmp_path: Path) -> None:
-    with pytest.raises(InContextError, match="there is no such file"):
-        load_config(tmp_path / "none.py")
-    with pytest.raises(InContextError, match=r"expected a .py or .yaml file"):
-        load_config(tmp_path / "x.json")
-    with pytest.raises(InContextError, match="is no Python"):
-        read(tmp_path, "x = (")
-    with pytest.raises(InContextError, match=r"there is no file for the import of \.other"):
-        read(tmp_path, "from .other import x")["x"]
+    for name in ("none.py", "none.yaml"):
+        error = refused(lambda name=name: load_config(tmp_path / name))  # type: ignore[misc]
+        assert (error.path, error.value) == (str(tmp_path / name), None)
+        assert isinstance(error.__cause__, FileNotFoundError)
+    assert refused(lambda: load_config(tmp_path / "x.json")).value == ".json"
+    assert isinstance(refused(lambda: read(tmp_path, "x = (")).__cause__, SyntaxError)
+    assert refused(lambda: read(tmp_path, "from .other import x")["x"]).name == ".other"
     files(tmp_path, one="from .two import x", two="from .one import x")
-    with pytest.raises(InContextError, match="imports itself"):
-        load_config(tmp_path / "one.py")["x"]
-    with pytest.raises(InContextError, match="no 'dataset'; did you mean 'datasets'"):
-        read(tmp_path, "datasets = []")["dataset"]
-    with pytest.raises(InContextError, match="no list of datasets with infer_cfg and reader_cfg; there is: a"):
-        load_datasets(files(tmp_path, main="a = 1"))
-    with pytest.raises(InContextError, match=r"dataset 0 \(x\) has no reader_cfg"):
-        load_datasets(files(tmp_path, main="datasets = [dict(infer_cfg={}, abbr='x')]"))
+    assert refused(lambda: load_config(tmp_path / "one.py")["x"]).line == 1
+    assert refused(lambda: load_config(tmp_path / "two.py")["x"]).line == 1
+    assert refused(lambda: read(tmp_path, "datasets = []")["dataset"]).name == "dataset"
+    assert refused(lambda: load_datasets(files(tmp_path, main="a = 1"))).name == "datasets"
+    main = files(tmp_path, main="datasets = [dict(infer_cfg={}, abbr='x')]")
+    assert places(lambda: load_datasets(main)) == ("datasets[0].reader_cfg",)
 
 
 def test_yaml_has_the_same_keys(tmp_path: Path) -> None:
@@ -469,17 +457,9 @@ datasets:
     icl = InContext.from_cfg(dataset["infer_cfg"], dataset["reader_cfg"])
     assert icl.prompt({"question": "1+1=?"}) == "Q: 1+1=?\nA: " and icl.inferencer.max_out_len == 5
     file.write_text("datasets: []\ndatasets: []\n")
-    with pytest.raises(InContextError, match="the key datasets is here twice"):
-        load_datasets(file)
-    wrong = {
-        "- a": "expected names and their values, got list",
-        "1: 2": "expected names and their values",
-        "a: [": "invalid YAML",
-        "a: !!python/name:os.system": "invalid YAML",
-    }
-    with pytest.raises(InContextError, match=r"none\.yaml: there is no such file; check the path$"):
-        load_config(tmp_path / "none.yaml")
-    for text, problem in wrong.items():
+    assert refused(lambda: load_datasets(file)).name == "YAML"
+    wrong = {"- a": None, "1: 2": None, "a: [": "YAML", "a: !!python/name:os.system": "YAML"}
+    for text, name in wrong.items():
         file.write_text(text)
-        with pytest.raises(InContextError, match=problem):
-            load_config(file)
+        error = refused(lambda: load_config(file))
+        assert (error.path, error.name) == (str(file), name)

@@ -9,12 +9,12 @@ import pytest
 
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
-    InContextError,
     InContextWarning,
     MetaTemplate,
     PromptList,
     PromptTemplate,
 )
+from tests.prompts.evaluation.refusals import places, refused, warned
 
 # The meta template of the OpenCompass document: a model with three inner roles, and a system role that is reserved.
 MOSS: dict[str, Any] = {
@@ -210,8 +210,7 @@ class TestApis:
             first,
             {"role": "user", "prompt": "1"},
         ]
-        with pytest.warns(InContextWarning, match="`end` is not sent"):
-            ApiMetaTemplate({**API, "end": "over"})
+        assert warned(lambda: ApiMetaTemplate({**API, "end": "over"})) == ["end"]
 
     def test_text_without_a_role_is_the_users(self) -> None:
         prompt = quiz(begin=["Two examples.\n", "  \n"])
@@ -222,7 +221,8 @@ class TestApis:
 
     def test_text_without_a_role_can_be_left_out_with_a_warning(self) -> None:
         template = ApiMetaTemplate(API, keep_text=False)
-        with pytest.warns(InContextWarning, match="no role has 'Two examples'"):
+        assert warned(lambda: template.parse(quiz(begin=["Two examples"]))) == ["Two examples"]
+        with pytest.warns(InContextWarning):
             messages = template.parse(quiz(begin=["Two examples"]))
         assert messages == [{"role": "user", "prompt": "Which lake is deep?\nA. Como\nB. Aral\nAnswer: "}]
 
@@ -272,35 +272,30 @@ class TestBadInput:
             "eos_token_id": True,
             "end": {"role": "B"},
         }
-        with pytest.raises(InContextError) as caught:
-            MetaTemplate(config)
-        for problem in (
-            "unknown key 'beginn'; did you mean 'begin'",
-            "round[0]: unknown key 'rol'; did you mean 'role'",
-            "round[1] must be a dict with a role or text, got int",
-            "round[2]: begin must be text, or a list of texts and token ids, got 3",
-            "round[2]: generate must be True or False, got 'yes'",
-            "round[4]: role 'B' is there twice (see round[3])",
-            "reserved_roles must be a list, got str",
-            "eos_token_id must be a token id",
-            "end must be text",
-        ):
-            assert problem in str(caught.value)
+        assert places(lambda: MetaTemplate(config)) == (
+            "beginn",
+            "round[0].rol",
+            "round[0].role",
+            "round[1]",
+            "round[2].generate",
+            "round[2].begin",
+            "round[4].role",
+            "reserved_roles",
+            "eos_token_id",
+            "end",
+        )
 
     @pytest.mark.parametrize("config", ["x", 5, [{"role": "system", "content": "S"}]])
     def test_a_completion_model_takes_a_dict(self, config: Any) -> None:
-        with pytest.raises(InContextError, match="expected a dict with a 'round'"):
-            MetaTemplate(config)
+        error = refused(lambda: MetaTemplate(config))
+        assert (error.name, error.value) == ("config", type(config).__name__)
 
     def test_an_api_takes_a_dict_or_messages(self) -> None:
-        with pytest.raises(InContextError, match="expected a dict or a list of messages, got str"):
-            ApiMetaTemplate("x")  # type: ignore[arg-type]
-        with pytest.raises(
-            InContextError, match=r"message 0: role must be one of .* message 1 .* got int; message 2: con"
-        ):
-            ApiMetaTemplate([{"role": "x", "content": ""}, 5, {"role": "user", "content": None}])  # type: ignore[list-item]
-        with pytest.raises(InContextError, match="begin is a message without a role"):
-            ApiMetaTemplate({**API, "begin": {"prompt": "x"}})
+        error = refused(lambda: ApiMetaTemplate("x"))  # type: ignore[arg-type]
+        assert (error.name, error.value) == ("config", "str")
+        messages: list[Any] = [{"role": "x", "content": ""}, 5, {"role": "user", "content": None}]
+        assert places(lambda: ApiMetaTemplate(messages)) == ("[0].role", "[1]", "[2].content")
+        assert places(lambda: ApiMetaTemplate({**API, "begin": {"prompt": "x"}})) == ("begin.role",)
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
     def test_a_prompt_names_everything_that_is_wrong_with_it(self, template: MetaTemplate | ApiMetaTemplate) -> None:
@@ -322,57 +317,49 @@ class TestBadInput:
                 {"section": "round", "pos": "end"},
             ]
         )
-        with pytest.raises(InContextError) as caught:
-            template.parse(prompt)
-        for problem in (
-            "12 problems",
-            "item 0: unknown section 'foo'",
-            "item 1: a section has pos 'begin' or 'end', got 'middle'",
-            "item 2 closes section 'ice' while no section is open",
-            "item 4 closes section 'begin' while 'round' is open",
-            "item 5 has no role",
-            "item 6: role 'HUMANN' is unknown and has no fallback_role; did you mean 'HUMAN'",
-            "item 7: role 'X' is unknown and falls back to itself",
-            "item 8: role 'X' and its fallback_role 'Y' are both unknown",
-            "item 9: prompt must be text, got int",
-            "item 10: prompt_mm must be a list of content parts",
-            "item 11: begin must be text",
-            "item 12 must be text or a dict with a role, got int",
-        ):
-            assert problem in str(caught.value)
+        assert sorted(places(lambda: template.parse(prompt)), key=lambda place: int(place[1:].partition("]")[0])) == [
+            "[0].section",
+            "[1].pos",
+            "[2]",
+            "[4]",
+            "[5].role",
+            "[6].role",
+            "[7].role",
+            "[8].fallback_role",
+            "[9].prompt",
+            "[10].prompt_mm",
+            "[11].begin",
+            "[12]",
+        ]
 
     def test_what_an_item_changes_about_its_role_is_checked(self) -> None:
         prompt = PromptList([human("1", api_role=5), bot("", generate="yes")])
-        with pytest.raises(
-            InContextError, match=r"item 0: api_role must be text, got 5; item 1: generate must be True"
-        ):
-            ApiMetaTemplate(API).parse(prompt)
+        assert places(lambda: ApiMetaTemplate(API).parse(prompt)) == ("[0].api_role", "[1].generate")
         renamed = PromptList([human("1", api_role="developer"), bot("")])
         assert ApiMetaTemplate(API).parse(renamed) == [{"role": "developer", "prompt": "1"}]
 
     @pytest.mark.parametrize("template", [MetaTemplate(), ApiMetaTemplate()])
     def test_without_a_template_items_must_be_text_too(self, template: MetaTemplate | ApiMetaTemplate) -> None:
         prompt = PromptList([human(5), 7, human("x", end=[1], prompt_mm=5)])  # type: ignore[arg-type, list-item]
-        why = "item 0: prompt must be text.*item 1 must be.*item 2: end must be.*item 2: prompt_mm must be a list"
-        with pytest.raises(InContextError, match=why):
-            template.parse(prompt)
+        assert places(lambda: template.parse(prompt)) == ("[0].prompt", "[1]", "[2].end", "[2].prompt_mm")
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API)])
     @pytest.mark.parametrize("prompt", [5, None, {"role": "HUMAN", "prompt": "x"}, [5]])
     def test_what_is_no_prompt_is_refused(self, template: MetaTemplate | ApiMetaTemplate, prompt: Any) -> None:
-        with pytest.raises(InContextError, match="expected text, a PromptList or a list of prompts"):
-            template.parse(prompt)
+        inner = prompt[0] if isinstance(prompt, list) else prompt
+        error = refused(lambda: template.parse(prompt))
+        assert (error.name, error.value) == ("prompt", type(inner).__name__)
 
     @pytest.mark.parametrize("template", [MetaTemplate(PLAIN), ApiMetaTemplate(API), MetaTemplate()])
     def test_a_mode_is_gen_or_ppl(self, template: MetaTemplate | ApiMetaTemplate) -> None:
-        with pytest.raises(InContextError, match="expected 'gen' or 'ppl', got 'genn'; did you mean 'gen'"):
-            template.parse("x", "genn")  # type: ignore[arg-type]
+        assert refused(lambda: template.parse("x", "genn")).name == "mode"  # type: ignore[arg-type]
 
     def test_an_api_is_not_sent_an_empty_conversation(self) -> None:
-        with pytest.raises(InContextError, match="nothing to send"):
-            ApiMetaTemplate(API).parse(PromptList([" "]))
+        assert refused(lambda: ApiMetaTemplate(API).parse(PromptList([" "]))).name == "prompt"
 
     def test_a_section_that_is_never_closed_is_left_out_with_a_warning(self) -> None:
         prompt = PromptList([{"section": "round", "pos": "begin"}, human("lost")])
-        with pytest.warns(InContextWarning, match="section 'round' is never closed, so its 1 items are left out"):
-            assert MetaTemplate({**PLAIN, "end": "</s>"}).parse(prompt) == "</s>"
+        template = MetaTemplate({**PLAIN, "end": "</s>"})
+        assert warned(lambda: template.parse(prompt)) == ["round"]
+        with pytest.warns(InContextWarning):
+            assert template.parse(prompt) == "</s>"

@@ -12,12 +12,12 @@ from agentkit.prompts import Document, Image, Layers, MemoPrompt, Message, Promp
 from agentkit.prompts.chat_templates import ChatTemplateError
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
-    InContextError,
     MetaTemplate,
     PromptList,
     chat_messages,
     to_messages,
 )
+from tests.prompts.evaluation.refusals import places, refused
 
 META: dict[str, Any] = {
     "begin": "<s>",
@@ -41,6 +41,13 @@ PIXEL = "iVBORw0KGgo="
 
 def talk(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
     return [{"role": role, "content": content} for role, content in pairs]
+
+
+def unsaid(template: MetaTemplate, messages: list[Any], **options: Any) -> ChatTemplateError:
+    """Return the error of a conversation that a template cannot write."""
+    with pytest.raises(ChatTemplateError) as caught:
+        template.render(messages, **options)
+    return caught.value
 
 
 def spelled(ids: Sequence[int]) -> str:
@@ -102,46 +109,40 @@ class TestConversations:
             {"role": "user", "content": [5]},
             {"role": ["user"], "content": ""},
         ]
-        with pytest.raises(ChatTemplateError) as caught:
-            MetaTemplate(META).render(messages)
-        for problem in (
-            "messages[0]: role 'usr': is unknown; did you mean 'user'",
-            "messages[1].content: expected text or a list of parts, got int",
-            "messages[2] must be a Message or a dict",
-            "messages[3]: a meta template has no place for tool calls",
-            "messages[4].content[0]: unknown type 'smell'",
-            "messages[5].content[0]: expected text or a part, got int",
-            "messages[6]: role ['user']: is unknown",
-        ):
-            assert problem in str(caught.value)
-        with pytest.raises(ChatTemplateError, match="role 'tool': the meta template has no role for it"):
-            MetaTemplate({"round": META["round"]}).render(talk(("tool", "x"), ("user", "y")))
+        assert [place for place, _ in unsaid(MetaTemplate(META), messages).problems] == [
+            "messages[0].role",
+            "messages[1].content",
+            "messages[2]",
+            "messages[3].tool_calls",
+            "messages[4].content[0]",
+            "messages[5].content[0]",
+            "messages[6].role",
+        ]
+        without_tools = MetaTemplate({"round": META["round"]})
+        error = unsaid(without_tools, talk(("tool", "x"), ("user", "y")))
+        assert [place for place, _ in error.problems] == ["messages[0].role"]
 
     @pytest.mark.parametrize(
-        ("messages", "why"),
+        ("messages", "place"),
         [
-            ([], "there are no messages"),
-            (talk(("assistant", "1"), ("user", "2")), "starts with 'BOT', but a round starts with 'HUMAN'"),
-            (talk(("user", "1"), ("assistant", "2")), "no user message to reply to at the end"),
-            (talk(("user", "1"), ("assistant", "2"), ("system", "3")), "no user message to reply to at the end"),
-            (talk(("system", "1")), "no user message to reply to at the end"),
+            ([], "messages"),
+            (talk(("assistant", "1"), ("user", "2")), "messages[0]"),
+            (talk(("user", "1"), ("assistant", "2")), "messages[-1]"),
+            (talk(("user", "1"), ("assistant", "2"), ("system", "3")), "messages[-1]"),
+            (talk(("system", "1")), "messages[-1]"),
         ],
     )
-    def test_a_conversation_must_leave_something_to_say(self, messages: list[dict[str, Any]], why: str) -> None:
-        with pytest.raises(ChatTemplateError, match=why):
-            MetaTemplate(META).render(messages)
+    def test_a_conversation_must_leave_something_to_say(self, messages: list[dict[str, Any]], place: str) -> None:
+        assert [where for where, _ in unsaid(MetaTemplate(META), messages).problems] == [place]
 
     def test_a_template_in_which_no_model_speaks_cannot_ask(self) -> None:
         meta = {"round": [{"role": "HUMAN"}, {"role": "CRITIC"}]}
-        with pytest.raises(ChatTemplateError, match="no role of the round is marked generate=True or called BOT"):
-            MetaTemplate(meta).render(talk(("user", "1")))
+        assert [place for place, _ in unsaid(MetaTemplate(meta), talk(("user", "1"))).problems] == ["round"]
         assert MetaTemplate(meta).render(talk(("user", "1")), add_generation_prompt=False) == "1"
 
     def test_tools_and_variables_have_no_place_in_it(self) -> None:
-        with pytest.raises(ChatTemplateError, match="no place for tools"):
-            MetaTemplate(META).render(talk(("user", "1")), tools=[{"name": "add"}])
-        with pytest.raises(ChatTemplateError, match="takes no variables, got thinking"):
-            MetaTemplate(META).render(talk(("user", "1")), thinking=True)
+        assert unsaid(MetaTemplate(META), talk(("user", "1")), tools=[{"name": "add"}]).name == "tools"
+        assert unsaid(MetaTemplate(META), talk(("user", "1")), thinking=True).name == "thinking"
 
     def test_a_composition_goes_through_it_and_untrusted_text_forges_no_role(self) -> None:
         layers = Layers(system="You help.", before_input=MemoPrompt())
@@ -183,29 +184,22 @@ class TestTokenIds:
         ]
 
     def test_without_one_their_places_are_named(self) -> None:
-        with pytest.raises(
-            InContextError, match=r"token ids in begin, begin of role 'HUMAN', .* are not text; pass decode"
-        ):
-            MetaTemplate(IDS).parse(self.prompt)
-        with pytest.raises(InContextError, match=r"token ids in begin, .* are not text; pass decode"):
-            ApiMetaTemplate(IDS)
-        with pytest.raises(ChatTemplateError, match="are not text"):
-            MetaTemplate(IDS).render(talk(("user", "1")))
-        with pytest.raises(InContextError, match="expected one prompt, text or PromptList, got a list"):
-            MetaTemplate(IDS).pieces([self.prompt])  # type: ignore[arg-type]
+        markers = ("begin", "begin of role 'HUMAN'", "end of role 'HUMAN'", "begin of role 'BOT'")
+        assert places(lambda: MetaTemplate(IDS).parse(self.prompt)) == markers
+        assert places(lambda: ApiMetaTemplate(IDS)) == markers
+        error = unsaid(MetaTemplate(IDS), talk(("user", "1")))
+        assert tuple([place for place, _ in error.problems]) == markers
+        assert refused(lambda: MetaTemplate(IDS).pieces([self.prompt])).name == "prompt"  # type: ignore[arg-type]
 
     def test_an_item_may_bring_ids_of_its_own(self) -> None:
         prompt = PromptList([{"role": "HUMAN", "prompt": "q", "begin": [3, "U:"]}])
         assert MetaTemplate(META).pieces(prompt) == ["<s>", 3, "U:q<eoh>\n<BOT>: "]
-        with pytest.raises(InContextError, match="token ids in a marker of the prompt are not text"):
-            MetaTemplate(META).parse(prompt)
-        with pytest.raises(InContextError, match="token ids in a marker of the prompt are not text"):
-            ApiMetaTemplate(META | {"end": ""}).parse(prompt)
+        assert places(lambda: MetaTemplate(META).parse(prompt)) == ("a marker of the prompt",)
+        assert places(lambda: ApiMetaTemplate(META | {"end": ""}).parse(prompt)) == ("a marker of the prompt",)
 
     @pytest.mark.parametrize("marker", [[-1], [True], [1.5], 5, {"a": 1}])
     def test_what_is_neither_text_nor_id_is_refused(self, marker: Any) -> None:
-        with pytest.raises(InContextError, match=r"round\[0\]: end must be text, or a list of texts and token ids"):
-            MetaTemplate({"round": [{"role": "HUMAN", "end": marker}]})
+        assert places(lambda: MetaTemplate({"round": [{"role": "HUMAN", "end": marker}]})) == ("round[0].end",)
 
 
 class TestTheMessagesOfARequest:
@@ -238,10 +232,9 @@ class TestTheMessagesOfARequest:
         assert chat_messages([]) == []
 
     def test_what_is_no_message_is_named(self) -> None:
-        with pytest.raises(InContextError, match=r"2 problems: item 0 must be text, or a dict with a role.*item 1"):
-            chat_messages([5, {"role": "user"}])
-        with pytest.raises(InContextError, match="expected text, or what a meta template returned, got int"):
-            chat_messages(5)  # type: ignore[arg-type]
+        assert places(lambda: chat_messages([5, {"role": "user"}])) == ("[0]", "[1]")
+        error = refused(lambda: chat_messages(5))  # type: ignore[arg-type]
+        assert (error.name, error.value) == ("prompt", "int")
 
     def test_messages_of_our_own_hold_decoded_media(self) -> None:
         content = [
@@ -275,18 +268,15 @@ class TestTheMessagesOfARequest:
             {"role": "user", "prompt": 5},
             {"role": "TOOL", "prompt": "x"},
         ]
-        with pytest.raises(InContextError) as caught:
-            to_messages(prompt)
-        for problem in (
-            "messages[0].content[0].image_url.url: the data URL cannot be decoded",
-            "messages[0].content[1].input_audio.data: not base64",
-            "messages[0].content[2].image_url: names no address and no data",
-            "messages[0].content[3].text: missing",
-            "messages[0].content[4]: unknown type 'smell_url'",
-            "messages[0].content[5].image_url: 'http://': not a URL",
-            "messages[0].content[6]: expected text or a part, got int",
-            "messages[1]: unknown role 'critic'",
-            "messages[2].content: expected text or a list of parts, got int",
-            "messages[3]: a tool message needs the tool_call_id",
-        ):
-            assert problem in str(caught.value)
+        assert places(lambda: to_messages(prompt)) == (
+            "messages[0].content[0].image_url.url",
+            "messages[0].content[1].input_audio.data",
+            "messages[0].content[2].image_url",
+            "messages[0].content[3].text",
+            "messages[0].content[4]",
+            "messages[0].content[5].image_url",
+            "messages[0].content[6]",
+            "messages[1]",
+            "messages[2].content",
+            "messages[3]",
+        )

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from agentkit.prompts.evaluation import (
     ApiMetaTemplate,
-    InContextError,
-    InContextWarning,
     MetaTemplate,
     MMPromptTemplate,
     PromptList,
     chat_messages,
 )
 from agentkit_prompts.evaluation.multimodal import KINDS, read_tags
+from tests.prompts.evaluation.refusals import places, refused, warned
 
 END_TAG = "<AIS_CONTENT_TAG>"
 START_TAGS = [f"<AIS_{kind.upper()}_START>" for kind in KINDS]
@@ -110,8 +109,7 @@ class TestTheDocument:
     @pytest.mark.parametrize("parts", [BY_URL, BY_BASE64], ids=["url", "base64"])
     def test_an_address_with_two_schemes_is_named(self, parts: dict[str, Any]) -> None:
         row = {"anything": "x", "content": "<AIS_IMAGE_START>https://x/y.jpg<AIS_CONTENT_TAG>"}
-        with pytest.warns(InContextWarning, match="an address has two schemes"):
-            template(human(parts)).item(row)
+        assert warned(lambda: template(human(parts)).item(row)) == ["prompt_mm"]
 
 
 class TestFilling:
@@ -205,16 +203,15 @@ class TestModels:
         assert ApiMetaTemplate().parse(prompt) == [look, see, image, ok]
 
     def test_a_part_of_no_known_kind_is_refused_by_a_completion_model(self) -> None:
-        for part, what in (
-            ({"type": "smell"}, "content part: unknown type 'smell'"),
-            ({"type": "text"}, r"content part\.text: missing"),
-            ({"type": "image_url", "image_url": {"url": 5}}, r"content part\.image_url\.url: expected text, got int"),
-        ):
-            with pytest.raises(InContextError, match=what):
-                MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
-        part = {"type": "image_url", "image_url": "http://"}
-        with pytest.raises(InContextError, match=r"content part\.image_url: 'http://': not a URL"):
-            MetaTemplate().parse(PromptList([{"role": "HUMAN", "prompt_mm": [part]}]))
+        parts: tuple[tuple[dict[str, Any], str], ...] = (
+            ({"type": "smell"}, "content part"),
+            ({"type": "text"}, "content part.text"),
+            ({"type": "image_url", "image_url": {"url": 5}}, "content part.image_url.url"),
+            ({"type": "image_url", "image_url": "http://"}, "content part.image_url"),
+        )
+        for part, place in parts:
+            prompt = PromptList([{"role": "HUMAN", "prompt_mm": [part]}])
+            assert places(lambda prompt=prompt: MetaTemplate().parse(prompt)) == (place,)  # type: ignore[misc]
 
 
 class TestTags:
@@ -245,10 +242,9 @@ class TestTags:
 
 class TestBadInput:
     def test_a_row_without_content_is_refused(self) -> None:
-        with pytest.raises(InContextError, match=r"neither 'content' nor 'question'.*there is: answer"):
-            template(human(BY_URL)).item({"answer": "x"})
-        with pytest.raises(InContextError, match="column 'content' must hold text with tags, got NoneType"):
-            template(human(BY_URL)).item({"content": None})
+        missing = refused(lambda: template(human(BY_URL)).item({"answer": "x"}))
+        invalid = refused(lambda: template(human(BY_URL)).item({"content": None}))
+        assert (missing.name, missing.value, invalid.name, invalid.value) == ("content", None, "content", "NoneType")
         assert template({"role": "HUMAN", "prompt": "{answer}"}).item({"answer": "x"})[1] == {
             "role": "HUMAN",
             "prompt": "x",
@@ -256,8 +252,7 @@ class TestBadInput:
 
     def test_content_that_no_item_takes_is_named(self) -> None:
         texts = {"text": {"type": "text", "text": "{question}"}}
-        with pytest.raises(InContextError, match="holds image, audio, video, which no prompt_mm of the template takes"):
-            template(human(texts)).item({"content": QUESTION})
+        assert places(lambda: template(human(texts)).item({"content": QUESTION})) == ("image", "audio", "video")
 
     def test_a_template_names_everything_that_is_wrong_with_it(self) -> None:
         items = [
@@ -266,18 +261,15 @@ class TestBadInput:
             {"prompt": 5},
             7,
         ]
-        with pytest.raises(InContextError) as caught:
-            MMPromptTemplate({"round": items}, ice_token=5)  # type: ignore[arg-type]
-        for problem in (
-            "round[0]: unknown kind of content 'img' in prompt_mm",
-            "round[0]: prompt_mm['text'] must be a part such as {'type': 'text', 'text': '{question}'}",
-            "round[0]: prompt_mm['image'] is of type 'image_url' and has no key of that name",
-            "round[1]: prompt_mm must map kinds of content to parts, got str",
-            "round[2] has no role",
-            "round[2]: the prompt must be text, got int",
-            "round[3] must be text or a role item",
-            "ice_token must be text, got int",
-        ):
-            assert problem in str(caught.value)
-        with pytest.raises(InContextError, match="template must be a dialogue"):
-            MMPromptTemplate("{question}")  # type: ignore[arg-type]
+        found = places(lambda: MMPromptTemplate({"round": items}, ice_token=5))  # type: ignore[arg-type]
+        assert found == (
+            "ice_token",
+            "round[2].role",
+            "round[2].prompt",
+            "round[3]",
+            "round[0].prompt_mm.img",
+            "round[0].prompt_mm.text",
+            "round[0].prompt_mm.image",
+            "round[1].prompt_mm",
+        )
+        assert places(lambda: MMPromptTemplate("{question}")) == ("template",)  # type: ignore[arg-type]

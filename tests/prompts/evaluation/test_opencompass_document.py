@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentkit.prompts.evaluation import InContext, InContextWarning, MetaTemplate, PromptTemplate
+from tests.prompts.evaluation.refusals import warned
 from tests.prompts.evaluation.test_meta_templates import INNER, MOSS
 
 META = {**MOSS, "begin": "meta instruction\nYou are an AI assistant.\n"}
@@ -73,8 +74,10 @@ def test_labels_may_be_dialogues() -> None:
 
 def test_what_the_document_says_of_keys_and_models_without_a_meta_template() -> None:
     assert PromptTemplate({"begin": "x", "round": []}).labels == ()
-    with pytest.warns(InContextWarning, match="are labels beside 'A'"):
-        assert PromptTemplate({"begin": "x", "round": "y", "A": "z"}).labels == ("begin", "round", "A")
+    labelled = {"begin": "x", "round": "y", "A": "z"}
+    assert warned(lambda: PromptTemplate(labelled)) == ["A"]
+    with pytest.warns(InContextWarning):
+        assert PromptTemplate(labelled).labels == ("begin", "round", "A")
     icl = InContext.from_cfg(
         {"prompt_template": {"template": {"round": [{"role": "HUMAN", "prompt": "{input}"}]}}}, READER
     )
@@ -88,5 +91,5 @@ def test_a_dataset_s_field_goes_before_that_of_the_meta_template() -> None:
     turns = [{"role": "HUMAN", "prompt": "x"}, {"role": "THOUGHTS", "prompt": "Hm.", "end": "!"}]
     text = MetaTemplate(META).parse(PromptTemplate({"round": turns}).item({}))
     assert "<|Inner Thoughts|>:Hm.!" in text and "<|Commands|>:None蝮" in text
-    with pytest.warns(InContextWarning, match="'HUMAN' has no prompt"):
-        MetaTemplate(META).parse(PromptTemplate({"round": [{"role": "HUMAN"}]}).item({}))
+    empty = PromptTemplate({"round": [{"role": "HUMAN"}]}).item({})
+    assert warned(lambda: MetaTemplate(META).parse(empty)) == ["HUMAN"]

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.prompts.evaluation import InContextError, PromptList, PromptTemplate, RawPromptTemplate, safe_format
+from agentkit.prompts.evaluation import PromptList, PromptTemplate, RawPromptTemplate, safe_format
 from agentkit_prompts.evaluation.prompt_list import is_marker
+from tests.prompts.evaluation.refusals import places, refused
 from tests.prompts.laws import law
 
 ROW = {"question": "1+1=?", "answer": "2", "topic": "sums"}
@@ -71,11 +72,9 @@ def test_the_longer_of_two_spellings_wins() -> None:
 
 
 def test_a_name_that_is_no_text_and_a_value_without_text_are_refused_and_named() -> None:
-    with pytest.raises(InContextError, match=r"names of columns must be strings, got 0, None"):
-        safe_format("x", {0: "v", None: "w"})  # type: ignore[dict-item]
+    assert places(lambda: safe_format("x", {0: "v", None: "w"})) == ("0", "None")  # type: ignore[dict-item]
     row = {"a": Stubborn(), "b": "fine", "c": Stubborn()}
-    with pytest.raises(InContextError, match=r"'a' holds a Stubborn \(RuntimeError: no words\); 'c' holds a Stubborn"):
-        safe_format("{a}{b}{c}", row)
+    assert places(lambda: safe_format("{a}{b}{c}", row)) == ("a", "c")
     assert safe_format("{b}", row) == "fine", "a column that is not used need not have text"
 
 
@@ -128,21 +127,21 @@ def test_lists_and_texts_are_joined_and_nothing_adds_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("wrong", "place"),
     [
-        (lambda: PromptList(["x"]) + 5, "cannot be joined with a int"),
-        (lambda: {"k": 1} + PromptList(["x"]), "cannot be joined with a dict"),
-        (lambda: PromptList(["x"]).replace("", "y"), "nothing to look for"),
-        (lambda: PromptList(["x"]).replace("x", ["y"]), "wrap a list of items as PromptList"),
-        (lambda: PromptList([{"role": "H", "prompt": "x"}]).replace("x", PromptList(["y"])), "has roles of its own"),
-        (lambda: PromptList(["x", 5]).format({}), r"PromptList\[1\]: expected text or a dict with a role, got int 5"),
-        (lambda: PromptList([None]).replace("x", PromptList()), r"PromptList\[0\]: expected text"),
-        (lambda: str(PromptList([{"role": "H", "prompt": 5}])), "the prompt of role 'H' must be text, got int"),
+        (lambda: PromptList(["x"]) + 5, (None, None, "int")),
+        (lambda: {"k": 1} + PromptList(["x"]), (None, None, "dict")),
+        (lambda: PromptList(["x"]).replace("", "y"), (None, "src", None)),
+        (lambda: PromptList(["x"]).replace("x", ["y"]), (None, "dst", None)),
+        (lambda: PromptList([{"role": "H", "prompt": "x"}]).replace("x", PromptList(["y"])), ("[0]", "x", None)),
+        (lambda: PromptList(["x", 5]).format({}), ("[1]", None, None)),
+        (lambda: PromptList([None]).replace("x", PromptList()), ("[0]", None, None)),
+        (lambda: str(PromptList([{"role": "H", "prompt": 5}])), ("[0].prompt", None, "int")),
     ],
 )
-def test_unsupported_operations_of_a_prompt_list_are_refused(wrong: Any, message: str) -> None:
-    with pytest.raises(InContextError, match=message):
-        wrong()
+def test_unsupported_operations_of_a_prompt_list_are_refused(wrong: Any, place: tuple[str | None, ...]) -> None:
+    error = refused(wrong)
+    assert (error.path, error.name, error.value) == place
 
 
 # Templates
@@ -241,8 +240,7 @@ def test_labels_choose_among_texts_dialogues_and_lists_of_turns() -> None:
     assert items(template.label_item(ROW, "yes"))[1] == {"role": "BOT", "prompt": "2"}
     assert items(template.ice_item(ROW, "list")) == [{"role": "BOT", "prompt": "2"}]
     for label in ("maybe", ["yes"], "0"):
-        with pytest.raises(InContextError, match=r"no prompt for label .*[tT]here is: 0, list, yes"):
-            template.label_item(ROW, label)
+        assert refused(lambda label=label: template.label_item(ROW, label)).name == str(label)  # type: ignore[misc]
     assert PromptTemplate("x").labels == PromptTemplate(SHOT).labels == ()
 
 
@@ -277,48 +275,48 @@ def test_rows_with_different_columns_do_not_disturb_each_other() -> None:
 
 
 def test_everything_that_is_wrong_with_a_template_is_reported_at_once() -> None:
-    with pytest.raises(InContextError) as error:
-        PromptTemplate(
+    found = places(
+        lambda: PromptTemplate(
             {"a": "no token", "b": 5, "c": {"round": [{"prompt": 1}, 7], "start": []}, "d": {"begin": "x"}},
             ice_token="</E>",
             sep_token=3,  # type: ignore[arg-type]
             column_token_map={"q": ""},
         )
-    for part in (
-        "sep_token must be text, got int",
-        "column_token_map['q'] must be text that is not empty",
-        "ice_token '</E>' is not in template['a'] 'no token'",
-        "template['b'] must be text, a list of turns or a dialogue, got int",
-        "template['c']: unknown section 'start'",
-        "round[0] has no role",
-        "round[1] must be text or a role item, got int",
-        "template['d']: template has no 'round'",
-    ):
-        assert part in str(error.value)
+    )
+    assert found == (
+        "sep_token",
+        "column_token_map['q']",
+        "template['a']",
+        "template['b']",
+        "template['c'].start",
+        "template['c'].round[0].role",
+        "template['c'].round[0].prompt",
+        "template['c'].round[1]",
+        "template['d'].round",
+    )
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "place"),
     [
-        ({"template": ["x"]}, "template must be text or a dict, got list"),
-        ({"template": {}}, "has no 'round'"),
-        ({"template": "no place", "ice_token": "</E>"}, "ice_token '</E>' is not in the template 'no place'"),
-        ({"template": "x", "ice_token": 5}, "ice_token must be text, got int"),
-        ({"template": "x", "column_token_map": ["q"]}, "column_token_map must map column names to tokens, got list"),
+        ({"template": ["x"]}, "template"),
+        ({"template": {}}, "round"),
+        ({"template": "no place", "ice_token": "</E>"}, "template"),
+        ({"template": "x", "ice_token": 5}, "ice_token"),
+        ({"template": "x", "column_token_map": ["q"]}, "column_token_map"),
     ],
 )
-def test_a_template_that_cannot_be_used_is_refused(arguments: Any, message: str) -> None:
-    with pytest.raises(InContextError, match=re.escape(message)):
-        PromptTemplate(**arguments)
+def test_a_template_that_cannot_be_used_is_refused(arguments: Any, place: str) -> None:
+    assert places(lambda: PromptTemplate(**arguments)) == (place,)
 
 
 def test_examples_with_roles_cannot_go_into_text() -> None:
     shots = PromptTemplate(SHOT).ice_item(ROW)
-    with pytest.raises(InContextError, match=r"'</E>' stands in a text, and the worked examples have roles"):
-        PromptTemplate("</E>{question}", ice_token="</E>").item(ROW, ice=shots)
+    error = refused(lambda: PromptTemplate("</E>{question}", ice_token="</E>").item(ROW, ice=shots))
+    assert (error.path, error.name) == (None, "</E>")
     inside = PromptTemplate({"round": [{"role": "HUMAN", "prompt": "</E>{question}"}]}, ice_token="</E>")
-    with pytest.raises(InContextError, match="stands in the prompt of role 'HUMAN'"):
-        inside.item(ROW, ice=shots)
+    error = refused(lambda: inside.item(ROW, ice=shots))
+    assert (error.path, error.name) == ("HUMAN", "</E>")
     assert items(inside.item(ROW, ice="text\n")) == [{"role": "HUMAN", "prompt": "text\n1+1=?"}]
 
 
@@ -358,26 +356,20 @@ def test_messages_can_be_left_as_they_are() -> None:
 
 
 def test_everything_that_is_wrong_with_messages_is_reported_at_once() -> None:
-    with pytest.raises(InContextError) as error:
-        RawPromptTemplate([5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}])  # type: ignore[list-item]
-    for part in (
-        "messages[0] must be a dict or the ice_token, got int",
-        "messages[1] is text other than the ice_token '</E>': 'stray'",
-        "messages[2] has no 'role'",
-        "messages[3] has no 'content'",
-        "messages[3] has the role 'tool'; expected system, user, assistant",
-        "messages[4]: expand_column must name a column, got 1",
-    ):
-        assert part in str(error.value)
-    with pytest.raises(InContextError, match="messages must be a list, got str"):
-        RawPromptTemplate("x")  # type: ignore[arg-type]
+    wrong: list[Any] = [5, "stray", {"content": "x"}, {"role": "tool"}, {"expand_column": 1}]
+    assert places(lambda: RawPromptTemplate(wrong)) == (
+        "messages[0]",
+        "messages[1]",
+        "messages[2].role",
+        "messages[3].content",
+        "messages[3].role",
+        "messages[4].expand_column",
+    )
+    assert refused(lambda: RawPromptTemplate("x")).name == "messages"  # type: ignore[arg-type]
 
 
 def test_messages_that_cannot_be_made_are_refused() -> None:
     template = RawPromptTemplate([{"expand_column": "past"}, "</E>"])
-    with pytest.raises(InContextError, match="no column 'past' to expand; there is: question, answer, topic"):
-        template.item(ROW)
-    with pytest.raises(InContextError, match="must hold a list of messages with roles"):
-        template.item({"past": ["x"]})
-    with pytest.raises(InContextError, match="examples that are text cannot go among messages"):
-        template.item({"past": []}, ice="text")
+    missing, invalid = refused(lambda: template.item(ROW)), refused(lambda: template.item({"past": ["x"]}))
+    assert (missing.name, missing.value, invalid.name, invalid.value) == ("past", None, "past", "list")
+    assert refused(lambda: template.item({"past": []}, ice="text")).name == "ice"

@@ -71,11 +71,12 @@ class Interpreter:
         """
         self._chars += len(source)
         if self._chars > _MAX_SOURCE:
-            raise InContextError(f"{file}: the configuration has more than {_MAX_SOURCE:,} characters of code")
+            text = f"{file}: the configuration has more than {_MAX_SOURCE:,} characters of code"
+            raise InContextError(text, path=file, value=_MAX_SOURCE)
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise InContextError(f"{file}: is no Python ({error})") from error
+            raise InContextError(f"{file}: is no Python ({error})", path=file) from error
         scope: Scope = ChainMap()
         scope["__file__"] = file
         for node in tree.body:
@@ -86,7 +87,8 @@ class Interpreter:
             except (Problem, _Leave) as error:
                 self._unread(node, scope, file, error)
             except RecursionError as error:
-                raise InContextError(f"{file}, line {node.lineno}: is nested too deeply") from error
+                text = f"{file}, line {node.lineno}: is nested too deeply"
+                raise InContextError(text, path=file, line=node.lineno) from error
             except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
                 self._unread(node, scope, file, Problem(f"{type(error).__name__}: {error}"))
         return dict(scope)
@@ -94,14 +96,16 @@ class Interpreter:
     def _unread(self, node: ast.stmt, scope: Scope, file: str, error: Exception) -> None:
         why = f"cannot be read: {error}" if isinstance(error, Problem) else "leaves what it is not in"
         for name in variables_of(node):
-            scope[name] = Unread(f"{file}, line {node.lineno}: {why}")
+            scope[name] = Unread(f"{file}, line {node.lineno}: {why}", file, node.lineno, getattr(error, "name", None))
 
     def _step(self, count: int = 1) -> None:
         self._steps += count
         if self._steps > _MAX_STEPS:
-            raise InContextError(f"the configuration takes more than {_MAX_STEPS:,} steps to read")
+            text = f"the configuration takes more than {_MAX_STEPS:,} steps to read"
+            raise InContextError(text, value=_MAX_STEPS)
         if time.thread_time() > self._end:
-            raise InContextError(f"the configuration takes more than {_MAX_SECONDS:g} seconds to read")
+            text = f"the configuration takes more than {_MAX_SECONDS:g} seconds to read"
+            raise InContextError(text, value=_MAX_SECONDS)
 
     def _block(self, nodes: list[ast.stmt], scope: Scope) -> None:
         for node in nodes:
@@ -152,7 +156,7 @@ class Interpreter:
                 if not self._value(node.test, scope):
                     raise Problem("an assertion that does not hold")
             case _:
-                raise Problem(f"a statement of kind {type(node).__name__}")
+                raise Problem(f"a statement of kind {type(node).__name__}", type(node).__name__)
 
     def _with(self, item: ast.withitem, scope: Scope) -> None:
         call = item.context_expr
@@ -183,7 +187,9 @@ class Interpreter:
         found = self._imported(module, node.level)
         if found is None:
             if node.level:
-                raise Problem(f"there is no file for the import of {'.' * node.level}{module}")
+                raise Problem(
+                    f"there is no file for the import of {'.' * node.level}{module}", f"{'.' * node.level}{module}"
+                )
             scope.update({alias.asname or alias.name: Imported(f"{module}.{alias.name}") for alias in node.names})
             return
         for alias in node.names:
@@ -298,7 +304,7 @@ class Interpreter:
                 return {hashed(self._value(node.key, inner)): self._value(node.value, inner) for inner in inners}
             case ast.Lambda():
                 return Function(node, scope)
-        raise Problem(f"an expression of kind {type(node).__name__}")
+        raise Problem(f"an expression of kind {type(node).__name__}", type(node).__name__)
 
     def _named(self, name: str, scope: Scope) -> Any:
         try:
@@ -308,7 +314,7 @@ class Interpreter:
                 return Imported(f"builtins.{name}")
             raise Problem(f"the name {name!r}, which is not defined") from None
         if isinstance(value, Unread):
-            raise Problem(f"{name!r}, which could not be read ({value.why})")
+            raise Problem(f"{name!r}, which could not be read ({value.why})", name)
         return value
 
     def _items(self, nodes: list[ast.expr], scope: Scope) -> list[Any]:
@@ -323,7 +329,7 @@ class Interpreter:
     def _operator(self, node: ast.AST) -> Callable[..., Any]:
         found = OPERATORS.get(type(node))
         if found is None:
-            raise Problem(f"the operator {type(node).__name__}")
+            raise Problem(f"the operator {type(node).__name__}", type(node).__name__)
         return found
 
     def _compared(self, node: ast.Compare, scope: Scope) -> bool:
@@ -369,7 +375,7 @@ class Interpreter:
         if isinstance(called, Imported) and called.startswith("builtins."):
             function = FUNCTIONS.get(called.removeprefix("builtins."))
         if function is None:
-            raise Problem(f"calling {str(called)[:80]!r}: nothing that is imported is run")
+            raise Problem(f"calling {str(called)[:80]!r}: nothing that is imported is run", str(called)[:80])
         return function(*args, **kwargs)
 
     def _is_instance(self, node: ast.Call, args: list[Any]) -> bool:

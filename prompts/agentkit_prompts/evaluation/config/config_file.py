@@ -37,7 +37,7 @@ class _Variables(dict[str, Any]):
     def __init__(self, file: Path, read: Mapping[str, Any]) -> None:
         super().__init__()
         self._file = file
-        self._unread = {name: value.why for name, value in read.items() if isinstance(value, Unread)}
+        self._unread = {name: value for name, value in read.items() if isinstance(value, Unread)}
         held = {
             name: value
             for name, value in read.items()
@@ -47,11 +47,15 @@ class _Variables(dict[str, Any]):
         self.update(_copied(held))
 
     def __missing__(self, name: object) -> Any:
-        raise InContextError(self._unread.get(str(name)) or f"{self._file}: no {name!r}{nearest(str(name), self)}")
+        unread = self._unread.get(str(name))
+        if unread is not None:
+            raise InContextError(unread.why, path=unread.path, line=unread.line, name=unread.name)
+        text = f"{self._file}: no {name!r}{nearest(str(name), self)}"
+        raise InContextError(text, path=str(self._file), name=str(name))
 
-    def unread(self) -> list[str]:
-        """Return why datasets could not be read."""
-        return [why for name, why in self._unread.items() if name.endswith("datasets")]
+    def unread(self) -> list[Unread]:
+        """Return the variables of datasets that could not be read."""
+        return [unread for name, unread in self._unread.items() if name.endswith("datasets")]
 
 
 def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = None) -> Path:
@@ -68,9 +72,10 @@ def root_of(path: str | os.PathLike[str], root: str | os.PathLike[str] | None = 
             return next((folder for folder in file.parents if folder.name == "configs"), file.parent)
         folder = Path(root).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # a link to itself, or a name that no file can have
-        raise InContextError(f"{str(path)!r:.200}: cannot be read ({error})") from error
+        raise InContextError(f"{str(path)!r:.200}: cannot be read ({error})", path=str(path)) from error
     if not file.is_relative_to(folder):
-        raise InContextError(f"{file}: does not lie in the root {folder}; give a folder that it lies in")
+        text = f"{file}: does not lie in the root {folder}; give a folder that it lies in"
+        raise InContextError(text, path=str(file), name="root", value=str(folder))
     return folder
 
 
@@ -93,10 +98,10 @@ def load_config(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | 
         if file.suffix.lower() in _YAML:
             return _Variables(file, _read_yaml(file))
         if file.suffix.lower() != ".py":
-            raise InContextError(f"{file}: expected a .py or .yaml file")
+            raise InContextError(f"{file}: expected a .py or .yaml file", path=str(file), value=file.suffix)
         return _Variables(file, _Files(root_of(file, root)).read(file))
     except Problem as error:
-        raise InContextError(f"{file}: {error}") from error
+        raise InContextError(f"{file}: {error}", path=str(file), name=error.name) from error
 
 
 def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] | None = None) -> list[dict[str, Any]]:
@@ -118,20 +123,29 @@ def load_datasets(path: str | os.PathLike[str], *, root: str | os.PathLike[str] 
     if not lists and _is_dataset(variables):
         lists = [[dict(variables)]]
     if problems := variables.unread():
-        raise InContextError(_some(problems))
+        first = problems[0]
+        text = _some([unread.why for unread in problems])
+        raise InContextError(text, path=first.path, line=first.line, name=first.name)
     if not lists:
         listed = ", ".join(list(variables)[:10]) or "nothing"
-        raise InContextError(f"{path}: no list of datasets with infer_cfg and reader_cfg; there is: {listed}")
-    found = [entry for held in lists for entry in held]
-    wrong = [
-        f"dataset {number} ({name[:80] if isinstance(name := entry.get('abbr'), str) else 'without abbr'}) has no {key}"
-        for number, entry in enumerate(found)
+        text = f"{path}: no list of datasets with infer_cfg and reader_cfg; variables: {listed}"
+        raise InContextError(text, path=str(path), name="datasets")
+    datasets = [entry for held in lists for entry in held]
+    problems_of_datasets = [
+        (f"datasets[{number}].{key}", f"dataset {number} ({_name(entry)}) has no {key}")
+        for number, entry in enumerate(datasets)
         for key in ("infer_cfg", "reader_cfg")
         if not isinstance(entry.get(key), Mapping)
     ]
-    if wrong:
-        raise InContextError(f"{path}: {_some(wrong)}")
-    return found
+    if problems_of_datasets:
+        text = f"{path}: {_some([text for _, text in problems_of_datasets])}"
+        raise InContextError(text, path=str(path), problems=problems_of_datasets)
+    return datasets
+
+
+def _name(dataset: Mapping[str, Any]) -> str:
+    abbr = dataset.get("abbr")
+    return abbr[:80] if isinstance(abbr, str) else "without abbr"
 
 
 def _some(problems: list[str]) -> str:
@@ -163,7 +177,7 @@ class _Files:
         if known is not None:
             return known
         if home in self._known:
-            raise Problem(f"{file} imports itself")
+            raise Problem(f"{file} imports itself", str(file))
         if len(self._known) >= _MAX_FILES:
             raise Problem(f"more than {_MAX_FILES:,} files")
         self._known[home] = None
@@ -185,7 +199,8 @@ class _Files:
         except (OSError, ValueError) as error:
             raise Problem(f"{str(file)!r:.200}: cannot be read ({error})") from error
         if not real.is_relative_to(self._root):
-            raise Problem(f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both")
+            text = f"{str(file)!r:.200} lies outside of {self._root}: to read it, give a root around both"
+            raise Problem(text, "root")
         return real
 
     def _imported(self, module: str, dots: int) -> Mapping[str, Any] | None:
@@ -216,9 +231,9 @@ def _text(file: Path, limit: int, folder: Path | None = None) -> str:
     try:
         return read_regular_text(file, limit, folder=folder)
     except FileNotFoundError as error:
-        raise InContextError(f"{file}: there is no such file; check the path") from error
+        raise InContextError(f"{file}: there is no such file; check the path", path=str(file)) from error
     except (OSError, ValueError) as error:
-        raise InContextError(f"{file}: cannot be read ({error})") from error
+        raise InContextError(f"{file}: cannot be read ({error})", path=str(file), value=limit) from error
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -226,7 +241,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     try:
         found = yaml.load(text, strict_loader())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise Problem(f"invalid YAML ({error})") from error
+        raise Problem(f"invalid YAML ({error})", "YAML") from error
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise Problem(f"expected names and their values, got {type(found).__name__}")
     weigh(found)

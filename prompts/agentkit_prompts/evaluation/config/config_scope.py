@@ -17,8 +17,12 @@ _CHANGING = frozenset(
 class Unread:
     """Stands for a variable whose value could not be read: using it is an error that says why."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, path: str, line: int, name: str | None) -> None:
         self.why = why
+        self.path = path
+        self.line = line
+        self.name = name
+        """The construct, method, function or variable that cannot be read."""
 
 
 Scope: TypeAlias = ChainMap[str, Any]

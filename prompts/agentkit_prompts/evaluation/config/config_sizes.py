@@ -23,10 +23,14 @@ _MAX_SHOWN = 500
 
 
 class Problem(Exception):
-    """Why something of a configuration cannot be read, without its place."""
+    """Why something of a configuration cannot be read, without its place.
 
-    def __init__(self, why: str) -> None:
+    `name` is the construct, method, function or variable that cannot be read, if there is one.
+    """
+
+    def __init__(self, why: str, name: str | None = None) -> None:
         super().__init__(why if len(why) <= _MAX_SHOWN else f"{why[:_MAX_SHOWN]}...")
+        self.name = name
 
 
 def bounded(value: Any) -> Any:

@@ -192,7 +192,7 @@ def method(holder: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> A
     """Return what a method of a value gives."""
     kind = next((kind for kind in _METHODS if isinstance(holder, kind)), None)
     if kind is None or name not in _METHODS[kind]:
-        raise Problem(f"the method {name!r} of a {type(holder).__name__}")
+        raise Problem(f"the method {name!r} of a {type(holder).__name__}", name)
     if name == "deepcopy":  # of the dicts of mmengine
         return PURE["copy.deepcopy"](holder)
     if kind is str:

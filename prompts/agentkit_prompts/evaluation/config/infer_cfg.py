@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from agentkit_prompts.errors import InContextError, PromptError, misnamed, nearest
+from agentkit_prompts.errors import InContextError, PromptError, brief, nearest
 from agentkit_prompts.evaluation.dataset_reader import DatasetReader
 from agentkit_prompts.evaluation.inferencer import Inferencer
 from agentkit_prompts.evaluation.multi_turn import MultiTurnPromptTemplate
 from agentkit_prompts.evaluation.multimodal import MMPromptTemplate
+from agentkit_prompts.evaluation.problems import Problem, problems_of_error, refuse, unknown_names
 from agentkit_prompts.evaluation.prompt_template import PromptTemplate
 from agentkit_prompts.evaluation.raw_template import RawPromptTemplate
 from agentkit_prompts.evaluation.retrievers import BM25Selector, RandomSelector, WindowSelector
@@ -39,18 +40,21 @@ def _fixed(settings: _Settings, _: object) -> ExampleSelector:
     if ids is None:
         count = settings.get("ice_num")
         example = [*range(count if type(count) is int and 0 < count <= _MAX_EXAMPLE else _MAX_EXAMPLE)]
-        raise InContextError(f"fix_id_list is missing: the numbers of the training rows to show, such as {example}")
+        text = f"fix_id_list is missing: the numbers of the training rows to show, such as {example}"
+        raise InContextError(text, name="fix_id_list")
     if not isinstance(ids, Sequence) or isinstance(ids, str):
-        raise InContextError(f"fix_id_list must be a list of row numbers, got {ids!r}"[:200])
-    odd = [repr(number) for number in ids if type(number) is not int]
-    if odd:
-        raise InContextError(f"fix_id_list must hold row numbers, got {', '.join(odd)}"[:200])
+        text = f"fix_id_list must be a list of row numbers, got {ids!r}"[:200]
+        raise InContextError(text, name="fix_id_list", value=type(ids).__name__)
+    wrong = [brief(number) for number in ids if type(number) is not int]
+    if wrong:
+        text = f"fix_id_list must contain row numbers, got {', '.join(wrong)}"[:200]
+        raise InContextError(text, name="fix_id_list", value=wrong[0])
     return StaticSelector(ids=[str(number) for number in ids])
 
 
 def _nearest(settings: _Settings, embedder: Embedder | None) -> ExampleSelector:
     if embedder is None:
-        raise InContextError("a TopkRetriever compares vectors; pass `embedder`, which makes them")
+        raise InContextError("a TopkRetriever compares vectors; pass `embedder`, which makes them", name="embedder")
     return VectorSelector(embedder, settings.get("ice_num", 1))
 
 
@@ -71,15 +75,17 @@ def read_cfg(
 ) -> dict[str, Any]:
     """Return the arguments of `InContext`; see `InContext.from_cfg`."""
     if not isinstance(infer_cfg, Mapping):
-        raise InContextError(f"infer_cfg must be a dict, got {type(infer_cfg).__name__}")
-    problems = misnamed("infer_cfg: unknown key", [key for key in infer_cfg if key != _LENGTH], _KEYS)
+        text = f"infer_cfg must be a dict, got {type(infer_cfg).__name__}"
+        raise InContextError(text, name="infer_cfg", value=type(infer_cfg).__name__)
+    keys = [key for key in infer_cfg if key != _LENGTH]
+    problems = unknown_names("infer_cfg", "infer_cfg: unknown key", keys, _KEYS)
     made: dict[str, Any] = {"reader": _reader(reader_cfg, problems)}
     for key in ("prompt_template", "ice_template"):
         made[key] = _template(infer_cfg.get(key), f"infer_cfg[{key!r}]", problems)
     made |= _retriever(infer_cfg.get("retriever"), embedder, problems)
     made |= _inferencer(infer_cfg.get("inferencer"), infer_cfg.get(_LENGTH), problems)
     if problems:
-        raise InContextError("; ".join(problems))
+        raise refuse("", problems)
     return made
 
 
@@ -91,14 +97,14 @@ def shows_examples(infer_cfg: Mapping[str, Any]) -> bool:
     )
 
 
-def _reader(cfg: Any, problems: list[str]) -> Any:
+def _reader(cfg: Any, problems: list[Problem]) -> Any:
     if isinstance(cfg, DatasetReader):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(f"reader_cfg must be a dict, got {type(cfg).__name__}")
+        problems.append(Problem("reader_cfg", f"reader_cfg must be a dict, got {type(cfg).__name__}"))
         return None
     known = [field.name for field in fields(DatasetReader)]
-    problems += misnamed("reader_cfg: unknown key", cfg, known)
+    problems += unknown_names("reader_cfg", "reader_cfg: unknown key", cfg, known)
     settings = {key: value for key, value in cfg.items() if key in known}
     for key in ("input_template", "output_template"):
         if key in settings:
@@ -106,62 +112,64 @@ def _reader(cfg: Any, problems: list[str]) -> Any:
     return _tried("reader_cfg", lambda: DatasetReader(**{"input_columns": (), **settings}), problems)
 
 
-def _template(cfg: Any, where: str, problems: list[str]) -> Any:
+def _template(cfg: Any, where: str, problems: list[Problem]) -> Any:
     if cfg is None or hasattr(cfg, "ice_item"):
         return cfg
     if not isinstance(cfg, Mapping):
-        problems.append(f"{where} must be a dict with type and template, got {type(cfg).__name__}")
+        problems.append(Problem(where, f"{where} must be a dict with type and template, got {type(cfg).__name__}"))
         return None
     kind = cfg.get("type", "PromptTemplate")
     own = isinstance(kind, type) and hasattr(kind, "ice_item")
     made: Any = kind if own else _TEMPLATES.get(_name(kind))
     if made is None:
-        problems.append(f"{where}: unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}")
+        problems.append(Problem(f"{where}.type", f"{where}: unknown type {kind!r}{nearest(_name(kind), _TEMPLATES)}"))
         return None
     settings = {key: value for key, value in cfg.items() if key != "type"}
     parameters = inspect.signature(made).parameters
-    wrong = misnamed(f"{where}: unknown key", settings, tuple(parameters))
+    wrong = unknown_names(where, f"{where}: unknown key", settings, tuple(parameters))
     needed = [key for key, value in parameters.items() if value.default is value.empty and key not in settings]
-    wrong += [f"{where} has no {', '.join(map(repr, needed))}"] if needed else []
+    wrong += [Problem(f"{where}.{key}", f"{where} has no {key!r}") for key in needed]
     if needed and "type" not in cfg:
-        wrong.append(f"{where}: labels and their prompts, or a dialogue, stand under template=")
+        wrong.append(Problem(where, f"{where}: labels and their prompts, or a dialogue, belong under `template`"))
     problems += wrong
     return None if wrong else _tried(where, lambda: made(**settings), problems)
 
 
-def _retriever(cfg: Any, embedder: Embedder | None, problems: list[str]) -> dict[str, Any]:
+def _retriever(cfg: Any, embedder: Embedder | None, problems: list[Problem]) -> dict[str, Any]:
     where = "infer_cfg['retriever']"
     if cfg is None:
         return {}
     if isinstance(cfg, ExampleSelector) and not isinstance(cfg, Mapping | type):
         return {"retriever": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(f"{where} must be a dict with a type, or an example selector, got {cfg!r}"[:200])
+        text = f"{where} must be a dict with a type, or an example selector, got {cfg!r}"[:200]
+        problems.append(Problem(where, text))
         return {}
     name = _name(cfg["type"])
     if name not in _RETRIEVERS:
-        problems.append(f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}")
+        text = f"{where}: unknown type {cfg['type']!r}{nearest(name, _RETRIEVERS)}"
+        problems.append(Problem(f"{where}.type", text))
         return {}
     make, keys = _RETRIEVERS[name]
-    problems += misnamed(f"{where}: unknown key", cfg, (*_COMMON, *keys))
+    problems += unknown_names(where, f"{where}: unknown key", cfg, (*_COMMON, *keys))
     blank = "" if name == "ZeroRetriever" else "\n"
     texts = {"separator": cfg.get("ice_separator", blank), "end": cfg.get("ice_eos_token", blank)}
     problems += [
-        f"{where}: {key} must be text, got {cfg[key]!r}"[:200]
+        Problem(f"{where}.{key}", f"{where}: {key} must be text, got {cfg[key]!r}"[:200])
         for key in ("ice_separator", "ice_eos_token")
         if not isinstance(cfg.get(key, ""), str)
     ]
     return {"retriever": _tried(where, lambda: make(cfg, embedder), problems), **texts}
 
 
-def _inferencer(cfg: Any, length: Any, problems: list[str]) -> dict[str, Any]:
+def _inferencer(cfg: Any, length: Any, problems: list[Problem]) -> dict[str, Any]:
     where = "infer_cfg['inferencer']"
     if cfg is None:
         cfg = {"type": "GenInferencer"}
     if isinstance(cfg, Inferencer):
         return {"inferencer": cfg}
     if not isinstance(cfg, Mapping) or "type" not in cfg:
-        problems.append(f"{where} must be a dict with a type, got {cfg!r}"[:200])
+        problems.append(Problem(where, f"{where} must be a dict with a type, got {cfg!r}"[:200]))
         return {}
     name = _name(cfg["type"])
     given = {"max_out_len": length, **cfg} if length is not None else cfg
@@ -173,9 +181,9 @@ def _name(kind: object) -> str:
     return kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2].rpartition(":")[2]
 
 
-def _tried(where: str, make: Callable[[], Any], problems: list[str]) -> Any:
+def _tried(where: str, make: Callable[[], Any], problems: list[Problem]) -> Any:
     try:
         return make()
     except PromptError as error:
-        problems.append(f"{where}: {error}")
+        problems += problems_of_error(where, error)
         return None

@@ -12,8 +12,9 @@ from typing import Any
 from agentkit_prompts.errors import InContextError, InContextWarning, warn
 from agentkit_prompts.evaluation.meta.chat_messages import chat_messages
 from agentkit_prompts.evaluation.meta.meta_base import MetaParser, Mode, without_roles
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, read_meta
 from agentkit_prompts.evaluation.meta.walk import read_prompt
+from agentkit_prompts.evaluation.problems import Problem, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList
 
 __all__ = ["CHAT_META", "ApiMetaTemplate"]
@@ -59,15 +60,17 @@ class ApiMetaTemplate(MetaParser):
         elif isinstance(config, list | tuple):
             self._ahead = _messages(config)
         elif config is not None:
-            raise InContextError(f"meta template: expected a dict or a list of messages, got {type(config).__name__}")
+            raise InContextError(
+                f"meta template: expected a dict or a list of messages, got {type(config).__name__}",
+                name="config",
+                value=type(config).__name__,
+            )
         if self._meta is not None:
             if self._meta.ids and decode is None:
                 raise self._undecoded()
             if self._meta.end:
-                warn(
-                    "meta template: `end` is not sent to an API, whose messages have no end; leave it out",
-                    InContextWarning,
-                )
+                text = "meta template: `end` is not sent to an API, whose messages have no end; leave it out"
+                warn(InContextWarning(text, name="end"))
 
     def _parsed(self, prompt: PromptList, mode: Mode) -> Any:
         if self._ahead:
@@ -88,11 +91,9 @@ class ApiMetaTemplate(MetaParser):
         found = PromptList()
         left = [turn for turn in script if isinstance(turn, str) and turn.strip()] if not self._keep_text else []
         if left:
-            warn(
-                f"prompt: no role has {', '.join(repr(text[:80]) for text in left)}, so it is left out; "
-                "keep_text=True sends it",
-                InContextWarning,
-            )
+            texts = ", ".join(repr(text[:80]) for text in left)
+            problem = f"prompt: text without a role is left out: {texts}; keep_text=True sends it"
+            warn(InContextWarning(problem, name=left[0]))
         for turn in script:
             if isinstance(turn, str):
                 if turn.strip() and self._keep_text:
@@ -106,7 +107,8 @@ class ApiMetaTemplate(MetaParser):
                 self._add(found, turn.api_role, f"{self._text(turn.begin)}{turn.prompt}{self._text(turn.end)}")
         if not found:
             raise InContextError(
-                "prompt: there is nothing to send; give it at least one item before the reply of the model"
+                "prompt: there is nothing to send; give it at least one item before the reply of the model",
+                name="prompt",
             )
         start: list[Item] = (
             [deepcopy(dict(meta.first))] if meta.first else [self._text(meta.begin)] if meta.begin else []
@@ -150,16 +152,17 @@ def _joined(one: Any, other: Any, separator: str = "") -> Any:
 
 def _messages(config: Sequence[object]) -> list[dict[str, Any]]:
     """Check a meta template that is a list of messages."""
-    problems: list[str] = []
+    problems: list[Problem] = []
     for index, message in enumerate(config):
         if not isinstance(message, Mapping):
-            problems.append(f"message {index} must be a dict with role and content, got {type(message).__name__}")
+            text = f"message {index} must be a dict with role and content, got {type(message).__name__}"
+            problems.append(Problem(f"[{index}]", text))
         elif message.get("role") not in ("system", "user", "assistant"):
-            problems.append(
-                f"message {index}: role must be one of system, user, assistant, got {message.get('role')!r}"
-            )
+            text = f"message {index}: role must be one of system, user, assistant, got {message.get('role')!r}"
+            problems.append(Problem(f"[{index}].role", text))
         elif not isinstance(message.get("content"), str | list):
-            problems.append(f"message {index}: content must be text or a list of parts, got {message.get('content')!r}")
+            text = f"message {index}: content must be text or a list of parts, got {message.get('content')!r}"
+            problems.append(Problem(f"[{index}].content", text))
     if problems:
         raise refuse("meta template", problems)
     return [deepcopy(dict(message)) for message in config if isinstance(message, Mapping)]

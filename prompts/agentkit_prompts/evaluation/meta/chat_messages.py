@@ -11,7 +11,8 @@ from agentkit_prompts.context.messages import Message
 from agentkit_prompts.context.wire.read_messages import read_messages
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import ChatTemplateError, InContextError, MessageError, nearest
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat
+from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import Item, PromptList, section
 
 __all__ = ["as_prompt_list", "chat_messages", "to_messages"]
@@ -44,12 +45,14 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list | tuple):
         raise InContextError(
-            f"chat messages: expected text, or what a meta template returned, got {type(prompt).__name__}"
+            f"chat messages: expected text, or what a meta template returned, got {type(prompt).__name__}",
+            name="prompt",
+            value=type(prompt).__name__,
         )
     if prompt and all(isinstance(part, Mapping) and "type" in part and "role" not in part for part in prompt):
         return [{"role": "user", "content": deepcopy(list(prompt))}]
     found: list[dict[str, Any]] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     for position, item in enumerate(prompt):
         if type(item) is dict and len(item) == 2 and type(item.get("prompt")) is str and type(item.get("role")) is str:
             found.append({"role": _chat_role(item["role"]), "content": item["prompt"]})
@@ -62,7 +65,8 @@ def chat_messages(prompt: str | PromptList | Sequence[Any]) -> list[dict[str, An
             content = deepcopy(item["prompt"] if "prompt" in item else item["content"])
             found.append({"role": _chat_role(item["role"]), "content": content, **rest})
         else:
-            problems.append(f"item {position} must be text, or a dict with a role and a prompt, got {item!r}"[:200])
+            text = f"item {position} must be text, or a dict with a role and a prompt, got {item!r}"[:200]
+            problems.append(Problem(f"[{position}]", text))
     if problems:
         raise refuse("chat messages", problems)
     return found
@@ -77,7 +81,10 @@ def to_messages(prompt: str | PromptList | Sequence[Any]) -> tuple[Message, ...]
     try:
         return read_messages(chat_messages(prompt), where="messages", is_linked=False, allow_media=True)
     except MessageError as error:
-        raise InContextError(str(error)) from error
+        raise InContextError(
+            str(error),
+            problems=error.problems or placed([text for text in str(error).split("; ") if text.startswith("messages")]),
+        ) from error
 
 
 def as_prompt_list(
@@ -89,7 +96,7 @@ def as_prompt_list(
         ChatTemplateError: A message has no place, or there is nothing to reply to; names everything.
     """
     roles = _roles(meta)
-    problems: list[str] = []
+    problems: list[Problem] = []
     begin: list[Item] = []
     turns: list[tuple[str, str]] = []
     for position, message in enumerate(messages):
@@ -98,18 +105,23 @@ def as_prompt_list(
         if isinstance(message, Message):
             given = {"role": message.role, "content": message.content, "tool_calls": message.tool_calls}
         if given is None:
-            problems.append(f"{where} must be a Message or a dict with role and content, got {type(message).__name__}")
+            text = f"{where} must be a Message or a dict with role and content, got {type(message).__name__}"
+            problems.append(Problem(where, text))
             continue
         role = given.get("role")
         name = roles.get(role) if isinstance(role, str) else None
         if given.get("tool_calls"):
-            problems.append(f"{where}: a meta template has no place for tool calls; write them into the message")
+            text = f"{where}: a meta template has no place for tool calls; write them into the message"
+            problems.append(Problem(f"{where}.tool_calls", text))
         elif name is None:
             is_known = isinstance(role, str) and role in _CHAT_ROLES
             why = "the meta template has no role for it" if is_known else "is unknown"
-            problems.append(f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}")
+            text = f"{where}: role {role!r}: {why}{nearest(str(role), sorted(roles))}"
+            problems.append(Problem(f"{where}.role", text))
         else:
-            read = PartReader(problems, allow_media=True).content(given.get("content"), f"{where}.content")
+            wrong: list[str] = []
+            read = PartReader(wrong, allow_media=True).content(given.get("content"), f"{where}.content")
+            problems += placed(wrong)
             text = read if isinstance(read, str) else Message("user", read).text
             if role == "system" and not turns and (meta is None or name not in meta.order or name == roles.get("user")):
                 begin.append({"role": name, "prompt": text})
@@ -118,11 +130,12 @@ def as_prompt_list(
             else:
                 turns.append((name, text))
     if not messages:
-        problems.append("there are no messages; give at least one of the user")
+        problems.append(Problem("messages", "there are no messages; give at least one of the user"))
     elif not problems and meta is not None:
         problems += _order(turns, roles, meta, ask=ask)
     if problems:
-        raise ChatTemplateError(f"meta template: {'; '.join(problems)}")
+        texts = "; ".join([problem.text for problem in problems])
+        raise ChatTemplateError(f"meta template: {texts}", problems=problems)
     dialogue: list[Item] = [{"role": name, "prompt": text} for name, text in turns]
     if ask and meta is not None:
         dialogue.append({"role": roles["assistant"], "prompt": "", "generate": True})
@@ -149,21 +162,19 @@ def _roles(meta: MetaFormat | None) -> dict[str, str]:
     return {**{name: name for name in meta.roles}, **found}
 
 
-def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[str]:
+def _order(turns: Sequence[tuple[str, str]], roles: Mapping[str, str], meta: MetaFormat, *, ask: bool) -> list[Problem]:
     """Return why the order of the roles does not fit a round of the template."""
     assistant = roles.get("assistant")
     if assistant is None:
-        return ["no role of the round is marked generate=True or called BOT; mark the one of the model"] * ask
+        text = "no role of the round is marked generate=True or called BOT; mark the one of the model"
+        return [Problem("round", text)] * ask
     speakers = [name for name, _ in turns if name in meta.order or not meta.round]
-    problems: list[str] = []
+    problems: list[Problem] = []
     is_early = bool(speakers) and speakers[0] == assistant
     if is_early and meta.order.get(assistant, 0) > meta.order.get(roles.get("user", ""), -1):
-        problems.append(
-            f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}; "
-            "put a user message first"
-        )
+        text = f"the conversation starts with {assistant!r}, but a round starts with {roles.get('user')!r}"
+        problems.append(Problem("messages[0]", f"{text}; put a user message first"))
     if ask and (not speakers or speakers[-1] == assistant):
-        problems.append(
-            "there is no user message to reply to at the end; add one, or render with add_generation_prompt=False"
-        )
+        text = "there is no user message to reply to at the end; add one, or render with add_generation_prompt=False"
+        problems.append(Problem("messages[-1]", text))
     return problems

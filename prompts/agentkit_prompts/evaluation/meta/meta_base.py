@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from agentkit_prompts.context.parts import Text
 from agentkit_prompts.context.wire.read_parts import PartReader
 from agentkit_prompts.errors import InContextError, nearest
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat
+from agentkit_prompts.evaluation.problems import Problem, placed, refuse
 from agentkit_prompts.evaluation.prompt_list import PromptList, is_marker
 
 __all__ = [
@@ -59,7 +60,9 @@ class MetaParser(ABC):
         if not isinstance(prompt, list | tuple):
             raise InContextError(
                 f"prompt: expected text, a PromptList or a list of prompts, got {type(prompt).__name__}"
-                + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else "")
+                + ("; wrap role items as PromptList([...])" if isinstance(prompt, Mapping) else ""),
+                name="prompt",
+                value=type(prompt).__name__,
             )
         held: list[Any] = list(prompt)
         if held and all(isinstance(item, Mapping) and "role" in item and "content" in item for item in held):
@@ -82,17 +85,20 @@ class MetaParser(ABC):
         return "".join([run if isinstance(run, str) else self._decode(run) for run in runs(flat)])
 
     def _undecoded(self) -> InContextError:
-        where = ", ".join(self._meta.ids if self._meta else ()) or "a marker of the prompt"
+        markers = (self._meta.ids if self._meta else []) or ["a marker of the prompt"]
         return InContextError(
-            f"meta template: token ids in {where} are not text; pass decode=tokenizer.decode, write text, or ask a "
-            "MetaTemplate for pieces()"
+            f"meta template: token ids in {', '.join(markers)} are not text; pass decode=tokenizer.decode, write text, "
+            "or ask a MetaTemplate for pieces()",
+            problems=[(marker, "token ids are not text") for marker in markers],
         )
 
 
 def check_mode(mode: str) -> None:
     """Refuse an unknown mode."""
     if mode not in get_args(Mode):
-        raise InContextError(f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}")
+        raise InContextError(
+            f"mode: expected 'gen' or 'ppl', got {mode!r}{nearest(str(mode), get_args(Mode))}", name="mode"
+        )
 
 
 def runs(flat: Sequence[str | int]) -> Iterator[str | list[int]]:
@@ -113,12 +119,13 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     """
     found: list[str | Mapping[str, Any]] = []
     text, separator = "", ""
-    problems: list[str] = []
+    problems: list[Problem] = []
     for position, item in enumerate(items):
         if is_marker(item):
             continue
         if not isinstance(item, str | Mapping):
-            problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
+            text_ = f"item {position} must be text or a dict with a role, got {type(item).__name__}"
+            problems.append(Problem(f"[{position}]", text_))
             continue
         given: Mapping[str, Any] = {"prompt": item} if isinstance(item, str) else item
         begin, prompt, end = (_own_text(position, given, key, problems) for key in ("begin", "prompt", "end"))
@@ -135,25 +142,24 @@ def without_roles(items: PromptList) -> list[str | Mapping[str, Any]]:
     return [*found, text] if text else found
 
 
-def _own_text(position: int, item: Mapping[str, Any], key: str, problems: list[str]) -> str:
+def _own_text(position: int, item: Mapping[str, Any], key: str, problems: list[Problem]) -> str:
     """Return the text under a key of an item; a marker may be a list of texts."""
     value = item.get(key)
     if isinstance(value, str | None):
         return value or ""
     if key != "prompt" and isinstance(value, list | tuple) and all(isinstance(piece, str) for piece in value):
         return "".join(value)
-    problems.append(f"item {position}: {key} must be text, got {value!r}"[:200])
+    problems.append(Problem(f"[{position}].{key}", f"item {position}: {key} must be text, got {value!r}"[:200]))
     return ""
 
 
-def parts_of(position: int, item: Mapping[str, Any], problems: list[str]) -> Sequence[Mapping[str, Any]]:
+def parts_of(position: int, item: Mapping[str, Any], problems: list[Problem]) -> Sequence[Mapping[str, Any]]:
     """Return the content parts of an item, or note that its `prompt_mm` is not a list of them."""
     media = item.get("prompt_mm") or ()
     if isinstance(media, list | tuple) and all(isinstance(part, Mapping) for part in media):
         return media
-    problems.append(
-        f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"[:300]
-    )
+    text = f"item {position}: prompt_mm must be a list of content parts; MMPromptTemplate fills it; got {media!r}"
+    problems.append(Problem(f"[{position}].prompt_mm", text[:300]))
     return ()
 
 
@@ -166,5 +172,5 @@ def media_text(part: object) -> str:
     problems: list[str] = []
     found = PartReader(problems, allow_media=True).part(part, "content part")
     if found is None:
-        raise InContextError("; ".join(problems))
+        raise refuse("", placed(problems))
     return found.text if isinstance(found, Text) else found.alt

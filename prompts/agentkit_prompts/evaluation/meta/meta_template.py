@@ -49,7 +49,9 @@ class MetaTemplate(MetaParser):
         if config is not None and not isinstance(config, Mapping):
             raise InContextError(
                 f"meta template: expected a dict with a 'round', got {type(config).__name__}"
-                + ("; a list of messages belongs to an API: ApiMetaTemplate" if isinstance(config, list) else "")
+                + ("; a list of messages belongs to an API: ApiMetaTemplate" if isinstance(config, list) else ""),
+                name="config",
+                value=type(config).__name__,
             )
         self._meta: MetaFormat | None = read_meta(config, api=False) if config else None
         self._decode = decode
@@ -75,7 +77,7 @@ class MetaTemplate(MetaParser):
         check_mode(mode)
         if not isinstance(prompt, str | PromptList):
             what = "a list; ask for each by itself" if isinstance(prompt, list | tuple) else type(prompt).__name__
-            raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}")
+            raise InContextError(f"pieces: expected one prompt, text or PromptList, got {what}", name="prompt")
         flat = (prompt,) if isinstance(prompt, str) else self._pieces(prompt, mode)
         return [piece for run in runs(flat) for piece in ([run] if isinstance(run, str) else run) if piece != ""]
 
@@ -96,15 +98,17 @@ class MetaTemplate(MetaParser):
         """
         if tools:
             raise ChatTemplateError(
-                "meta template: there is no place for tools in it; describe them in the system message (ToolPrompt)"
+                "meta template: there is no place for tools in it; describe them in the system message (ToolPrompt)",
+                name="tools",
             )
         if kwargs:
-            raise ChatTemplateError(f"meta template: takes no variables, got {', '.join(sorted(kwargs))}")
+            names = ", ".join(sorted(kwargs))
+            raise ChatTemplateError(f"meta template: takes no variables, got {names}", name=names)
         prompt = as_prompt_list(messages, self._meta, ask=add_generation_prompt)
         try:
             return self._text(self._pieces(prompt, "gen" if add_generation_prompt else "ppl"))
         except InContextError as error:
-            raise ChatTemplateError(str(error)) from error
+            raise ChatTemplateError(str(error), problems=error.problems) from error
 
     def _pieces(self, prompt: PromptList, mode: Mode) -> list[str | int]:
         meta = self._meta

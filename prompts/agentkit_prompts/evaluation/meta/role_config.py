@@ -6,15 +6,16 @@ The document: OpenCompass, meta template (`begin`, `round`, `end`, `reserved_rol
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import UnionType
 from typing import Any, TypeAlias
 
-from agentkit_prompts.errors import InContextError, InContextWarning, misnamed, warn
+from agentkit_prompts.errors import InContextWarning, warn
+from agentkit_prompts.evaluation.problems import Problem, refuse, unknown_names
 
-__all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta", "refuse"]
+__all__ = ["MetaFormat", "Pieces", "RoleFormat", "read_marker", "read_meta"]
 
 Pieces: TypeAlias = tuple[str | int, ...]
 """Text and token ids, in order."""
@@ -75,12 +76,6 @@ class MetaFormat:
         return [where for where, marker in holders.items() if any(type(piece) is int for piece in marker)]
 
 
-def refuse(what: str, problems: Sequence[str]) -> InContextError:
-    """Return the error that names all problems of one thing."""
-    listed = problems[0] if len(problems) == 1 else f"{len(problems)} problems: " + "; ".join(problems)
-    return InContextError(f"{what}: {listed}")
-
-
 def _is_piece(value: object) -> bool:
     return isinstance(value, str) or (type(value) is int and value >= 0)
 
@@ -95,22 +90,25 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
     Raises:
         InContextError: Something about it is wrong; names all of it.
     """
-    problems = misnamed("unknown key", config, _META_KEYS)
+    problems = unknown_names("", "unknown key", config, _META_KEYS)
     known: dict[str, str] = {}
     round_ = _entries(config, "round", known, problems)
     problems += [
-        f"round[{place}] is text, which has no place among messages; give it a role"
+        Problem(f"round[{place}]", f"round[{place}] is text, which has no place among messages; give it a role")
         for place, entry in enumerate(round_)
         if api and isinstance(entry, str)
     ]
     reserved = _entries(config, "reserved_roles", known, problems)
     eos = config.get("eos_token_id")
     if not (eos is None or _is_piece(eos) or (isinstance(eos, list | tuple) and all(map(_is_piece, eos)))):
-        problems.append(f"eos_token_id must be a token id, text, or a list of them, got {eos!r}")
+        problems.append(
+            Problem("eos_token_id", f"eos_token_id must be a token id, text, or a list of them, got {eos!r}")
+        )
     begin = config.get("begin")
     first = begin if api and isinstance(begin, Mapping) else None
     if first is not None and not isinstance(first.get("role"), str):
-        problems.append("begin is a message without a role; give it as {'role': ..., 'prompt': ...}")
+        text = "begin is a message without a role; give it as {'role': ..., 'prompt': ...}"
+        problems.append(Problem("begin.role", text))
     start = read_marker(begin, "begin", problems) if first is None else ()
     end = read_marker(config.get("end"), "end", problems)
     if problems:
@@ -120,12 +118,13 @@ def read_meta(config: Mapping[str, Any], *, api: bool) -> MetaFormat:
 
 
 def _entries(
-    config: Mapping[str, Any], key: str, known: dict[str, str], problems: list[str]
+    config: Mapping[str, Any], key: str, known: dict[str, str], problems: list[Problem]
 ) -> tuple[str | RoleFormat, ...]:
     """Return what a list of roles holds, and note what is wrong with it."""
     entries = config.get(key)
     if not isinstance(entries, list | tuple | None):
-        problems.append(f"{key} must be a list, got {type(entries).__name__}; write {key}=[{{'role': ...}}]")
+        text = f"{key} must be a list, got {type(entries).__name__}; write {key}=[{{'role': ...}}]"
+        problems.append(Problem(key, text))
         return ()
     found: list[str | RoleFormat] = []
     for index, entry in enumerate(entries or ()):
@@ -134,30 +133,32 @@ def _entries(
             found.append(entry)
         elif not isinstance(entry, Mapping):
             what = "a dict with a role or text" if key == "round" else "a dict with a role"
-            problems.append(f"{where} must be {what}, got {type(entry).__name__}")
+            problems.append(Problem(where, f"{where} must be {what}, got {type(entry).__name__}"))
         elif (role := _role(entry, where, problems)) is not None:
             if role.role in known:
-                problems.append(f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once")
+                text = f"{where}: role {role.role!r} is there twice (see {known[role.role]}); write it once"
+                problems.append(Problem(f"{where}.role", text))
             known.setdefault(role.role, where)
             found.append(role)
     return tuple(found)
 
 
-def _role(entry: Mapping[str, Any], where: str, problems: list[str]) -> RoleFormat | None:
-    wrong = misnamed(f"{where}: unknown key", entry, _ROLE_KEYS)
+def _role(entry: Mapping[str, Any], where: str, problems: list[Problem]) -> RoleFormat | None:
+    wrong = unknown_names(where, f"{where}: unknown key", entry, _ROLE_KEYS)
     for key, kinds, what in _FIELDS:
         if not isinstance(entry.get(key), kinds):
-            wrong.append(f"{where}: {key} must be {what}, got {entry.get(key)!r}"[:200])
-    begin, end = (read_marker(entry.get(key), f"{where}: {key}", wrong) for key in ("begin", "end"))
+            text = f"{where}: {key} must be {what}, got {entry.get(key)!r}"[:200]
+            wrong.append(Problem(f"{where}.{key}", text))
+    begin, end = (read_marker(entry.get(key), f"{where}.{key}", wrong) for key in ("begin", "end"))
     if wrong:
         problems += wrong
         return None
     if slots := _SLOT.findall(entry.get("prompt") or ""):
-        warn(
+        text = (
             f"meta template: {where}: nothing fills {', '.join(slots)} in its own prompt, which is sent as it is; "
-            "columns are filled in the template of the dataset",
-            InContextWarning,
+            "columns are filled in the template of the dataset"
         )
+        warn(InContextWarning(text, name=f"{where}.prompt"))
     name, prompt, generate = entry["role"], entry.get("prompt") or "", entry.get("generate") or False
     return RoleFormat(name, entry.get("api_role") or name, begin, end, prompt, generate)
 
@@ -170,12 +171,13 @@ _FIELDS: tuple[tuple[str, UnionType | type, str], ...] = (
 )
 
 
-def read_marker(value: object, where: str, problems: list[str]) -> Pieces:
+def read_marker(value: object, where: str, problems: list[Problem]) -> Pieces:
     """Return a marker as pieces, or note that it is neither text nor a list of texts and token ids."""
     found: tuple[Any, ...] = (
         tuple(value) if isinstance(value, list | tuple) else () if value in (None, "") else (value,)
     )
     if all(map(_is_piece, found)) and not isinstance(value, int):
         return found
-    problems.append(f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200])
+    text = f"{where} must be text, or a list of texts and token ids, got {value!r}"[:200]
+    problems.append(Problem(where, text))
     return ()

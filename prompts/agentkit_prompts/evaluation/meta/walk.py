@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from agentkit_prompts.errors import InContextWarning, nearest, warn
 from agentkit_prompts.evaluation.meta.meta_base import parts_of
-from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker, refuse
+from agentkit_prompts.evaluation.meta.role_config import MetaFormat, Pieces, RoleFormat, read_marker
+from agentkit_prompts.evaluation.problems import Problem, refuse
 
 __all__ = ["Script", "Turn", "read_prompt"]
 
@@ -50,7 +51,7 @@ def read_prompt(meta: MetaFormat, items: Sequence[object], *, gen: bool) -> tupl
     Raises:
         InContextError: Sections or items are not what they should be, or a role is unknown; names all of it.
     """
-    problems: list[str] = []
+    problems: list[Problem] = []
     blocks = _blocks(items, problems)
     rounds = [index for index, block in enumerate(blocks) if isinstance(block, tuple) and block[0] == "round"]
     last = rounds[-1] if gen and rounds else -1
@@ -113,7 +114,7 @@ def _as_it_is(meta: MetaFormat, turns: Sequence[Turn], script: Script, *, gen: b
     return bool(stops)
 
 
-def _blocks(items: Sequence[object], problems: list[str]) -> list[str | _Block]:
+def _blocks(items: Sequence[object], problems: list[Problem]) -> list[str | _Block]:
     """Cut a prompt list at its markers. Text stands before the dialogue that it is found in."""
     found: list[str | _Block] = []
     stack: list[_Block] = []
@@ -122,7 +123,8 @@ def _blocks(items: Sequence[object], problems: list[str]) -> list[str | _Block]:
         if isinstance(item, str):
             found.append(item)
         elif not isinstance(item, Mapping):
-            problems.append(f"item {position} must be text or a dict with a role, got {type(item).__name__}")
+            text = f"item {position} must be text or a dict with a role, got {type(item).__name__}"
+            problems.append(Problem(f"[{position}]", text))
         elif "section" in item:
             found += [*loose, *_marker(position, item, stack, problems)]
             loose.clear()
@@ -135,33 +137,35 @@ def _blocks(items: Sequence[object], problems: list[str]) -> list[str | _Block]:
             found.append((stack[-1][0], [(position, item)]))
     for name, left in stack:
         if left:
-            warn(
+            text = (
                 f"prompt: section {name!r} is never closed, so its {len(left)} items are left out; "
-                f"add {{'section': {name!r}, 'pos': 'end'}}",
-                InContextWarning,
+                f"add {{'section': {name!r}, 'pos': 'end'}}"
             )
+            warn(InContextWarning(text, name=name))
     return [*found, *loose]
 
 
-def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problems: list[str]) -> Iterable[_Block]:
+def _marker(position: int, item: Mapping[str, Any], stack: list[_Block], problems: list[Problem]) -> Iterable[_Block]:
     """Open or close a section; return the dialogue that this completes."""
-    name, pos = item["section"], item.get("pos")
+    name, pos, place = item["section"], item.get("pos"), f"[{position}]"
     if name not in _SECTIONS:
-        problems.append(f"item {position}: unknown section {name!r}{nearest(str(name), _SECTIONS)}")
+        text = f"item {position}: unknown section {name!r}{nearest(str(name), _SECTIONS)}"
+        problems.append(Problem(f"{place}.section", text))
     elif pos not in ("begin", "end"):
-        problems.append(f"item {position}: a section has pos 'begin' or 'end', got {pos!r}")
+        problems.append(Problem(f"{place}.pos", f"item {position}: a section has pos 'begin' or 'end', got {pos!r}"))
     elif pos == "begin" or (name == "end" and not stack):  # OpenCompass itself opens `end` with pos 'end'
         stack.append((name, []))
     elif not stack or stack[-1][0] != name:
         open_ = f"{stack[-1][0]!r} is open" if stack else "no section is open"
-        problems.append(f"item {position} closes section {name!r} while {open_}; open and close them in pairs")
+        text = f"item {position} closes section {name!r} while {open_}; open and close them in pairs"
+        problems.append(Problem(place, text))
     else:
         block = stack.pop()
         return (block,) if name in _DIALOGUES else ()
     return ()
 
 
-def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[str]) -> Turn | None:
+def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[Problem]) -> Turn | None:
     """Merge the fields of a dataset's item into those of the model's role; None for a role that is unknown."""
     role = _role(meta, position, item, problems)
     if role is None:
@@ -170,42 +174,44 @@ def _turn(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: li
     media = parts_of(position, item, problems) if item.get("prompt_mm") else ()
     for key, kind, what in (("api_role", str, "text"), ("generate", bool, "True or False")):
         if key in item and not isinstance(item[key], kind):
-            problems.append(f"item {position}: {key} must be {what}, got {item[key]!r}"[:200])
+            text = f"item {position}: {key} must be {what}, got {item[key]!r}"[:200]
+            problems.append(Problem(f"[{position}].{key}", text))
     begin, end = role.begin, role.end
     if "begin" in item:
-        begin = read_marker(item["begin"], f"item {position}: begin", problems)
+        begin = read_marker(item["begin"], f"[{position}].begin", problems)
     if "end" in item:
-        end = read_marker(item["end"], f"item {position}: end", problems)
+        end = read_marker(item["end"], f"[{position}].end", problems)
     replies = item.get("generate", role.generate)
     if prompt is None:
         prompt = "" if media else role.prompt
         if not (prompt or media or replies):
-            warn(
+            text = (
                 f"prompt: role {role.role!r} has no prompt in the dataset's template and none in the meta template, so "
-                "it is sent empty",
-                InContextWarning,
+                "it is sent empty"
             )
+            warn(InContextWarning(text, name=role.role))
     elif not isinstance(prompt, str):
-        problems.append(f"item {position}: prompt must be text, got {type(prompt).__name__}")
+        text = f"item {position}: prompt must be text, got {type(prompt).__name__}"
+        problems.append(Problem(f"[{position}].prompt", text))
     return Turn(role.role, item.get("api_role") or role.api_role, begin, prompt, end, replies, tuple(media))
 
 
-def _role(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[str]) -> RoleFormat | None:
+def _role(meta: MetaFormat, position: int, item: Mapping[str, Any], problems: list[Problem]) -> RoleFormat | None:
     """Return the format of an item's role, or of its fallback; without a round a role of any name will do."""
     name, fallback = item.get("role"), item.get("fallback_role")
     for tried in (name, fallback):
         if isinstance(tried, str) and tried in meta.roles:
             return meta.roles[tried]
     if not isinstance(name, str):
-        problems.append(f"item {position} has no role; give it one of {', '.join(map(repr, meta.roles))}")
+        text = f"item {position} has no role; give it one of {', '.join(map(repr, meta.roles))}"
+        problems.append(Problem(f"[{position}].role", text))
     elif not meta.round:
         return RoleFormat(name, name)
     elif fallback is None or fallback == name:
         why = "has no fallback_role" if fallback is None else "falls back to itself"
-        problems.append(f"item {position}: role {name!r} is unknown and {why}{nearest(name, meta.roles)}")
+        text = f"item {position}: role {name!r} is unknown and {why}{nearest(name, meta.roles)}"
+        problems.append(Problem(f"[{position}].role", text))
     else:
-        problems.append(
-            f"item {position}: role {name!r} and its fallback_role {fallback!r} are both unknown"
-            f"{nearest(str(fallback), meta.roles)}"
-        )
+        text = f"item {position}: role {name!r} and its fallback_role {fallback!r} are both unknown"
+        problems.append(Problem(f"[{position}].fallback_role", f"{text}{nearest(str(fallback), meta.roles)}"))
     return None
