@@ -232,14 +232,36 @@ class BudgetError(PromptError):
 
 
 class ChatTemplateError(PromptError, ValueError):
-    """A chat template that is unknown, cannot be compiled, or has no place for a message."""
+    """A chat template that is unknown, cannot be compiled, or has no place for a message.
+
+    Attributes:
+        template: Name or file of the template, if known.
+        refusal: Message that the template gave to `raise_exception`, if it refuses the conversation.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        template: str | None = None,
+        refusal: str | None = None,
+        listed: Iterable[str] = (),
+        **place: Unpack[Place],
+    ) -> None:
+        # Readers note a problem as one text, "PLACE: what is wrong".
+        split = [problem.partition(": ") for problem in listed]
+        if split:
+            place["problems"] = [(where, wrong) for where, _, wrong in split]
+        super().__init__(*args, **place)
+        self.template = template
+        self.refusal = refusal
 
 
 class ControlTokenError(ChatTemplateError):
     """Untrusted text that would become a control token of the chat template.
 
     Attributes:
-        found: (token, where in the context it is from), for every token and place.
+        found: (token, where in the context it is from), for every token and place. Empty if the template itself
+            writes other tokens for one text than for another, or cannot be followed.
     """
 
     def __init__(self, message: str, found: Iterable[tuple[str, str]] = (), **place: Unpack[Place]) -> None:

@@ -6,7 +6,14 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentkit_prompts.chat_templates.chat_turns import Messages, Tools, read_functions, read_prompt, read_turns
+from agentkit_prompts.chat_templates.chat_turns import (
+    Messages,
+    Tools,
+    no_messages,
+    read_functions,
+    read_prompt,
+    read_turns,
+)
 from agentkit_prompts.chat_templates.guard.control_tokens import tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import Capability
 from agentkit_prompts.errors import ChatTemplateError, unknown_fields
@@ -47,14 +54,16 @@ class BaseTemplate:
 
     def __init__(self, **fields: Any) -> None:
         known = self.fields()
-        problems = unknown_fields(fields, known)
-        problems += [
+        unknown = unknown_fields(fields, known)
+        wrong = [
             f"{name}: expected {known[name]}, got {value!r:.80}"
             for name, value in fields.items()
             if name in known and not _fits(value, known[name])
         ]
-        if problems:
-            raise ChatTemplateError(f"{type(self).__name__}: {'; '.join(problems)}")
+        if unknown or wrong:
+            title = type(self).__name__
+            problems = [*(f"{name}: unknown field" for name in fields if name not in known), *wrong]
+            raise ChatTemplateError(f"{title}: {'; '.join(unknown + wrong)}", template=title, listed=problems)
         for name, value in fields.items():
             setattr(self, name, value)
 
@@ -100,7 +109,9 @@ class BaseTemplate:
         if self.capability == "completion":
             return "\n".join(turn["content"] for turn in read_turns(messages, self.title))
         raise ChatTemplateError(
-            f"{self.title}: does not say how a list of messages is written; override messages2prompt"
+            f"{self.title}: does not say how a list of messages is written; override messages2prompt",
+            template=self.title,
+            name="messages2prompt",
         )
 
     def render(
@@ -124,11 +135,15 @@ class BaseTemplate:
         given = {key: value for key, value in kwargs.items() if key in takes}
         turns = read_turns(messages, name)
         if not turns:
-            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
+            raise no_messages(name)
         if "tools" in takes:
             given["tools"] = read_functions(tools, name) if tools else None
         elif tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
-            raise ChatTemplateError(f"{name}: its messages2prompt has no parameter `tools`: there is no place for them")
+            raise ChatTemplateError(
+                f"{name}: its messages2prompt has no parameter `tools`: there is no place for them",
+                template=name,
+                listed=["tools: no parameter"],
+            )
         if "add_generation_prompt" in takes:
             given["add_generation_prompt"] = add_generation_prompt
         try:
@@ -138,10 +153,12 @@ class BaseTemplate:
         except Exception as error:
             what = f"{type(error).__name__}: {error}"
             raise ChatTemplateError(
-                f"{name}: messages2prompt failed with {what}; it was given {len(turns)} messages"
+                f"{name}: messages2prompt failed with {what}; it was given {len(turns)} messages", template=name
             ) from error
         if not isinstance(text, str):
-            raise ChatTemplateError(f"{name}: messages2prompt returned {type(text).__name__}, expected text")
+            raise ChatTemplateError(
+                f"{name}: messages2prompt returned {type(text).__name__}, expected text", template=name
+            )
         if add_generation_prompt or "add_generation_prompt" in takes:
             return text
         return self._without_opening(text, turns[-1])
@@ -152,7 +169,9 @@ class BaseTemplate:
         if not opening or not text.endswith(opening) or last["content"].endswith(opening):
             raise ChatTemplateError(
                 f"{self.title}: does not know where the conversation ends and the reply starts; "
-                f"give messages2prompt a parameter `add_generation_prompt`"
+                f"give messages2prompt a parameter `add_generation_prompt`",
+                template=self.title,
+                name="add_generation_prompt",
             )
         return text.removesuffix(opening)
 

@@ -25,6 +25,7 @@ __all__ = [
     "call_text",
     "calls_of",
     "json_text",
+    "no_messages",
     "plain_turns",
     "read_functions",
     "read_prompt",
@@ -78,8 +79,19 @@ def read_prompt(prompt: object, template: str) -> str:
     """
     if not isinstance(prompt, str):
         kind = type(prompt).__name__
-        raise ChatTemplateError(f"{template}: expected a prompt as text, got {kind}; messages go to messages2prompt")
+        raise ChatTemplateError(
+            f"{template}: expected a prompt as text, got {kind}; messages go to messages2prompt", template=template
+        )
     return prompt
+
+
+def no_messages(template: str) -> ChatTemplateError:
+    """Return the error for an empty conversation."""
+    return ChatTemplateError(
+        f"{template}: there are no messages; a conversation needs at least one",
+        template=template,
+        listed=["messages: empty"],
+    )
 
 
 def read_turns(
@@ -99,7 +111,11 @@ def read_turns(
     """
     if isinstance(messages, str | bytes | Mapping | Message) or not isinstance(messages, Iterable):
         kind = type(messages).__name__
-        raise ChatTemplateError(f"{template}: expected a list of messages, got {kind}; put it into a list")
+        raise ChatTemplateError(
+            f"{template}: expected a list of messages, got {kind}; put it into a list",
+            template=template,
+            listed=[f"messages: expected a list, got {kind}"],
+        )
     turns: list[Turn] = []
     problems: Problems = []
     for index, message in enumerate(messages):
@@ -109,7 +125,7 @@ def read_turns(
         except Exception as error:  # of the code of what is given
             problems.append(f"{where}: cannot be read: {type(error).__name__}: {error}")
     if problems:
-        raise ChatTemplateError(f"{template}: {'; '.join(problems)}")
+        raise ChatTemplateError(f"{template}: {'; '.join(problems)}", template=template, listed=problems)
     return turns
 
 
@@ -122,7 +138,7 @@ def read_functions(tools: Tools, template: str) -> list[dict[str, Any]]:
     problems: Problems = []
     functions = [tool.get("function", tool) for tool in read_tools(tools, problems)]
     if problems:
-        raise ChatTemplateError(f"{template}: {'; '.join(problems)}")
+        raise ChatTemplateError(f"{template}: {'; '.join(problems)}", template=template, listed=problems)
     return functions
 
 

@@ -59,7 +59,8 @@ def marked_spans(text: str, render: Callable[[tuple[str, str]], str]) -> Spans:
     if depth or "".join(kept) != text:
         raise ChatTemplateError(
             "the template changes the text of its {% generation %} blocks after writing them (by a filter around "
-            "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost"
+            "them, or by testing it), so it is unknown where the model's words are; put the blocks outermost",
+            name="generation",
         )
     return spans
 
@@ -131,7 +132,8 @@ def reply_spans(messages: _Messages, render: _Draw, control_tokens: Sequence[str
             raise ChatTemplateError(
                 f"messages[{index}]: the template has no {{% generation %}} blocks, and writes this reply differently "
                 "once the conversation goes on or after a generation prompt, so its loss span is unknown; use the "
-                "training version of the template, with {% generation %} around what the assistant says"
+                "training version of the template, with {% generation %} around what the assistant says",
+                listed=[f"messages[{index}]: unknown loss span"],
             )
         if span[1] > span[0]:
             spans.append(span)

@@ -73,11 +73,11 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
         ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        raise ChatTemplateError(f"messages: expected a list, got {type(messages).__name__}")
+        _refuse([f"messages: expected a list, got {type(messages).__name__}"])
     given = flat("messages", lambda: list(messages))
     made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(
-        f"messages[{index}] is a {type(given[index]).__name__}, expected a Message or a mapping with role and content"
+        f"messages[{index}]: expected a Message or a mapping with role and content, got {type(given[index]).__name__}"
         for index, message in enumerate(made)
         if type(message) is not dict
     )
@@ -115,14 +115,19 @@ def flat(what: str, make: Callable[[], T]) -> T:
     except ChatTemplateError:
         raise
     except RecursionError:
-        raise ChatTemplateError(f"{what}: the data is cyclic or nests too deeply; pass flatter data") from None
+        raise _refused([f"{what}: the data is cyclic or nests too deeply; pass flatter data"]) from None
     except Exception as error:
-        raise ChatTemplateError(f"{what}: cannot be read: {type(error).__name__}: {error}") from error
+        raise _refused([f"{what}: cannot be read: {type(error).__name__}: {error}"]) from error
 
 
 def _refuse(problems: Iterable[str]) -> None:
-    if found := list(problems):
-        raise ChatTemplateError("; ".join(found))
+    listed = list(problems)
+    if listed:
+        raise _refused(listed)
+
+
+def _refused(problems: list[str]) -> ChatTemplateError:
+    return ChatTemplateError("; ".join(problems), listed=problems)
 
 
 def template_message(message: Message) -> dict[str, Any]:
@@ -175,7 +180,7 @@ def normalised(
     for index, message in enumerate(messages):
         role, text = message.get("role"), message.get("content")
         if not isinstance(role, str) or not role:
-            problems.append(f"messages[{index}] has no role")
+            problems.append(f"messages[{index}].role: missing")
             continue
         if None in message.values():
             message = {key: value for key, value in message.items() if value is not None}
@@ -187,7 +192,7 @@ def normalised(
         elif isinstance(text, list | tuple):
             listed = [{"type": "text", "text": part} if isinstance(part, str) else part for part in text]
             wrong = [
-                f"messages[{index}].content[{at}] is a {type(part).__name__}, expected text or a part"
+                f"messages[{index}].content[{at}]: expected text or a part, got {type(part).__name__}"
                 for at, part in enumerate(listed)
                 if not isinstance(part, dict)
             ]
@@ -195,7 +200,7 @@ def normalised(
             message["content"] = "".join(map(_plain_text, listed)) if wants_text else listed
             problems += wrong
         else:
-            problems.append(f"messages[{index}].content is a {type(text).__name__}, expected text or a list of parts")
+            problems.append(f"messages[{index}].content: expected text or a list of parts, got {type(text).__name__}")
         if "tool_calls" in message:
             if not message["tool_calls"]:
                 del message["tool_calls"]
@@ -218,14 +223,14 @@ def _plain_text(part: dict[str, Any]) -> str:
 def _calls(calls: Any, where: str, problems: Problems, count: int, form: Form) -> list[dict[str, Any]]:
     """Return the calls of a message made whole, `count` of them in front of it; what is wrong is noted."""
     if not isinstance(calls, list | tuple):
-        problems.append(f"{where} is a {type(calls).__name__}, expected a list")
+        problems.append(f"{where}: expected a list, got {type(calls).__name__}")
         return []
     made: list[dict[str, Any]] = []
     for at, call in enumerate(calls):
         flat = isinstance(call, dict) and "function" not in call and "name" in call
         function = call if flat else call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-            problems.append(f"{where}[{at}] names no function")
+            problems.append(f"{where}[{at}].function.name: missing")
             continue
         around = {key: value for key, value in call.items() if value is not None and (not flat or key == "id")}
         inside = {key: value for key, value in function.items() if not flat or key in ("name", "arguments")}

@@ -42,16 +42,19 @@ class ChatTemplateRegistry:
             ChatTemplateError: The name is taken or no text, or what is decorated cannot be called.
         """
         if not isinstance(name, str) or not name.strip():
-            raise ChatTemplateError(f"a chat template is registered under a name, got {name!r}")
+            raise ChatTemplateError(f"a chat template is registered under a name, got {name!r}", name=str(name))
 
         def register(maker: Maker) -> Maker:
             if not callable(maker):
-                raise ChatTemplateError(f"chat template {name!r}: expected a class or function, got {maker!r:.80}")
+                raise ChatTemplateError(
+                    f"chat template {name!r}: expected a class or function, got {maker!r:.80}", name=name
+                )
             known = self._known()
             if name in known and not force and not vars(known[name]).get("replaceable"):
                 raise ChatTemplateError(
                     f"a chat template named {name!r} is registered already ({_whose(known[name])}): names are unique; "
-                    f"choose another one, or replace it with force=True"
+                    f"choose another one, or replace it with force=True",
+                    name=name,
                 )
             known[name] = maker  # type: ignore[assignment]
             self._matches.pop(name, None)
@@ -67,7 +70,9 @@ class ChatTemplateRegistry:
         """
         known = self._known()
         if not isinstance(name, str) or name not in known:
-            raise ChatTemplateError(f"unknown chat template {name!r}{nearest(str(name).lower(), known)}")
+            raise ChatTemplateError(
+                f"unknown chat template {name!r}{nearest(str(name).lower(), known)}", name=str(name)
+            )
         return known[name]
 
     def best_match(self, model: str) -> str:
@@ -94,11 +99,12 @@ class ChatTemplateRegistry:
             shown = f" ({'; '.join(hints)})" if hints else ""
             raise ChatTemplateError(
                 f"{problem}{shown}. Give a registered name (CHAT_TEMPLATES has them, "
-                "`agentkit templates` lists them), or the folder or file of the template that the model ships"
+                "`agentkit templates` lists them), or the folder or file of the template that the model ships",
+                name=str(model),
             )
         name, others = found
         if others:
-            raise ChatTemplateError(f"{problem}: {of_another(name, others)}")
+            raise ChatTemplateError(f"{problem}: {of_another(name, others)}", name=str(model), template=name)
         return name
 
     def closest(self, model: str) -> tuple[str, list[str]] | None:

@@ -14,6 +14,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
     Tools,
     Turn,
     json_text,
+    no_messages,
     plain_turns,
     read_functions,
     read_prompt,
@@ -22,6 +23,7 @@ from agentkit_prompts.chat_templates.chat_turns import (
 from agentkit_prompts.chat_templates.guard.control_tokens import is_at_line_start, tokens_and_markers
 from agentkit_prompts.chat_templates.protocol import TOOLS_IN_PROMPT
 from agentkit_prompts.errors import ChatTemplateError
+from agentkit_prompts.limits import MAX_LISTED
 
 __all__ = ["RoleMarkerTemplate", "Task", "runs_of_results"]
 
@@ -29,8 +31,6 @@ _PLAIN_ROLES = frozenset(("system", "user", "assistant"))
 """The roles that every template has."""
 _HINT = "templates such as 'internlm2', 'llama3_1' and 'qwen2d5' have one"
 
-
-_MAX_PLACES = 3
 _WRITERS = frozenset(("piece", "write", "head", "render", "messages2prompt"))
 _OWN = "agentkit_prompts.chat_templates."
 
@@ -201,24 +201,28 @@ class RoleMarkerTemplate(BaseTemplate):
         if turns is None:
             turns = read_turns(messages, name, self.roles)
         if not turns:
-            raise ChatTemplateError(f"{name}: there are no messages; a conversation needs at least one")
-        if (task.tools or not task.is_plain) and (problems := self.missing_places(turns, task)):
-            raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
+            raise no_messages(name)
+        if task.tools or not task.is_plain:
+            self._check_places(turns, task)
         return self.write(turns, task)
 
     def _undecorated(self, turns: list[Turn], tools: Tools | None, sequence_start: bool) -> str:
         """Return the texts of messages without roles, one line after the other, for a model that does not chat."""
         name = self.title
         if not turns:
-            raise ChatTemplateError(f"{name}: there are no messages; a prompt needs at least one")
-        problems = self.missing_places(turns, self.task(tools or None))
-        if not problems and (tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns)):
-            problems = [f"with the capability {self.capability!r} there is no place for tools"]
-        if problems:
-            raise ChatTemplateError(f"{name}: {'; '.join(problems)}")
+            raise no_messages(name)
+        self._check_places(turns, self.task(tools or None))
+        if tools or any("tool_calls" in turn or turn["role"] == "tool" for turn in turns):
+            raise ChatTemplateError(
+                f"{name}: with the capability {self.capability!r} there is no place for tools",
+                template=name,
+                listed=["tools: no place"],
+            )
         if self.capability != "completion" and len(turns) > 1:
             raise ChatTemplateError(
-                f"{name}: with the capability {self.capability!r} it takes one prompt, got {len(turns)} messages"
+                f"{name}: with the capability {self.capability!r} it takes one prompt, got {len(turns)} messages",
+                template=name,
+                listed=[f"messages: expected 1, got {len(turns)}"],
             )
         return self.get_prompt("\n".join(turn["content"] for turn in turns), sequence_start)
 
@@ -228,20 +232,27 @@ class RoleMarkerTemplate(BaseTemplate):
         return Task(self.markers(), functions, [json_text(function) for function in functions or ()], **asked)
 
     def missing_places(self, turns: Sequence[Turn], task: Task) -> list[str]:
-        """Return what of this the template has no place for."""
+        """Return the places of tools, tool calls and tool results that the template cannot write."""
         if self.writes_tools:
             return []
-        calls = [index for index, turn in enumerate(turns) if "tool_calls" in turn]
-        results = [index for index, turn in enumerate(turns) if turn["role"] == "tool"] if not self.has_results else []
-        missing = [
-            *(["tools"] if task.tools else ()),
-            *(
-                f"{what} ({_listed(places)})"
-                for what, places in (("tool calls", calls), ("tool results", results))
-                if places
-            ),
-        ]
-        return [f"has no place for {', '.join(missing)}; {_HINT}, or {TOOLS_IN_PROMPT}"] if missing else []
+        places = ["tools"] if task.tools else []
+        places += [f"messages[{index}].tool_calls" for index, turn in enumerate(turns) if "tool_calls" in turn]
+        if not self.has_results:
+            places += [f"messages[{index}]" for index, turn in enumerate(turns) if turn["role"] == "tool"]
+        return places
+
+    def _check_places(self, turns: Sequence[Turn], task: Task) -> None:
+        places = self.missing_places(turns, task)
+        if not places:
+            return
+        shown = ", ".join(places[:MAX_LISTED])
+        more = f" and {len(places) - MAX_LISTED} more" if len(places) > MAX_LISTED else ""
+        raise ChatTemplateError(
+            f"{self.title}: has no place for tools, tool calls and tool results: {shown}{more}; {_HINT}, or "
+            f"{TOOLS_IN_PROMPT}",
+            template=self.title,
+            listed=[f"{place}: no place" for place in places],
+        )
 
     @property
     def has_results(self) -> bool:
@@ -350,11 +361,6 @@ class RoleMarkerTemplate(BaseTemplate):
             return self.reply_start
         thinks = task.enable_thinking is not False
         return self.reply_start if when == ("thinking" if thinks else "not thinking") else ""
-
-
-def _listed(places: Sequence[int]) -> str:
-    shown = ", ".join(f"messages[{place}]" for place in places[:_MAX_PLACES])
-    return shown if len(places) <= _MAX_PLACES else f"{shown} and {len(places) - _MAX_PLACES} more"
 
 
 def runs_of_results(roles: Sequence[str]) -> list[tuple[int, int]]:

@@ -54,9 +54,9 @@ class ChatTemplateConfig:
         try:
             data: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ChatTemplateError(f"{where}: is not JSON ({error})") from error
+            raise ChatTemplateError(f"{where}: is not JSON ({error})", template=where) from error
         if not isinstance(data, dict):
-            raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}")
+            raise ChatTemplateError(f"{where}: expected a JSON object, got {type(data).__name__}", template=where)
         known = [field.name for field in fields(cls)]
         unknown = unknown_fields(data, known, FIELDS_ELSEWHERE)
         wrong = [
@@ -65,7 +65,8 @@ class ChatTemplateConfig:
             if name in known and name != "stop_words" and value is not None and not isinstance(value, str)
         ]
         if unknown or wrong:
-            raise ChatTemplateError(f"{where}: {'; '.join(unknown + wrong)}")
+            problems = [*(f"{name}: unknown field" for name in data if name not in known), *wrong]
+            raise ChatTemplateError(f"{where}: {'; '.join(unknown + wrong)}", template=where, listed=problems)
         return cls(**data)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
@@ -93,7 +94,8 @@ class ChatTemplateConfig:
             near = nearest(str(self.model_name), CHAT_TEMPLATES)
             raise ChatTemplateError(
                 f"model_name {self.model_name!r} is no registered template{near}. "
-                f"A new template needs the markers `user` and `assistant`"
+                f"A new template needs the markers `user` and `assistant`",
+                name=self.model_name,
             )
         return RoleMarkerTemplate(**given)
 
@@ -106,5 +108,6 @@ def _read(source: str | PathLike[str]) -> tuple[str, str]:
         return read_regular_text(source), str(source)
     except (OSError, ValueError, TypeError) as error:
         raise ChatTemplateError(
-            f"{str(source)[:200]!r}: cannot be read ({error}); give a path or a JSON object as text"
+            f"{str(source)[:200]!r}: cannot be read ({error}); give a path or a JSON object as text",
+            template=str(source),
         ) from error

@@ -50,7 +50,8 @@ def find_chat_template(given: GivenTemplate | None, model: str = "") -> ChatTemp
         what = f"the class {given.__name__}, which has to be called" if isinstance(given, type) else repr(given)[:80]
         raise ChatTemplateError(
             "expected a chat template (with `render` and `control_tokens`) or the name of a registered one, the name "
-            f"of a model, a ChatTemplateConfig or a file, got {what}"
+            f"of a model, a ChatTemplateConfig or a file, got {what}",
+            name="chat_template",
         )
     return given
 
@@ -61,7 +62,8 @@ def _named(name: str) -> ChatTemplate:
     if "{%" in name or "{{" in name:
         raise ChatTemplateError(
             f"chat_template: {name[:40]!r}... is the text of a template, expected a name or a file: "
-            "give JinjaChatTemplate(text)"
+            "give JinjaChatTemplate(text)",
+            name="chat_template",
         )
     if _exists(name):
         return _of_path(Path(name))
@@ -79,7 +81,9 @@ def _of_path(path: Path) -> ChatTemplate:
     from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
 
     if path.suffix.lower() in _BINARY:
-        raise ChatTemplateError(f"{path}: holds the weights of a model; give the file of its chat template, or a name")
+        raise ChatTemplateError(
+            f"{path}: holds the weights of a model; give the file of its chat template, or a name", template=str(path)
+        )
     if path.suffix.lower() == ".json" and path.name != _CONFIG and not _has_template(path):
         made = ChatTemplateConfig.from_json(path).chat_template
         if isinstance(made, BaseTemplate):

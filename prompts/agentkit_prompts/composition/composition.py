@@ -189,7 +189,10 @@ class Composition(Contents):
         """
         if chat_template is None:
             if kwargs:
-                raise ChatTemplateError(f"to_text: {', '.join(kwargs)}: only a chat template reads these, pass one")
+                raise ChatTemplateError(
+                    f"to_text: {', '.join(kwargs)}: only a chat template reads these, pass one",
+                    name=next(iter(kwargs)),
+                )
             return plain_text(self)
         from agentkit_prompts.composition.targets.chat_text import chat_text
 

@@ -21,7 +21,7 @@ def _tojson(value: object, ensure_ascii: bool = False, **options: Any) -> str:
 
 
 def _refuse(message: str) -> None:
-    raise ChatTemplateError(message)
+    raise ChatTemplateError(message, refusal=message)
 
 
 _ENVIRONMENT.filters["tojson"] = _tojson

@@ -33,6 +33,7 @@ from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplat
 from agentkit_prompts.chat_templates.protocol import ChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
+from tests.cases import for_cases
 from tests.effort import spread
 from tests.paths import CONFORMANCE
 from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN
@@ -177,7 +178,7 @@ def keeps_order(template: ChatTemplate, talk: Talk) -> str:
     return text
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@for_cases("name", PLAIN)
 def test_tokens_are_those_around_harmless_text_and_nothing_is_lost(name: str) -> None:
     template = PLAIN[name]
 
@@ -192,7 +193,7 @@ def test_tokens_are_those_around_harmless_text_and_nothing_is_lost(name: str) ->
     holds()
 
 
-@pytest.mark.parametrize("name", INQUISITIVE)
+@for_cases("name", INQUISITIVE)
 def test_a_template_that_looks_into_the_text_is_given_none_to_act_on(name: str) -> None:
     template = INQUISITIVE[name]
 
@@ -249,7 +250,7 @@ SHARED = CONFORMANCE / "chat_templates"
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the templates of real models in ../shared/conformance")
-@pytest.mark.parametrize("path", spread(sorted(SHARED.glob("*.jinja")), 4), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", spread(sorted(SHARED.glob("*.jinja")), 4))
 def test_the_templates_of_real_models_keep_their_tokens_to_themselves(path: Path) -> None:
     template = JinjaChatTemplate.from_file(
         path, bos_token="<s>", eos_token="</s>", now=datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.chat_templates.jinja import chat_template
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.templates.engine import Limits
+from tests.cases import for_cases
 
 TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "add 2"},
@@ -61,8 +63,10 @@ def test_small_conversations_together_cost_no_more_than_one_rendering(renderings
 
 def test_a_template_whose_markers_nobody_can_find_out_has_no_list_of_them() -> None:
     assert "user:" in JinjaChatTemplate(WORKS.replace("WORK", "2_000") + SAYS).control_tokens
-    with pytest.raises(ChatTemplateError, match=r"too much work.*limits="):
-        _ = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS).control_tokens
+    costly = JinjaChatTemplate(WORKS.replace("WORK", "60_000") + SAYS)
+    with pytest.raises(ChatTemplateError):
+        _ = costly.control_tokens
+    assert "user:" in replace(costly, limits=None).control_tokens, "the limits were the reason"
 
 
 def test_limits_that_are_enough_for_one_rendering_are_enough_to_get_to_know_a_template() -> None:
@@ -79,12 +83,12 @@ def test_to_look_for_what_a_text_lost_costs_no_more_than_the_text_may(renderings
     try:
         template.render(TALK)
     except ChatTemplateError as error:
-        assert "would not hold" in str(error)
+        assert error.problems
     assert len(renderings) > 1, "nothing was looked for"
     assert work_of(renderings) <= 2 * CHAT_LIMITS.steps
 
 
-@pytest.mark.parametrize("isolated", [False, True])
+@for_cases("isolated", [False, True])
 def test_the_text_of_a_small_conversation_is_small(isolated: bool) -> None:
     template = JinjaChatTemplate("{{ '<|a|>' * 30_000 }}" + SAYS, lossy=True, isolated=isolated)
     assert [str(one) for one in template.diagnose() if "makes a text of 150,000 characters" in str(one)]
@@ -93,11 +97,11 @@ def test_the_text_of_a_small_conversation_is_small(isolated: bool) -> None:
 
 def test_more_markers_than_a_model_can_have_are_refused() -> None:
     many = "".join(f"<|{number}|>" for number in range(1_001))
-    with pytest.raises(ChatTemplateError, match=r"1,005 different markers.*added_tokens="):
-        _ = JinjaChatTemplate(many + SAYS).control_tokens
     counted = "{% for i in range(2_000) %}<|{{ i }}|>{% endfor %}"
-    with pytest.raises(ChatTemplateError, match=r"different markers"):
-        _ = JinjaChatTemplate(counted + SAYS).control_tokens
+    for markers in (many, counted):
+        with pytest.raises(ChatTemplateError) as caught:
+            _ = JinjaChatTemplate(markers + SAYS).control_tokens
+        assert caught.value.name == "added_tokens"
 
 
 def test_a_tokenizer_may_have_as_many_tokens_as_it_has() -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.chat_templates.jinja.bounds import CHAT_LIMITS, Bounds
 from agentkit_prompts.chat_templates.jinja.environment import RunContext, compiled
 from agentkit_prompts.templates.engine import Limits
+from tests.cases import for_cases
 from tests.effort import spread
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -192,7 +194,7 @@ def test_a_hostile_template_ends_in_a_typed_error(source: str) -> None:
     assert "MemoryError" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{{ (messages | map('string')).gi_frame }}",
@@ -233,10 +235,11 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("source", WORKS.values(), ids=WORKS.keys())
+@for_cases("source", WORKS.values())
 def test_work_is_charged_each_time_that_it_is_done(source: str) -> None:
-    with pytest.raises(ChatTemplateError, match="does too much work"):
+    with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate(source, lossy=True).render(HI)
+    assert caught.value.line == 1
 
 
 def spent(source: str) -> int:
@@ -265,12 +268,12 @@ BY_NAME = [
 ]
 
 
-@pytest.mark.parametrize(("by_place", "by_name"), BY_NAME)
+@for_cases(("by_place", "by_name"), BY_NAME)
 def test_an_argument_that_is_given_by_name_costs_what_it_costs_by_place(by_place: str, by_name: str) -> None:
     assert spent("{% set x = " + by_name + " %}") == spent("{% set x = " + by_place + " %}")
 
 
-@pytest.mark.parametrize("call", ["range(3) | length", "dict(b=1) | length", "namespace(b=1).b", "'x{}'.format(1)"])
+@for_cases("call", ["range(3) | length", "dict(b=1) | length", "namespace(b=1).b", "'x{}'.format(1)"])
 def test_a_call_in_a_loop_costs_the_same_whatever_stands_around_it(call: str) -> None:
     def cost(size: int) -> int:
         around = f"{{% for i in [1] %}}{{% set a = 'x' * {size} %}}CALL{{% endfor %}}"
@@ -288,30 +291,32 @@ def test_a_value_costs_more_to_be_printed_prettily_the_deeper_it_stands() -> Non
         assert [later - earlier >= 60 * 40 for earlier, later in pairwise(costs)] == [True] * (len(costs) - 1)
 
 
-def test_what_nobody_bounded_is_not_called_and_the_error_says_how_to_trust() -> None:
-    with pytest.raises(ChatTemplateError, match=r"int\.to_bytes\(\).*limits=None for a template that you trust"):
+def test_what_nobody_bounded_is_called_by_trusted_templates_only() -> None:
+    with pytest.raises(ChatTemplateError):
         JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True).render(HI)
     assert JinjaChatTemplate("{{ (1).to_bytes(3, 'big') }}", lossy=True, limits=None).render(HI) == r"b'\x00\x00\x01'"
 
 
-@pytest.mark.parametrize("written", ["'%Y' * 600", "format='%Y' * 600"])
+@for_cases("written", ["'%Y' * 600", "format='%Y' * 600"])
 def test_a_date_of_a_thousand_characters_is_refused(written: str) -> None:
     source = "{{ strftime_now(" + written + ") }}"
     template = JinjaChatTemplate(source, now=datetime(2031, 3, 2), lossy=True)
-    with pytest.raises(ChatTemplateError, match="longer than 1,000"):
+    with pytest.raises(ChatTemplateError):
         template.render(HI)
+    assert len(replace(template, limits=None).render(HI)) == 600 * 4
 
 
 def test_limits_are_the_caller_s_to_set() -> None:
     source = "{% for i in range(1000) %}{{ messages[0].content }}{% endfor %}"
     assert len(JinjaChatTemplate(source).render(HI)) == 2000
-    for limits, told in ((Limits(output_chars=1999), "1,999"), (Limits(steps=3000), "3,000 steps")):
-        with pytest.raises(ChatTemplateError, match=f"more than {told}.*limits=None"):
+    assert len(JinjaChatTemplate(source, limits=Limits(output_chars=2000)).render(HI)) == 2000
+    for limits in (Limits(output_chars=1999), Limits(steps=3000)):
+        with pytest.raises(ChatTemplateError):
             JinjaChatTemplate(source, limits=limits).render(HI)
-    with pytest.raises(ChatTemplateError, match=r"too long: more than 0\.0 s"):
-        JinjaChatTemplate(
-            "{% for i in range(50000) %}{{ i }}{% endfor %}", lossy=True, limits=Limits(seconds=0.0)
-        ).render(HI)
+    counting = "{% for i in range(20000) %}{{ i }}{% endfor %}"
+    assert JinjaChatTemplate(counting, lossy=True).render(HI)
+    with pytest.raises(ChatTemplateError):
+        JinjaChatTemplate(counting, lossy=True, limits=Limits(seconds=0.0)).render(HI)
 
 
 def test_a_long_conversation_is_within_the_limits() -> None:
@@ -324,12 +329,12 @@ def test_a_template_s_failure_leaves_it_ready_for_the_next_conversation() -> Non
     template = JinjaChatTemplate(
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{{ n }}{% endmacro %}{{ f(messages | length) }}", lossy=True
     )
-    with pytest.raises(ChatTemplateError, match="nest deeper"):
+    with pytest.raises(ChatTemplateError):
         template.render(HI * 200)
     assert template.render(HI * 3) == "0123"
 
 
-@pytest.mark.parametrize("limits", [Limits(), None])
+@for_cases("limits", [Limits(), None])
 def test_a_filter_that_appends_to_a_list_before_it_fails_leaves_the_callers_messages_alone(
     limits: Limits | None,
 ) -> None:
@@ -337,6 +342,6 @@ def test_a_filter_that_appends_to_a_list_before_it_fails_leaves_the_callers_mess
     template = JinjaChatTemplate(
         "{{ messages | indent }}{{ messages[0].list | indent }}", limits=limits, normalise=False
     )
-    with pytest.raises(ChatTemplateError, match="indent expects text, got list"):
+    with pytest.raises(ChatTemplateError):
         template.render(messages)
     assert messages == [{"role": "user", "content": "hi", "list": ["a"]}]

@@ -17,6 +17,7 @@ from agentkit_prompts.errors import ChatTemplateError
 from agentkit_prompts.templates import isolated_process
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
 from agentkit_prompts.templates.operations.costs import CODECS
+from tests.cases import for_cases
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>"
@@ -44,14 +45,16 @@ def test_an_isolated_template_gives_what_it_gives_without_isolation() -> None:
 
 
 def test_a_mistake_is_reported_when_the_template_is_made() -> None:
-    with pytest.raises(ChatTemplateError, match="chat template:2: unexpected"):
+    with pytest.raises(ChatTemplateError) as caught:
         JinjaChatTemplate("\n{{ 1 + }}", isolated=True)
+    assert caught.value.line == 2
 
 
 def test_a_refusal_reaches_the_caller_and_the_process_goes_on() -> None:
     template = JinjaChatTemplate("{{ raise_exception('No.') if messages|length > 1 }}ok", isolated=True, lossy=True)
-    with pytest.raises(ChatTemplateError, match="refuses this conversation: No"):
+    with pytest.raises(ChatTemplateError) as caught:
         template.render(MESSAGES)
+    assert caught.value.refusal == "No."
     process = template._process._process
     assert template.render(HI) == "ok"
     assert template._process._process is process
@@ -75,7 +78,7 @@ def test_a_process_that_crashes_is_an_error_and_another_one_starts() -> None:
         "{% if messages|length > 1 %}" + deep + "{% endif %}ok", isolated=True, lossy=True, limits=None
     )
     # From Python 3.14 on the stack is watched while such a value is hashed, and the process lives.
-    with pytest.raises(ChatTemplateError, match=r"the process of the isolated template ended|nests too deeply"):
+    with pytest.raises(ChatTemplateError):
         template.render(MESSAGES)
     assert template.render(HI) == "ok"
 
@@ -88,7 +91,7 @@ def test_what_never_ends_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with monkeypatch.context() as hurried:
         hurried.setattr(isolated_process, "_MAX_SECONDS", 3.0)
-        with pytest.raises(ChatTemplateError, match="took more than 3 seconds"):
+        with pytest.raises(ChatTemplateError):
             template.render(MESSAGES)
     assert template.render(HI) == "ok"
 
@@ -114,13 +117,13 @@ def test_a_template_with_another_time_shares_the_process() -> None:
 
 
 def test_what_is_not_json_is_refused_with_what_to_pass() -> None:
-    with pytest.raises(ChatTemplateError, match="passes JSON data"):
+    with pytest.raises(ChatTemplateError):
         IsolatedProcess(WORKER, ChatTemplateError).ask("render", str, given=object())
     assert isinstance(copy.deepcopy(IsolatedProcess(WORKER, ChatTemplateError)), IsolatedProcess)
     assert isinstance(pickle.loads(pickle.dumps(IsolatedProcess(WORKER, ChatTemplateError))), IsolatedProcess)
 
 
-@pytest.mark.parametrize("isolated", [False, True])
+@for_cases("isolated", [False, True])
 def test_a_template_that_was_used_can_be_copied_and_sent(isolated: bool) -> None:
     used = JinjaChatTemplate(CHAT, bos_token="<s>", now=datetime(2031, 1, 2), isolated=isolated)
     made = [used.render(HI), used.control_tokens, used.with_now(datetime(2032, 1, 2)).render(HI)]

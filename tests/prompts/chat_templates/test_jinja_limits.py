@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from tests.cases import for_cases
 from tests.effort import spread
 from tests.prompts.laws import law
 
@@ -154,7 +155,7 @@ def test_any_expression_is_what_it_is_to_the_sandbox(expression: str) -> None:
         )  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", ["lipsum()", "[1, 2] | random"])
+@for_cases("name", ["lipsum()", "[1, 2] | random"])
 def test_what_draws_by_chance_is_not_there(name: str) -> None:
     with pytest.raises(ChatTemplateError):
         JinjaChatTemplate("{{ " + name + " }}", limits=None).render([])

@@ -10,6 +10,7 @@ import pytest
 
 from agentkit.prompts import Layers, Message, PromptContext, ToolCall, compose
 from agentkit.prompts.chat_templates import BaseTemplate, ChatTemplateError, JinjaChatTemplate
+from tests.cases import for_cases
 
 MARKED = (
     "{% for m in messages %}<|{{ m.role }}|>{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|end|>"
@@ -36,7 +37,7 @@ def test_generation_blocks_are_the_spans() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "source",
     [
         "{% macro say(m) %}{% generation %}{{ m.content }}{% endgeneration %}{% endmacro %}{% for m in messages %}{{ say(m) if m.role == 'assistant' else m.content }};{% endfor %}",
@@ -63,8 +64,9 @@ def test_blocks_that_are_changed_afterwards_are_refused() -> None:
     source = "{% filter upper %}{% for m in messages %}{% generation %}{{ m.content | e }}{% endgeneration %}{% endfor %}{% endfilter %}"
     assert learned(source) == ["AONEBTWO"]
     cut = "{% set x %}{% generation %}{{ messages[0].content }} {% endgeneration %}{% endset %}{{ x | trim }}"
-    with pytest.raises(ChatTemplateError, match="put the blocks outermost"):
+    with pytest.raises(ChatTemplateError) as caught:
         learned(cut, TALK[:1])
+    assert caught.value.name == "generation"
 
 
 def test_without_blocks_a_span_is_what_follows_the_generation_prompt() -> None:
@@ -92,13 +94,11 @@ def test_a_reply_that_nobody_can_find_is_refused() -> None:
         "{{ messages | length }}{% for m in messages %}{{ m.content | upper | replace('O', '0') | trim }}{% endfor %}"
     )
     hidden = [TALK[0], {"role": "assistant", "content": ""}, TALK[2]]
-    with pytest.raises(ChatTemplateError, match=r"messages\[1\]: .*loss span is unknown"):
-        learned(source, hidden)
-    with pytest.raises(ChatTemplateError, match=r"messages\[1\]"):
-        learned(
-            "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{{ m.content }}{% endfor %}",
-            TALK[:3],
-        )
+    counting = "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{{ m.content }}{% endfor %}"
+    for template, talk in ((source, hidden), (counting, TALK[:3])):
+        with pytest.raises(ChatTemplateError) as caught:
+            learned(template, talk)
+        assert [place for place, _ in caught.value.problems] == ["messages[1]"]
 
 
 def test_a_conversation_that_starts_with_the_assistant_has_its_spans_too() -> None:
@@ -143,5 +143,6 @@ def test_rows_are_written_by_registered_templates_and_by_templates_of_one_s_own(
 
 
 def test_what_only_a_chat_template_reads_needs_one() -> None:
-    with pytest.raises(ChatTemplateError, match="enable_thinking: only a chat template"):
+    with pytest.raises(ChatTemplateError) as caught:
         compose(Layers(), PromptContext(user_input="b")).to_sample("two", enable_thinking=True)
+    assert caught.value.name == "enable_thinking"

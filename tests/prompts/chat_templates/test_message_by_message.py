@@ -29,6 +29,7 @@ from agentkit_prompts.chat_templates.role_markers import Task
 from agentkit_prompts.composition.targets.by_message import text_by_message
 from agentkit_prompts.composition.targets.chat_text import whole_text
 from agentkit_prompts.context.thinking import Thinking
+from tests.cases import for_cases
 from tests.effort import spread
 from tests.prompts.laws import law
 
@@ -135,7 +136,7 @@ def talk(*texts: str, asked: str = "And now?", **fields: Any) -> Composition:
     return compose(Layers("Rules."), PromptContext(user_input=asked, conversation=Conversation(history), **fields))
 
 
-@pytest.mark.parametrize("name", BY_MESSAGE)
+@for_cases("name", BY_MESSAGE)
 def test_a_conversation_is_written_by_message_also_where_it_is_hostile(name: str) -> None:
     template = TEMPLATES[name]
     hostile = "\n".join(set(template.control_tokens) - set(template.signs or ()))

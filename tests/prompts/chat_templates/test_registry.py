@@ -17,6 +17,7 @@ from agentkit.prompts.chat_templates import (
     RoleMarkerTemplate,
 )
 from agentkit_prompts.chat_templates.template_finder import find_chat_template
+from tests.cases import for_cases
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -46,42 +47,42 @@ def test_a_function_that_makes_a_template_is_registered_too() -> None:
 def test_a_name_is_taken_once_unless_it_is_replaced_by_force() -> None:
     registry = ChatTemplateRegistry()
     registry.register_module(name="mine")(BaseTemplate)
-    with pytest.raises(ChatTemplateError, match=r"'mine' is registered already \(.*BaseTemplate\).*force=True"):
+    with pytest.raises(ChatTemplateError) as caught:
         registry.register_module(name="mine")(RoleMarkerTemplate)
+    assert caught.value.name == "mine"
+    assert registry.get("mine") is BaseTemplate
     registry.register_module(name="mine", force=True)(RoleMarkerTemplate)
     assert registry.get("mine") is RoleMarkerTemplate
 
 
 def test_a_built_in_name_is_taken() -> None:
-    with pytest.raises(ChatTemplateError, match="'llama2' is registered already"):
+    with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.register_module(name="llama2")(BaseTemplate)
+    assert caught.value.name == "llama2"
     assert CHAT_TEMPLATES.get("llama2") is not BaseTemplate
 
 
-@pytest.mark.parametrize("name", ["", "  ", None, 7])
+@for_cases("name", ["", "  ", None, 7])
 def test_a_name_is_text(name: Any) -> None:
-    with pytest.raises(ChatTemplateError, match="registered under a name"):
+    with pytest.raises(ChatTemplateError) as caught:
         ChatTemplateRegistry().register_module(name=name)
+    assert caught.value.name == str(name)
 
 
 def test_what_cannot_make_a_template_is_refused() -> None:
-    with pytest.raises(ChatTemplateError, match="'x': expected a class or function, got 7"):
+    with pytest.raises(ChatTemplateError) as caught:
         ChatTemplateRegistry().register_module(name="x")(7)  # type: ignore[type-var]
+    assert caught.value.name == "x"
 
 
-@pytest.mark.parametrize("name", ["qwen2.5", "QWEN2D5", "qwen25"])
-def test_an_unknown_name_is_answered_with_a_near_one(name: str) -> None:
-    with pytest.raises(ChatTemplateError, match=rf"unknown chat template '{name}'.*qwen"):
+@for_cases("name", ["qwen2.5", "QWEN2D5", "qwen25", None, 7, ["qwen"]])
+def test_an_unknown_name_is_refused(name: Any) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.get(name)
+    assert caught.value.name == str(name)
 
 
-@pytest.mark.parametrize("name", [None, 7, ["qwen"]])
-def test_a_name_that_is_no_text_is_unknown(name: Any) -> None:
-    with pytest.raises(ChatTemplateError, match="unknown chat template"):
-        CHAT_TEMPLATES.get(name)
-
-
-@pytest.mark.parametrize(
+@for_cases(
     ("model", "name"),
     [
         ("Qwen/Qwen2.5-7B-Instruct", "qwen2d5"),
@@ -131,15 +132,16 @@ def test_a_model_is_recognised_by_its_own_name(model: str, name: str) -> None:
     assert CHAT_TEMPLATES.best_match(model) == name
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "model", ["Qwen/Something-New", "deepseek-ai/DeepSeek-V3.1", "/data/unknown-7b", "Qwen/Qwen3-Coder-30B", "", "/"]
 )
 def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
-    with pytest.raises(ChatTemplateError, match="no chat template is known to fit the model"):
+    with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.best_match(model)
+    assert caught.value.name == model
 
 
-@pytest.mark.parametrize(
+@for_cases(
     "model",
     [
         "qwen2d",
@@ -154,15 +156,9 @@ def test_a_model_that_no_template_knows_is_not_guessed(model: str) -> None:
     ],
 )
 def test_a_name_that_only_begins_like_a_model_is_not_taken_for_it(model: str) -> None:
-    with pytest.raises(ChatTemplateError, match=r"unknown chat template .* fits a model of that name"):
+    with pytest.raises(ChatTemplateError) as caught:
         find_chat_template(model)
-
-
-def test_a_name_nearly_right_is_answered_with_the_near_ones_and_no_other() -> None:
-    with pytest.raises(ChatTemplateError) as raised:
-        find_chat_template("qwen2d")
-    assert "did you mean 'qwen2d5'?" in str(raised.value)
-    assert "baichuan2" not in str(raised.value)
+    assert caught.value.name == model
 
 
 def test_a_registered_name_is_recognised_as_a_model() -> None:
@@ -186,8 +182,9 @@ def test_a_config_of_a_new_name_is_a_template_of_its_markers_and_is_not_register
 
 
 def test_a_misspelt_model_name_is_no_new_template() -> None:
-    with pytest.raises(ChatTemplateError, match="'qwn' is no registered template; did you mean 'qwen'"):
+    with pytest.raises(ChatTemplateError) as caught:
         _ = ChatTemplateConfig("qwn", meta_instruction="be brief").chat_template
+    assert caught.value.name == "qwn"
 
 
 def test_a_config_survives_json_as_text_and_as_a_file(tmp_path: Path) -> None:
@@ -200,25 +197,25 @@ def test_a_config_survives_json_as_text_and_as_a_file(tmp_path: Path) -> None:
     assert config == ChatTemplateConfig.from_json(str(path))
 
 
-@pytest.mark.parametrize(
-    ("source", "why"),
+@for_cases(
+    ("source", "template", "places"),
     [
-        ("{not json", "the JSON text: is not JSON"),
-        ("[1]", "expected a JSON object, got list"),
-        (
-            '{"model_name": "zz", "usr": 1}',
-            r"unknown field 'usr' \(did you mean 'user'\?\); there are assistant, capability, .* tool, user$",
-        ),
-        ('{"model_name": 3, "user": ["x"]}', "model_name: expected text, got int; user: expected text, got list"),
-        ("no such file.json", "cannot be read"),
-        ("nul\x00", "cannot be read"),
+        ("{not json", "the JSON text", []),
+        ("[1]", "the JSON text", []),
+        ('{"model_name": "zz", "usr": 1}', "the JSON text", ["usr"]),
+        ('{"model_name": 3, "user": ["x"]}', "the JSON text", ["model_name", "user"]),
+        ("no such file.json", "no such file.json", []),
+        ("nul\x00", "nul\x00", []),
     ],
 )
-def test_a_config_that_cannot_be_read_says_why(source: str, why: str) -> None:
-    with pytest.raises(ChatTemplateError, match=why):
+def test_a_config_that_cannot_be_read_is_refused(source: str, template: str, places: list[str]) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         ChatTemplateConfig.from_json(source)
+    assert caught.value.template == template
+    assert [place for place, _ in caught.value.problems] == places
 
 
 def test_a_config_checks_its_values_where_the_template_is_made() -> None:
-    with pytest.raises(ChatTemplateError, match="stop_words: expected Sequence"):
+    with pytest.raises(ChatTemplateError) as caught:
         _ = ChatTemplateConfig.from_json('{"user": "u", "stop_words": "x"}').chat_template
+    assert [place for place, _ in caught.value.problems] == ["stop_words"]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agentkit.prompts import Image, Message, Text, ToolCall, ToolSpec
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError, RoleMarkerTemplate
+from tests.cases import for_cases
 
 MODELS = tuple(CHAT_TEMPLATES)
 WEATHER = {"name": "weather", "description": "Say the weather.", "parameters": {"type": "object", "properties": {}}}
@@ -84,7 +85,7 @@ def test_a_prompt_that_goes_on_a_sequence_starts_with_the_separator() -> None:
     assert Tags().messages2prompt("hi", sequence_start=False) == "|<U>hi</U><A>"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_cases("name", MODELS)
 def test_messages_that_go_on_a_sequence_come_without_the_default_system_message(name: str) -> None:
     made = template(name, meta_instruction="be kind")
     text = made.render(TALK, sequence_start=False, add_generation_prompt=False)
@@ -112,7 +113,7 @@ def test_a_reply_opens_without_the_space_of_its_marker_where_the_model_was_train
     assert template("vicuna", capability="completion").get_prompt("one") == "one"  # nothing of the user's is cut
 
 
-@pytest.mark.parametrize("name", ["vicuna", "deepseek", "deepseek-vl2", "internvl-zh"])
+@for_cases("name", ["vicuna", "deepseek", "deepseek-vl2", "internvl-zh"])
 def test_a_reply_that_is_left_open_keeps_its_last_character(name: str) -> None:
     assert template(name).render(TALK[:2]).endswith("two")
 
@@ -208,7 +209,7 @@ def test_messages_without_markers_between_them_stay_separate() -> None:
     assert two == "one\nthree [/INST] "
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_cases("name", MODELS)
 def test_a_conversation_grows_by_its_new_messages(name: str) -> None:
     made = template(name)
     for end in range(1, len(TALK) + 1):
@@ -216,14 +217,14 @@ def test_a_conversation_grows_by_its_new_messages(name: str) -> None:
         assert made.render(TALK).startswith(text)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_cases("name", MODELS)
 def test_overriding_a_field_changes_this_template_only(name: str) -> None:
     assert template(name, session_len=7, stop_words=["X"]).session_len == 7
     assert template(name).session_len == CHAT_TEMPLATES.get(name)().session_len != 7
     assert "X" in template(name, stop_words=["X"]).control_tokens
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_cases("name", MODELS)
 def test_a_template_survives_copying_and_pickling(name: str) -> None:
     made = template(name)
     assert copy.deepcopy(made).render(TALK) == pickle.loads(pickle.dumps(made)).render(TALK) == made.render(TALK)
@@ -250,7 +251,7 @@ def test_every_text_is_written_in_order_and_unchanged(
         at = text.index(message["content"], at) + len(message["content"])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_cases("name", MODELS)
 def test_what_a_template_writes_around_messages_is_made_of_its_control_tokens(name: str) -> None:
     made = template(name, meta_instruction=None) if name != "chatglm" else template(name)
     text = made.render([{"role": "system", "content": ""}, *TALK])
@@ -266,10 +267,11 @@ def test_markers_of_words_are_control_tokens_without_the_space_around_them() -> 
     assert Tags().control_tokens == ("<S>", "</S>", "<U>", "</U>", "<A>", "</A>", "|")
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not CHAT_TEMPLATES.get(name).writes_tools])  # type: ignore[attr-defined]
-def test_a_template_without_a_place_for_tools_says_which_have_one(name: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"{name}: has no place for tools; .*'qwen2d5' have one, or put"):
+@for_cases("name", [name for name in MODELS if not CHAT_TEMPLATES.get(name).writes_tools])  # type: ignore[attr-defined]
+def test_a_template_without_a_place_for_tools_refuses_them(name: str) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         template(name).render(TALK, tools=[WEATHER])
+    assert [place for place, _ in caught.value.problems] == ["tools"]
 
 
 def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
@@ -281,8 +283,7 @@ def test_everything_a_template_has_no_place_for_is_named_at_once() -> None:
     ]
     with pytest.raises(ChatTemplateError) as caught:
         template("qwen").render(messages, tools=[ToolSpec("weather")])
-    problem = "qwen: has no place for tools, tool calls (messages[3]), tool results (messages[4]); templates such as "
-    assert str(caught.value).startswith(problem) and str(caught.value).count("ToolPrompt") == 1
+    assert [place for place, _ in caught.value.problems] == ["tools", "messages[3].tool_calls", "messages[4]"]
 
 
 def test_a_template_with_a_marker_for_results_says_them() -> None:

@@ -13,6 +13,7 @@ import pytest
 from agentkit.prompts import Layers, Message, PromptContext, compose
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, BaseTemplate, ChatTemplateError, ChatTemplateRegistry
 from agentkit_prompts.chat_templates.builtin.builtin import builtin
+from tests.cases import for_cases
 from tests.paths import ROOT
 
 SHARED = ROOT.parent / "shared"
@@ -89,22 +90,27 @@ def test_a_derived_template_takes_tools_where_it_has_a_parameter_for_them() -> N
     assert text == "[{'name': 'f'}][['content', 'role'], ['content', 'role', 'tool_calls']]False"
     assert Tooled().render(HI) == "None[['content', 'role']]True"
     for given in ({"messages": HI, "tools": [{"name": "f"}]}, {"messages": messages}):
-        with pytest.raises(ChatTemplateError, match="Derived: its messages2prompt has no parameter `tools`"):
+        with pytest.raises(ChatTemplateError) as caught:
             Derived().render(**given)
+        assert [place for place, _ in caught.value.problems] == ["tools"]
 
 
 def test_what_goes_wrong_inside_a_derived_template_says_where() -> None:
-    with pytest.raises(ChatTemplateError, match=r"Derived: messages2prompt failed with AttributeError: .*'system'"):
+    with pytest.raises(ChatTemplateError) as caught:
         Derived().render([{"role": "system", "content": "x"}])
+    assert caught.value.template == "Derived"
+    assert isinstance(caught.value.__cause__, AttributeError)
 
     class Silent(BaseTemplate):
         def messages2prompt(self, messages: Any, sequence_start: bool = True) -> str:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(ChatTemplateError, match="Silent: messages2prompt returned NoneType, expected text"):
+    with pytest.raises(ChatTemplateError) as caught:
         Silent().render(HI)
-    with pytest.raises(ChatTemplateError, match="Derived: there are no messages"):
+    assert caught.value.template == "Silent"
+    with pytest.raises(ChatTemplateError) as caught:
         Derived().render([])
+    assert [place for place, _ in caught.value.problems] == ["messages"]
 
 
 def test_an_end_marker_that_may_belong_to_the_reply_is_not_cut_off() -> None:
@@ -113,17 +119,18 @@ def test_an_end_marker_that_may_belong_to_the_reply_is_not_cut_off() -> None:
             return "".join(message["content"] for message in messages)
 
     assert Endless().render(TALK) == "hihello"
-    with pytest.raises(ChatTemplateError, match="does not know where the conversation ends"):
-        Endless().render(TALK, add_generation_prompt=False)
-    with pytest.raises(ChatTemplateError, match="does not know where the conversation ends"):
-        Derived().render([{"role": "user", "content": "<A>"}], add_generation_prompt=False)
+    for template, messages in ((Endless(), TALK), (Derived(), [{"role": "user", "content": "<A>"}])):
+        with pytest.raises(ChatTemplateError) as caught:
+            template.render(messages, add_generation_prompt=False)
+        assert caught.value.name == "add_generation_prompt"
 
 
 def test_a_base_class_says_a_conversation_only_when_it_completes() -> None:
     assert BaseTemplate().get_prompt("hi") == BaseTemplate().messages2prompt("hi") == "hi"
     assert BaseTemplate(capability="completion").render(TALK) == "hi\nhello"
-    with pytest.raises(ChatTemplateError, match="BaseTemplate: does not say how a list of messages is written"):
+    with pytest.raises(ChatTemplateError) as caught:
         BaseTemplate().render(TALK)
+    assert caught.value.name == "messages2prompt"
 
 
 def test_the_names_of_the_document_are_there_and_may_be_registered_as_it_does() -> None:
@@ -142,11 +149,12 @@ def test_the_names_of_the_document_are_there_and_may_be_registered_as_it_does() 
     own.register_module("internlm-chat-7b")(Derived)
     assert own.get("internlm-chat-7b") is Derived
     for name in ("internlm-chat-7b", "internlm"):
-        with pytest.raises(ChatTemplateError, match="is registered already"):
+        with pytest.raises(ChatTemplateError) as caught:
             own.register_module(name)(Derived)
+        assert caught.value.name == name
 
 
-@pytest.mark.parametrize("name", ["internlm2", "qwen", "llama3"])
+@for_cases("name", ["internlm2", "qwen", "llama3"])
 def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> None:
     made: Any = CHAT_TEMPLATES.get(name)(capability="completion")
     text = made.get_prompt("hi")
@@ -154,16 +162,18 @@ def test_a_model_that_completes_is_given_texts_without_markers(name: str) -> Non
     composition = compose(Layers(), PromptContext(user_input="hi", conversation=[]))
     assert composition.to_text(made) == text
     for part in ({"role": "tool", "content": "x"}, {"role": "assistant", "tool_calls": [CALL]}):
-        with pytest.raises(ChatTemplateError, match="no place for tool"):
+        with pytest.raises(ChatTemplateError) as caught:
             made.render([*HI, part])
+        assert caught.value.problems
 
 
 def test_a_model_that_fills_in_is_given_one_prompt() -> None:
     made: Any = CHAT_TEMPLATES.get("codellama")(capability="infilling")
     prompt = [{"role": "user", "content": "def <FILL>: pass"}]
     assert made.render(prompt) == made.get_prompt("def <FILL>: pass")
-    with pytest.raises(ChatTemplateError, match="it takes one prompt, got 2 messages"):
+    with pytest.raises(ChatTemplateError) as caught:
         made.render(TALK)
+    assert [place for place, _ in caught.value.problems] == ["messages"]
 
 
 def test_the_registry_of_the_document() -> None:
@@ -175,8 +185,9 @@ def test_the_registry_of_the_document() -> None:
 
     assert own.get("llama2")().get_prompt("hi") == "<U>hi<A>"
     assert "[INST]" in CHAT_TEMPLATES.get("llama2")().get_prompt("hi")
-    with pytest.raises(ChatTemplateError, match="did you mean 'llama2'"):  # a model's name has to be registered
+    with pytest.raises(ChatTemplateError) as caught:  # a model's name has to be registered
         CHAT_TEMPLATES.get("llama22")
+    assert caught.value.name == "llama22"
 
 
 def test_the_rounds_of_the_document() -> None:
@@ -224,13 +235,15 @@ def test_the_code_of_the_document_runs_as_written() -> None:
     known: Any = CHAT_TEMPLATES.get("internlm")()
     assert made.get_prompt("你叫什么名字？") == known.get_prompt("你叫什么名字？")
     # The document forgets `eoa`: its messages2prompt fails on any list until it is set.
-    with pytest.raises(ChatTemplateError, match="has no attribute 'eoa'"):
+    with pytest.raises(ChatTemplateError) as caught:
         made.render(HI)
+    assert isinstance(caught.value.__cause__, AttributeError)
     made.eoa = "<eoa>\n"
     assert made.render(TALK).endswith("<|User|>:hi\n<|Bot|>:hello<eoa>\n<|Bot|>:")
     assert made.render(TALK, add_generation_prompt=False).endswith("<|Bot|>:hello<eoa>\n")
-    with pytest.raises(ChatTemplateError, match="returned NoneType"):
+    with pytest.raises(ChatTemplateError) as caught:
         registry.get("an-awsome-name")().render(HI)
+    assert caught.value.template == "YourAwesomeMModel"
 
 
 @pytest.mark.skipif(not DOCUMENT.is_file(), reason="the documents are not beside this checkout")

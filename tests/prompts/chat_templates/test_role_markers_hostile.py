@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError
+from tests.cases import for_cases
+
+
+def places(error: ChatTemplateError) -> list[str]:
+    """Return the places that an error names."""
+    return [place for place, _ in error.problems]
+
 
 QWEN: Any = CHAT_TEMPLATES.get("qwen2d5")()
 HI = {"role": "user", "content": "hi"}
@@ -24,116 +31,123 @@ class Fails(dict[str, Any]):
         raise ZeroDivisionError("mine")
 
 
-@pytest.mark.parametrize("name", CHAT_TEMPLATES)
+@for_cases("name", CHAT_TEMPLATES)
 def test_an_empty_conversation_is_refused(name: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"{name}: there are no messages"):
+    with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.get(name)().render([])
+    assert caught.value.template == name
+    assert places(caught.value) == ["messages"]
 
 
-@pytest.mark.parametrize("messages", ["hi", b"hi", HI, None, 7])
+@for_cases("messages", ["hi", b"hi", HI, None, 7])
 def test_what_is_no_list_of_messages_is_refused(messages: Any) -> None:
-    with pytest.raises(ChatTemplateError, match="qwen2d5: expected a list of messages, got"):
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.render(messages)
+    assert places(caught.value) == ["messages"]
 
 
-def test_an_unknown_role_is_named_with_a_near_one() -> None:
-    with pytest.raises(ChatTemplateError, match=r"messages\[1\]: unknown role 'assitant'; did you mean 'assistant'\?"):
+def test_an_unknown_role_is_named() -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI, {"role": "assitant", "content": "x"}])
-    with pytest.raises(ChatTemplateError, match="unknown role 'robot'"):
+    assert places(caught.value) == ["messages[1]"]
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.messages2prompt([{"role": "robot", "content": "x"}])
+    assert places(caught.value) == ["messages[0]"]
 
 
-@pytest.mark.parametrize(
-    ("message", "why"),
+@for_cases(
+    ("message", "place"),
     [
-        ("hi", ": expected a Message or a mapping, got str"),
-        ({}, ".role: missing"),
-        ({"content": "x", "name": "y"}, ".role: missing"),
-        ({"role": 7, "content": "x"}, ".role: expected text, got int"),
-        ({"role": ["user"], "content": "x"}, ".role: expected text, got list"),
-        ({"role": DEEP, "content": "x"}, ".role: expected text, got list"),
-        ({"role": 10**5_000, "content": "x"}, ".role: expected text, got int"),
-        (Fails(role="user", content="x"), ": cannot be read: ZeroDivisionError: mine"),
-        ({"role": "user", "content": [Fails(type="text")]}, ": cannot be read: ZeroDivisionError: mine"),
-        ({"role": "user"}, ".content: missing"),
-        ({"role": "user", "content": 7}, ".content: expected text or a list of parts, got int"),
-        ({"role": "user", "content": {"text": "x"}}, ".content: expected text or a list of parts, got dict"),
-        ({"role": "user", "content": [7]}, r".content\[0\]: expected text or a part, got int"),
-        ({"role": "user", "content": [{"type": "smell"}]}, r".content\[0\]: unknown type 'smell'"),
-        ({"role": "user", "content": [{"type": ["text"]}]}, r".content\[0\].type: expected text, got list"),
-        ({"role": "user", "content": "x", "name": 7}, ".name: expected text, got int"),
-        ({"role": "assistant", "content": "x", "tool_calls": "y"}, ".tool_calls: expected a list, got str"),
-        ({"role": "assistant", "tool_calls": [7]}, r".tool_calls\[0\]: expected a tool call, got int"),
-        ({"role": "assistant", "tool_calls": [{"id": "1"}]}, r".tool_calls\[0\].name: missing"),
-        ({"role": "assistant", "tool_calls": [{"function": "f"}]}, r".tool_calls\[0\].function: expected a mapping"),
+        ("hi", ""),
+        ({"content": "x", "name": "y"}, ".role"),
+        ({"role": 7, "content": "x"}, ".role"),
+        ({"role": ["user"], "content": "x"}, ".role"),
+        ({"role": DEEP, "content": "x"}, ".role"),
+        ({"role": 10**5_000, "content": "x"}, ".role"),
+        (Fails(role="user", content="x"), ""),
+        ({"role": "user", "content": [Fails(type="text")]}, ""),
+        ({"role": "user"}, ".content"),
+        ({"role": "user", "content": 7}, ".content"),
+        ({"role": "user", "content": {"text": "x"}}, ".content"),
+        ({"role": "user", "content": [7]}, ".content[0]"),
+        ({"role": "user", "content": [{"type": "smell"}]}, ".content[0]"),
+        ({"role": "user", "content": [{"type": ["text"]}]}, ".content[0].type"),
+        ({"role": "user", "content": "x", "name": 7}, ".name"),
+        ({"role": "assistant", "content": "x", "tool_calls": "y"}, ".tool_calls"),
+        ({"role": "assistant", "tool_calls": [7]}, ".tool_calls[0]"),
+        ({"role": "assistant", "tool_calls": [{"id": "1"}]}, ".tool_calls[0].name"),
+        ({"role": "assistant", "tool_calls": [{"function": "f"}]}, ".tool_calls[0].function"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {1j}}}]},
-            r".tool_calls\[0\].function.arguments: set is not JSON",
+            ".tool_calls[0].function.arguments",
         ),
     ],
 )
-def test_a_message_that_cannot_be_read_is_named(message: Any, why: str) -> None:
-    with pytest.raises(ChatTemplateError, match=rf"qwen2d5: messages\[1\]{why}"):
+def test_a_message_that_cannot_be_read_is_named(message: Any, place: str) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI, message])
+    assert places(caught.value) == [f"messages[1]{place}"]
 
 
 def test_all_faults_are_named_at_once() -> None:
-    with pytest.raises(ChatTemplateError, match=r"messages\[0\].role: missing; .*messages\[2\]: unknown role 'x'"):
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([{}, HI, {"role": "x", "content": ""}])
+    assert places(caught.value) == ["messages[0].role", "messages[0].content", "messages[2]"]
 
 
-@pytest.mark.parametrize(
-    ("tools", "why"),
+@for_cases(
+    ("tools", "place"),
     [
-        ("weather", "tools: expected a list of tools, got str"),
-        ({"name": "f"}, "tools: expected a list of tools, got dict"),
-        (7, "tools: expected a list of tools, got int"),
-        ([7], r"tools\[0\]: expected a ToolSpec or a mapping with a name, got int"),
-        ([{"function": "f"}], r"tools\[0\]: expected a ToolSpec or a mapping with a name, got str"),
-        ([{"description": "x"}], r"tools\[0\]: has no name"),
+        ("weather", "tools"),
+        ({"name": "f"}, "tools"),
+        (7, "tools"),
+        ([7], "tools[0]"),
+        ([{"function": "f"}], "tools[0]"),
+        ([{"description": "x"}], "tools[0]"),
         (
             [{"name": "f"}, {"name": "g", "parameters": {"x": object()}}],
-            r"tools\[1\].parameters.x: object is not",
+            "tools[1].parameters.x",
         ),
-        ([{"name": "f", "parameters": {"x": float("nan")}}], r"tools\[0\]\.parameters\.x: nan is not JSON"),
-        ([{"name": "f", "parameters": CYCLE}], r"tools\[0\]: is cyclic or nests too deeply"),
+        ([{"name": "f", "parameters": {"x": float("nan")}}], "tools[0].parameters.x"),
+        ([{"name": "f", "parameters": CYCLE}], "tools[0]"),
     ],
 )
-def test_a_tool_that_cannot_be_written_is_named(tools: Any, why: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"qwen2d5: {why}"):
+def test_a_tool_that_cannot_be_written_is_named(tools: Any, place: str) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         QWEN.render([HI], tools=tools)
+    assert (caught.value.template, places(caught.value)) == ("qwen2d5", [place])
 
 
-@pytest.mark.parametrize("name", ["base", "qwen", "chatglm", "codellama"])
+@for_cases("name", ["base", "qwen", "chatglm", "codellama"])
 def test_a_prompt_that_is_no_text_is_refused(name: str) -> None:
     made: Any = CHAT_TEMPLATES.get(name)()
-    with pytest.raises(ChatTemplateError, match=f"{name}: expected a prompt as text, got list; messages go to"):
+    with pytest.raises(ChatTemplateError) as caught:
         made.get_prompt([HI])
+    assert caught.value.template == name
 
 
-@pytest.mark.parametrize(
-    ("fields", "why"),
+@for_cases(
+    "fields",
     [
-        (
-            {"meta_instructions": "x"},
-            r"unknown field 'meta_instructions' \(did you mean 'meta_instruction'\?\); there are .* user",
-        ),
-        ({"writes_tools": True}, "unknown field 'writes_tools'"),
-        ({"user": 7}, "user: expected str, got 7"),
-        ({"user": None}, "user: expected str, got None"),
-        ({"stop_words": "</s>"}, "stop_words: expected Sequence"),
-        ({"stop_words": [7]}, "stop_words: expected Sequence"),
-        ({"session_len": "2k"}, "session_len: expected int"),
-        ({"session_len": True}, "session_len: expected int"),
-        ({"top_p": "high"}, "top_p: expected float"),
-        ({"bos_always": "yes"}, "bos_always: expected bool"),
-        ({"trim_opening": "sometimes"}, "trim_opening: expected Literal"),
-        ({"eoh": 1, "eoa": 2}, "eoh: expected str, got 1; eoa: expected str, got 2"),
+        {"meta_instructions": "x"},
+        {"writes_tools": True},
+        {"user": 7},
+        {"user": None},
+        {"stop_words": "</s>"},
+        {"stop_words": [7]},
+        {"session_len": "2k"},
+        {"session_len": True},
+        {"top_p": "high"},
+        {"bos_always": "yes"},
+        {"trim_opening": "sometimes"},
+        {"eoh": 1, "eoa": 2},
     ],
 )
-def test_a_field_that_is_none_or_of_another_type_is_refused(fields: dict[str, Any], why: str) -> None:
-    with pytest.raises(ChatTemplateError, match=f"qwen2d5: {why}"):
+def test_an_unknown_field_or_a_value_of_another_type_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ChatTemplateError) as caught:
         CHAT_TEMPLATES.get("qwen2d5")(**fields)
+    assert caught.value.template == "qwen2d5"
+    assert places(caught.value) == [*fields]
 
 
 def test_fields_take_every_value_of_their_type() -> None:

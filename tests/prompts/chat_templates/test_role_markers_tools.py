@@ -10,6 +10,7 @@ import pytest
 
 from agentkit.prompts import Message, ToolSpec
 from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplateError
+from tests.cases import for_cases
 
 NAMES = [name for name in CHAT_TEMPLATES if CHAT_TEMPLATES.get(name).writes_tools]  # type: ignore[attr-defined]
 SPEC = ToolSpec("météo", "Say the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
@@ -30,7 +31,7 @@ def template(name: str, **fields: Any) -> Any:
     return CHAT_TEMPLATES.get(name)(**fields)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_tools_calls_and_results_are_all_written(name: str) -> None:
     before = copy.deepcopy(TALK)
     text = template(name).render(TALK, tools=[SPEC])
@@ -41,18 +42,18 @@ def test_tools_calls_and_results_are_all_written(name: str) -> None:
     assert text.index("Say the weather.") < text.index("weather?") < text.index("Kyōto") < text.index("rain")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_a_tool_is_the_same_as_spec_function_or_wire_form(name: str) -> None:
     forms: list[Any] = [SPEC, FUNCTION, {"type": "function", "function": FUNCTION}]
     assert len({template(name).render(TALK, tools=[form]) for form in forms}) == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_no_tools_and_an_empty_list_of_tools_are_the_same(name: str) -> None:
     assert template(name).render(TALK, tools=[]) == template(name).render(TALK)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_tools_join_the_system_message_of_the_conversation(name: str) -> None:
     text = template(name).render([{"role": "system", "content": "be brief"}, *TALK], tools=[SPEC])
     assert text.index("be brief") < text.index("weather?")
@@ -60,19 +61,19 @@ def test_tools_join_the_system_message_of_the_conversation(name: str) -> None:
     assert not default or default not in text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_a_template_without_a_default_system_message_writes_tools(name: str) -> None:
     text = template(name, meta_instruction=None).render(TALK, tools=[SPEC])
     assert "Say the weather." in text
     assert "None" not in text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_tools_are_written_when_a_sequence_continues(name: str) -> None:
     assert "Say the weather." in template(name).render(TALK, tools=[SPEC], sequence_start=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_arguments_that_are_no_json_are_shown_as_the_model_wrote_them(name: str) -> None:
     for arguments in ('{"city": ', "NaN", '{"x": Infinity}'):
         calls = [{"id": "1", "function": {"name": "météo", "arguments": arguments}}]
@@ -80,7 +81,7 @@ def test_arguments_that_are_no_json_are_shown_as_the_model_wrote_them(name: str)
         assert json.dumps(arguments, ensure_ascii=False) in text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_cases("name", NAMES)
 def test_a_call_without_arguments_has_none(name: str) -> None:
     for function in ({"name": "now"}, {"name": "now", "arguments": " "}, {"name": "now", "arguments": None}):
         messages = [{"role": "user", "content": "?"}, {"role": "assistant", "tool_calls": [{"function": function}]}]
@@ -188,10 +189,11 @@ def test_infilling_writes_what_stands_around_the_gap() -> None:
     assert {"<PRE>", "<MID>", "<EOT>"} <= set(llama.control_tokens)
 
 
-@pytest.mark.parametrize("prompt", ["no gap", "<FILL> and <FILL>"])
+@for_cases("prompt", ["no gap", "<FILL> and <FILL>"])
 def test_infilling_needs_one_gap(prompt: str) -> None:
-    with pytest.raises(ChatTemplateError, match=r"marks the gap with one <FILL>, got [02]"):
+    with pytest.raises(ChatTemplateError) as caught:
         template("codellama", capability="infilling").get_prompt(prompt)
+    assert caught.value.name == "<FILL>"
 
 
 def test_sampling_follows_the_task_unless_it_is_given() -> None:
@@ -200,8 +202,9 @@ def test_sampling_follows_the_task_unless_it_is_given() -> None:
     assert (fills.top_p, fills.temperature) == (0.5, 0.0)
     assert template("codellama", capability="python").get_prompt("def f():") == "def f():"
     assert template("codellama").get_prompt("hi") == "[INST] <<SYS>>\n\n<</SYS>>\n\nhi [/INST] "
-    with pytest.raises(ChatTemplateError, match="'search' is not one of chat, completion, infilling, python"):
+    with pytest.raises(ChatTemplateError) as caught:
         template("codellama", capability="search")
+    assert caught.value.name == "search"
 
 
 def test_a_typed_conversation_with_a_named_tool_message_is_read() -> None:

@@ -11,6 +11,7 @@ import pytest
 from agentkit.prompts import Layers, PromptContext, compose
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
 from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from tests.cases import for_cases
 
 SOURCE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
@@ -62,7 +63,7 @@ def test_a_model_with_a_thousand_reserved_tokens(tmp_path: Path) -> None:
     assert "<\u200bSPECIAL_1> <\u200bSPECIAL_999>" in text
 
 
-@pytest.mark.parametrize("name", CHAT_TEMPLATES)
+@for_cases("name", CHAT_TEMPLATES)
 def test_every_registered_template_has_the_tokens_of_its_models(name: str) -> None:
     model_tokens = CHAT_TEMPLATES.get(name).model_tokens  # type: ignore[attr-defined]
     assert model_tokens
@@ -73,7 +74,7 @@ def test_every_registered_template_has_the_tokens_of_its_models(name: str) -> No
         assert one[0] + "\u200b" in text
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("name", "tokens"),
     [
         ("llama3_1", ["<|reserved_special_token_5|>", "<|python_tag|>", "<|finetune_right_pad_id|>"]),
@@ -92,7 +93,7 @@ def test_special_tokens_of_well_known_models(name: str, tokens: list[str]) -> No
 _TOKENIZERS = json.loads(Path(__file__).with_name("tokenizers.json").read_text("utf-8"))["tokenizers"]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("tokenizer", "name"),
     [(tokenizer, name) for tokenizer, row in _TOKENIZERS.items() for name in row["templates"]],
 )

@@ -33,6 +33,7 @@ from agentkit.prompts import (
     UserInput,
     compose,
 )
+from tests.cases import for_cases
 from tests.prompts.laws import law
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 8
@@ -155,7 +156,7 @@ def test_tool_calls_are_tool_use_blocks_and_results_come_from_the_user_together(
     ]
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("written", "sent"),
     [
         ('{"a": [1, null]}', {"a": [1, None]}),
@@ -167,7 +168,6 @@ def test_tool_calls_are_tool_use_blocks_and_results_come_from_the_user_together(
         ("[" * 100_000, {"invalid_arguments": "[" * 100_000}),
         ('{"a": ' + "9" * 5_000 + "}", {"invalid_arguments": '{"a": ' + "9" * 5_000 + "}"}),
     ],
-    ids=range(8),
 )
 def test_arguments_that_are_no_json_object_are_shown_as_they_were_written(written: str, sent: Any) -> None:
     traffic = [
@@ -286,7 +286,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-@pytest.mark.parametrize(
+@for_cases(
     ("image", "mime"),
     [
         (Image(b"\xff\xd8\xff\xe0"), "image/jpeg"),
@@ -296,7 +296,6 @@ def _base64(data: bytes) -> str:
         (Image(b"whatever", name="x.webp"), "image/webp"),
         (Image("data:image/gif;base64,R0lG"), "image/gif"),
     ],
-    ids=range(6),
 )
 def test_the_type_of_an_image_is_given_or_read_off_its_first_bytes(image: Image, mime: str) -> None:
     made = payload(PromptContext(user_input=UserInput((image,))))
@@ -308,24 +307,32 @@ def test_data_urls_are_sent_as_what_they_hold() -> None:
     assert [block["source"]["data"] for block in made["messages"][0]["content"]] == ["a b", "x"]
 
 
-def test_media_that_the_api_does_not_accept_are_refused() -> None:
-    parts = (
+@for_cases(
+    "part",
+    [
         Audio(b"RIFF", name="hello.wav"),
         Image(b"BM", media_type="image/bmp"),
         File(b"PK", name="a.docx"),
         File(b"\xff\xfe", name="a.txt"),
         File("https://example.org/a.csv"),
-        Image("data:image/png;base64,%%%"),
-        Image(Path("no/such/file.png")),
-    )
-    for part in parts:
-        with pytest.raises(MediaError):
-            payload(PromptContext(user_input=UserInput((part,))))
+    ],
+)
+def test_media_that_the_api_does_not_take_are_refused_by_name(part: Any) -> None:
+    with pytest.raises(MediaError) as caught:
+        payload(PromptContext(user_input=UserInput((part,))))
+    assert caught.value.name == part.alt
+
+
+@for_cases("part", [Image("data:image/png;base64,%%%"), Image(Path("no/such/file.png"))])
+def test_media_that_cannot_be_read_are_refused(part: Any) -> None:
+    with pytest.raises(MediaError):
+        payload(PromptContext(user_input=UserInput((part,))))
 
 
 def test_media_in_the_system_prompt_are_refused() -> None:
-    with pytest.raises(MediaError):
+    with pytest.raises(MediaError) as caught:
         payload(layers=Layers(TextPrompt("{{ extra.logo }}")), extra={"logo": Image(PNG)})
+    assert caught.value.name == "system"
 
 
 def test_a_tool_may_answer_with_an_image_and_an_assistant_may_not() -> None:

@@ -24,6 +24,7 @@ from agentkit.prompts import (
     compose,
 )
 from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
+from tests.cases import for_cases
 from tests.prompts.laws import law
 
 CALL = ToolCall("a", "weather", '{"city": "Bonn"}')
@@ -94,15 +95,11 @@ def test_media_of_the_reply_are_alt_text_in_the_text() -> None:
     assert row["messages"][-1]["content"][1]["type"] == "image_url"
 
 
-@pytest.mark.parametrize(
-    ("reply", "value"),
-    [(Message("user", "x"), "user"), (None, "NoneType"), ({"role": "user", "content": "x"}, "user")],
-    ids=["user", "none", "dict"],
-)
-def test_only_an_assistant_replies(reply: Any, value: str) -> None:
+@for_cases("reply", [Message("user", "x"), None, {"role": "user", "content": "x"}])
+def test_only_an_assistant_replies(reply: Any) -> None:
     with pytest.raises(PromptError) as caught:
         compose(Layers(), PromptContext(user_input="x")).to_sample(reply)
-    assert (caught.value.name, caught.value.value) == ("reply", value)
+    assert caught.value.name == "reply"
 
 
 DATED = JinjaChatTemplate(
@@ -123,8 +120,9 @@ def test_a_template_that_prints_the_date_prints_that_of_the_context() -> None:
 
 
 def test_without_a_date_anywhere_a_template_that_needs_one_says_what_to_give_it() -> None:
-    with pytest.raises(ChatTemplateError):
+    with pytest.raises(ChatTemplateError) as caught:
         compose(Layers(), PromptContext(user_input="Hi")).to_text(DATED)
+    assert caught.value.name == "strftime_now"
 
 
 def test_what_was_found_out_about_a_template_holds_at_any_date() -> None:

@@ -31,7 +31,9 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
         capability = str(self.capability)
         if capability not in _SAMPLING:
             raise ChatTemplateError(
-                f"{type(self).__name__}: capability {capability!r} is not one of {', '.join(sorted(_SAMPLING))}"
+                f"{type(self).__name__}: unknown capability {capability!r}; valid: {', '.join(sorted(_SAMPLING))}",
+                template=type(self).__name__,
+                name=capability,
             )
         top_p, temperature = _SAMPLING[capability]
         self.top_p = fields.get("top_p", top_p)
@@ -47,7 +49,9 @@ class CodeLlamaTemplate(RoleMarkerTemplate):
             return super().decorate_prompt(prompt, sequence_start)
         if prompt.count(_GAP) != 1:
             raise ChatTemplateError(
-                f"{type(self).__name__}: an infilling prompt marks the gap with one {_GAP}, got {prompt.count(_GAP)}"
+                f"{type(self).__name__}: an infilling prompt marks the gap with one {_GAP}, got {prompt.count(_GAP)}",
+                template=type(self).__name__,
+                name=_GAP,
             )
         before, after = prompt.split(_GAP)
         return f"<PRE> <SUF>{after} <MID> {before}" if self.suffix_first else f"<PRE> {before} <SUF>{after} <MID>"

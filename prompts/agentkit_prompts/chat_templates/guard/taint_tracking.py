@@ -92,7 +92,8 @@ def check_own_tokens(render: Render, tree: Tree, text: str, tokens: ControlToken
         raise ControlTokenError(
             f"this chat template makes control tokens{what} of what untrusted text says, as with `replace`, `split` or "
             "`if`: it writes others than around text of no meaning; correct the template, take the text out, or pass "
-            'control_tokens="allow" where all of it can be trusted'
+            'control_tokens="allow" where all of it can be trusted',
+            name=different,
         )
 
 

@@ -117,7 +117,9 @@ class JinjaChatTemplate:
         file, named, tokens, added = read_files(Path(path))
         chosen = name or ("default" if "default" in named else next(iter(named)) if len(named) == 1 else "default")
         if chosen not in named:
-            raise ChatTemplateError(f"{file}: there is no template {chosen!r}{nearest(chosen, named)}")
+            raise ChatTemplateError(
+                f"{file}: there is no template {chosen!r}{nearest(chosen, named)}", template=file, name=chosen
+            )
         source = named.pop(chosen)
         made: dict[str, Any] = {
             "bos_token": tokens.pop("bos_token", None),
@@ -179,7 +181,9 @@ class JinjaChatTemplate:
             shows = f"; {TOOLS_IN_PROMPT}" if any("tool" in one for one in lost) else ""
             raise ChatTemplateError(
                 f"{self.file or 'chat template'}: the text would not hold {', '.join(lost)}{shows}. In Python, "
-                "diagnose() says what the template cannot do, and lossy=True accepts it"
+                "diagnose() says what the template cannot do, and lossy=True accepts it",
+                template=self.file,
+                listed=lost,
             )
         return text
 
@@ -319,13 +323,19 @@ class JinjaChatTemplate:
     def _compiled(self, source: str, name: str = "") -> jinja2.Template:
         where = f"{self.file or 'chat template'}{f' ({name})' if name else ''}"
         if not isinstance(source, str):
-            raise ChatTemplateError(f"{where}: expected the text of a template, got {type(source).__name__}")
+            raise ChatTemplateError(
+                f"{where}: expected the text of a template, got {type(source).__name__}", template=self.file
+            )
         try:
             return compiled(source, self.limits is not None)
         except jinja2.TemplateSyntaxError as error:
-            raise ChatTemplateError(f"{where}{self._line(error.lineno)}: {error.message}") from error
+            raise ChatTemplateError(
+                f"{where}{self._line(error.lineno)}: {error.message}", template=self.file, line=error.lineno
+            ) from error
         except (RecursionError, MemoryError, SyntaxError, ValueError, OverflowError) as error:
-            raise ChatTemplateError(f"{where}: the template cannot be compiled: {type(error).__name__}") from error
+            raise ChatTemplateError(
+                f"{where}: the template cannot be compiled: {type(error).__name__}", template=self.file
+            ) from error
 
     def _line(self, line: int) -> str:
         """Return where in the template a line is: in a JSON file that line is not one of the file."""
@@ -371,14 +381,19 @@ class JinjaChatTemplate:
         for frame, at in walk_tb(error.__traceback__):
             if frame.f_globals.get("__jinja_template__") is template:
                 line = template.get_corresponding_lineno(at)
-        where = f"{self.file or 'chat template'}{self._line(line) if line else ''}"
+        name = refusal = None
         if isinstance(error, Refusal):
-            return ChatTemplateError(f"{where}: the template refuses this conversation: {error}")
-        if isinstance(error, RecursionError):
-            return ChatTemplateError(f"{where}: the template or its data nests too deeply")
-        if isinstance(error, Fault):
-            return ChatTemplateError(f"{where}: {error} (limits=None lifts the limits of a template that you trust)")
-        message = f"{type(error).__name__}: {str(error)[:500]}"
-        missing = re.match(r"'(\w+)' is undefined", str(error)) if isinstance(error, jinja2.UndefinedError) else None
-        hint = _HINTS.get(missing[1], f"pass it to render as {missing[1]}=") if missing else ""
-        return ChatTemplateError(f"{where}: {message}{f'; {hint}' if hint else ''}")
+            refusal = str(error)
+            message = f"the template refuses this conversation: {refusal}"
+        elif isinstance(error, RecursionError):
+            message = "the template or its data nests too deeply"
+        elif isinstance(error, Fault):
+            message = f"{error} (limits=None lifts the limits of a template that you trust)"
+        else:
+            message = f"{type(error).__name__}: {str(error)[:500]}"
+            undefined = re.match(r"'(\w+)' is undefined", str(error))
+            if undefined is not None and isinstance(error, jinja2.UndefinedError):
+                name = undefined[1]
+                message = f"{message}; {_HINTS.get(name, f'pass it to render as {name}=')}"
+        place = f"{self.file or 'chat template'}{self._line(line) if line else ''}"
+        return ChatTemplateError(f"{place}: {message}", template=self.file, line=line, name=name, refusal=refusal)

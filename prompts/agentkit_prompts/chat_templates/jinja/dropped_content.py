@@ -77,7 +77,7 @@ def losses(
                 some = [at for at in some if kind != "content" or not words.is_written(at)]
                 found += words.lost(some, words.rendered(some) if some else None)
     if any(map(_has_media, messages)) and again([_without_media(message) for message in messages], tools) == text:
-        found.append("the media of the messages")
+        found.append("messages: the media")
     return list(dict.fromkeys(found))
 
 
@@ -183,7 +183,7 @@ def _changed(
         made.append(message)
     if tools is None:
         return made, None
-    return made, [_tool(tool, change) for tool in tools]
+    return made, [_tool(tool, f"tools[{index}]: ", change) for index, tool in enumerate(tools)]
 
 
 def _swapped(held: Any, value: _Value, change: Callable[[_Value], str]) -> Any:
@@ -223,12 +223,12 @@ def _json(text: str) -> object:
         return None
 
 
-def _tool(tool: dict[str, Any], change: Callable[[_Value], str]) -> dict[str, Any]:
+def _tool(tool: dict[str, Any], where: str, change: Callable[[_Value], str]) -> dict[str, Any]:
     function = tool.get("function", tool)
     name = function.get("name")
     if not isinstance(name, str) or not name:
         return tool
-    named = {**function, "name": change(_Value("tool", f"the tool {name!r}", name))}
+    named = {**function, "name": change(_Value("tool", f"{where}the tool {name!r}", name))}
     return {**tool, "function": named} if "function" in tool else named
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
 from agentkit_prompts.chat_templates.jinja.diagnose import read_names
 from agentkit_prompts.chat_templates.jinja.markers import literals
+from agentkit_prompts.errors import PromptError
 from agentkit_prompts.templates.engine import Limits
 from agentkit_prompts.templates.request_loop import serve
 
@@ -16,7 +17,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Answer requests about chat templates until stdin ends."""
-    serve(_made, lambda error: (str(error), {}))
+    serve(_made, _place)
+
+
+def _place(error: PromptError) -> tuple[str, dict[str, Any]]:
+    names = ("template", "line", "name", "refusal")
+    return str(error), {name: getattr(error, name, None) for name in names}
 
 
 def _made(request: dict[str, Any]) -> Any:

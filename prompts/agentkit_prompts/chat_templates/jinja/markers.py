@@ -58,7 +58,8 @@ def tokens_of_texts(texts: Iterable[str], tokens: Iterable[str | None], probe: P
     if len(markers) > _MAX_MARKERS:
         raise ChatTemplateError(
             f"chat template: it writes {len(markers):,} different markers of messages, such as {found[-1]!r}; "
-            f"expected {_MAX_MARKERS:,} at most. Tokens of the tokenizer belong into added_tokens="
+            f"expected {_MAX_MARKERS:,} at most. Tokens of the tokenizer belong into added_tokens=",
+            name="added_tokens",
         )
     return tuple(dict.fromkeys([*special, *markers]))
 

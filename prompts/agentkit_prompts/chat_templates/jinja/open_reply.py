@@ -24,7 +24,7 @@ def render_open(
         ChatTemplateError: The last message has no such text, or the template does not print it.
     """
     if not messages:
-        raise ChatTemplateError("continue_final_message: there is no message to continue")
+        raise ChatTemplateError("continue_final_message: there is no message to continue", listed=["messages: empty"])
     final = dict(messages[-1])
     text = final.get(field)
     if isinstance(text, list | tuple):
@@ -34,14 +34,17 @@ def render_open(
         final |= dict.fromkeys(names, text + _TAG + _SPACE)
     if not isinstance(text, str):
         raise ChatTemplateError(
-            f"continue_final_message: messages[{len(messages) - 1}] has no text in {field!r} to continue"
+            f"continue_final_message: messages[{len(messages) - 1}] has no text in {field!r} to continue",
+            name=field,
+            listed=[f"messages[{len(messages) - 1}].{field}: no text"],
         )
     rendered = render([*messages[:-1], final])
     end = rendered.rfind(_TAG)
     if end < 0 or text.strip() not in rendered:
         raise ChatTemplateError(
             f"continue_final_message: the template does not print {field!r} of messages[{len(messages) - 1}] as it is, "
-            "so there is nothing to continue from"
+            "so there is nothing to continue from",
+            name=field,
         )
     open_text = rendered[:end]
     return open_text if rendered.startswith(_SPACE, end + len(_TAG)) else open_text.rstrip()

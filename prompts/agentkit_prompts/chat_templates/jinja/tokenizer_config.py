@@ -64,7 +64,9 @@ def read_files(path: Path) -> TemplateFiles:
         if not templates:
             raise ChatTemplateError(
                 f"{path}: there is no chat_template in it and no {_TEMPLATE} beside it; give the template itself, "
-                "or use a role-marker template"
+                "or use a role-marker template",
+                template=str(path),
+                name="chat_template",
             )
         return TemplateFiles(str(file), templates, *_all_tokens(path, config))
     return TemplateFiles(str(path), {"default": _text(path)}, *_all_tokens(path, {}))
@@ -74,7 +76,7 @@ def _text(path: Path) -> str:
     try:
         return read_regular_text(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
-        raise ChatTemplateError(f"{path}: the chat template cannot be read: {error}") from error
+        raise ChatTemplateError(f"{path}: the chat template cannot be read: {error}", template=str(path)) from error
 
 
 def _config(path: Path) -> Mapping[str, Any]:
@@ -83,9 +85,11 @@ def _config(path: Path) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         if isinstance(error, ChatTemplateError):
             raise
-        raise ChatTemplateError(f"{path}: not JSON: {error}") from error
+        raise ChatTemplateError(f"{path}: not JSON: {error}", template=str(path)) from error
     if not isinstance(config, dict):
-        raise ChatTemplateError(f"{path}: expected an object with chat_template, got {type(config).__name__}")
+        raise ChatTemplateError(
+            f"{path}: expected an object with chat_template, got {type(config).__name__}", template=str(path)
+        )
     return config
 
 
@@ -100,11 +104,17 @@ def _in_config(config: Mapping[str, Any], path: Path) -> dict[str, str]:
     elif isinstance(found, dict):
         named = list(found.items())
     else:
-        raise ChatTemplateError(f"{path}: chat_template is {type(found).__name__}, expected text or a list of objects")
+        raise ChatTemplateError(
+            f"{path}: chat_template is {type(found).__name__}, expected text or a list of objects",
+            template=str(path),
+            name="chat_template",
+        )
     templates = {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
     if not templates or len(templates) < len(found):
         raise ChatTemplateError(
-            f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text"
+            f"{path}: chat_template is neither text nor a list of objects with a name and a template, both text",
+            template=str(path),
+            name="chat_template",
         )
     return templates
 

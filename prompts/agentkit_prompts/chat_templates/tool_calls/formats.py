@@ -137,7 +137,7 @@ def checked_format(name: object) -> str | None:
         return None
     if not isinstance(name, str) or name not in TOOL_CALL_FORMATS:
         near = nearest(str(name), TOOL_CALL_FORMATS) or f": it is one of {', '.join(TOOL_CALL_FORMATS)}"
-        raise ChatTemplateError(f"tool_call_format: there is no format {name!r:.80}{near}")
+        raise ChatTemplateError(f"tool_call_format: there is no format {name!r:.80}{near}", name=str(name))
     return name
 
 

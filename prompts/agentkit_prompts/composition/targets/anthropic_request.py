@@ -144,7 +144,8 @@ def _system(system: Rendered, borders: Iterable[int]) -> list[FrozenDict]:
     """Return the system text as blocks, cut and marked at `borders`; a blank piece goes to its neighbour."""
     if system.media:
         raise MediaError(
-            f"{system.media[0].alt}: an Anthropic system prompt is text only; put the prompt into before_input"
+            f"{system.media[0].alt}: an Anthropic system prompt is text only; put the prompt into before_input",
+            name="system",
         )
     text, start = system.text, 0
     blocks: list[FrozenDict] = []

@@ -127,7 +127,9 @@ def whole_text(
     it is asked for with nothing escaped: `messages`, `tools`. Raises like `chat_text`.
     """
     if policy not in _POLICIES:
-        raise ChatTemplateError(f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}")
+        raise ChatTemplateError(
+            f"control_tokens: expected one of {', '.join(map(repr, _POLICIES))}, got {policy!r}", name="control_tokens"
+        )
     tokens = tokens_of(template)
     is_guarded = policy != "allow"
     known = words_of_tools(composition.tools) if is_guarded else frozenset[str]()

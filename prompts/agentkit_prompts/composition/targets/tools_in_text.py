@@ -66,7 +66,8 @@ def _check_shown(composition: Contents) -> None:
     if missing := [name for name in names if name not in text]:
         raise ChatTemplateError(
             f"the chat template has no place for tools, and no prompt shows {', '.join(missing[:10])}: show them by a "
-            "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and keep it whole under a budget"
+            "ToolPrompt (a prompt file `kind: tools`) with {{ tools }}, and keep it whole under a budget",
+            listed=[f"tools: no prompt shows {name}" for name in missing],
         )
 
 

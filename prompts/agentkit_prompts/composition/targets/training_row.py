@@ -61,7 +61,9 @@ def sample(
     if chat_template is not None:
         return {**row, **_spoken(composition, reply, chat_template, kwargs, reply_only=reply_only)}
     if kwargs:
-        raise ChatTemplateError(f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one")
+        raise ChatTemplateError(
+            f"to_sample: {', '.join(kwargs)}: only a chat template reads these, pass one", name=next(iter(kwargs))
+        )
     lines = [*headed_lines(composition), (plain_line(reply), True)]
     spans: list[list[int]] = []
     start = 0
