@@ -73,7 +73,7 @@ def as_mappings(messages: object) -> list[dict[str, Any]]:
         ChatTemplateError: They are not a list of messages; names every entry that is not.
     """
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
-        _refuse([f"messages: expected a list, got {type(messages).__name__}"])
+        raise _refused([f"messages: expected a list, got {type(messages).__name__}"])
     given = flat("messages", lambda: list(messages))
     made = flat("messages", lambda: [_mapping(message) for message in given])
     _refuse(

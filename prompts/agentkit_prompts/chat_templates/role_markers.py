@@ -248,7 +248,7 @@ class RoleMarkerTemplate(BaseTemplate):
         shown = ", ".join(places[:MAX_LISTED])
         more = f" and {len(places) - MAX_LISTED} more" if len(places) > MAX_LISTED else ""
         raise ChatTemplateError(
-            f"{self.title}: has no place for tools, tool calls and tool results: {shown}{more}; {_HINT}, or "
+            f"{self.title}: has no place for tools, tool calls or results (at {shown}{more}); {_HINT}, or "
             f"{TOOLS_IN_PROMPT}",
             template=self.title,
             listed=[f"{place}: no place" for place in places],

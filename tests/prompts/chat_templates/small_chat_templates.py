@@ -9,7 +9,7 @@ from typing import Any
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from agentkit.prompts import Message, ToolSpec
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit.prompts.chat_templates import ChatTemplateError
 
 __all__ = ["INQUISITIVE", "PLAIN", "Small"]
 

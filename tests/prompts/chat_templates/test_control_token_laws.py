@@ -28,10 +28,7 @@ from agentkit.prompts import (
     ToolSpec,
     compose,
 )
-from agentkit.prompts.chat_templates import ChatTemplateError
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.chat_templates.protocol import ChatTemplate
-from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, ChatTemplate, ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.evaluation.meta.meta_template import MetaTemplate
 from tests.cases import for_cases
 from tests.effort import spread

@@ -23,9 +23,8 @@ from agentkit.prompts import (
     Trusted,
     compose,
 )
-from agentkit.prompts.chat_templates import JinjaChatTemplate
+from agentkit.prompts.chat_templates import ChatTemplateError, ControlTokenError, JinjaChatTemplate
 from agentkit_prompts.chat_templates.guard.control_tokens import ControlTokens
-from agentkit_prompts.errors import ChatTemplateError, ControlTokenError
 from tests.cases import for_cases
 from tests.prompts.chat_templates.small_chat_templates import INQUISITIVE, PLAIN, Small
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.errors import ChatTemplateError
+from agentkit.prompts.chat_templates import ChatTemplateError, JinjaChatTemplate
 from agentkit_prompts.templates import isolated_process
 from agentkit_prompts.templates.isolated_process import IsolatedProcess
 from agentkit_prompts.templates.operations.costs import CODECS

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agentkit.prompts import Layers, PromptContext, compose
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.chat_templates.registry import CHAT_TEMPLATES
+from agentkit.prompts.chat_templates import CHAT_TEMPLATES, JinjaChatTemplate
 from tests.cases import for_cases
 
 SOURCE = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -23,10 +23,9 @@ from agentkit.prompts import (
     UserInput,
     compose,
 )
+from agentkit.prompts.chat_templates import ControlTokenError, JinjaChatTemplate, RoleMarkerTemplate
 from agentkit_prompts.chat_templates.chat_turns import Turn
-from agentkit_prompts.chat_templates.jinja.chat_template import JinjaChatTemplate
-from agentkit_prompts.chat_templates.role_markers import RoleMarkerTemplate, Task
-from agentkit_prompts.errors import ControlTokenError
+from agentkit_prompts.chat_templates.role_markers import Task
 from tests.cases import for_cases
 from tests.prompts.chat_templates.small_chat_templates import PLAIN, Small
 
